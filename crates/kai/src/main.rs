@@ -1,0 +1,2 @@
+//! The `kai` binary.
+fn main() {}
