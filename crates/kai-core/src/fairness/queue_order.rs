@@ -4,7 +4,11 @@
 //! job leaves within its quota; the higher priority; one that its next job does not make hold what it has no
 //! share of; the smaller dominant share with the job and without the victims; the smaller dominant share as
 //! it is; the smaller allocatable share; the older. Equal age is left to chance by the reference; here the
-//! name decides, so the order is total.
+//! name decides, so two queues never tie.
+//!
+//! The order is the same from both sides but not always transitive: of three queues alike in all but their
+//! allocatable shares, two may be incomparable by share and ordered by age against the third. Feed it to a
+//! tournament or a heap, not to a sort that insists on a total order.
 
 use std::cmp::Ordering;
 
