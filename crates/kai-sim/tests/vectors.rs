@@ -74,24 +74,24 @@ fn check_file(file: &VectorFile, mode: Compatibility, failures: &mut Vec<String>
         Vectors::CanReclaim(entries) => check_each!(entries, |entry: &CanReclaimVector| {
             let forest = Forest::new(&entry.queues);
             let reclaimer = forest.reclaimer(&entry.reclaimer, mode);
-            same(entry.result, can_reclaim(&forest.tree, &reclaimer).is_ok())
+            same(&entry.result, &can_reclaim(&forest.tree, &reclaimer).is_ok())
         }),
         Vectors::Reclaimable(entries) => check_each!(entries, |entry| reclaimable(entry, mode)),
         Vectors::FilterVictim(entries) => check_each!(entries, |entry: &FilterVictimVector| {
             let forest = Forest::new(&entry.queues);
             let reclaimer = forest.reclaimer(&entry.reclaimer, mode);
             let victim = forest.ids[entry.reclaimee_queue.as_str()];
-            same(entry.result, may_be_victim(&forest.tree, &reclaimer, victim))
+            same(&entry.result, &may_be_victim(&forest.tree, &reclaimer, victim))
         }),
         Vectors::MaintainFairShare(entries) => check_each!(entries, |entry: &StrategyVector| {
             let victim = shares(&entry.reclaimee_queue);
-            same(entry.result, maintains_fair_share(&victim, &amounts(entry.reclaimee_remaining)))
+            same(&entry.result, &maintains_fair_share(&victim, &amounts(entry.reclaimee_remaining)))
         }),
         Vectors::GuaranteeDeservedQuota(entries) => check_each!(entries, guarantee),
         Vectors::QueueOrder(entries) => check_each!(entries, queue_order),
-        Vectors::OverLimit(entries) => check_each!(entries, |entry: &CapacityVector| {
-            capacity(entry, mode, |tree, queue, request| check_limit(tree, queue, request))
-        }),
+        Vectors::OverLimit(entries) => {
+            check_each!(entries, |entry: &CapacityVector| { capacity(entry, mode, check_limit) })
+        }
         Vectors::NonPreemptibleOverQuota(entries) => {
             check_each!(entries, |entry: &CapacityVector| {
                 capacity(entry, mode, |tree, queue, request| {
@@ -105,7 +105,7 @@ fn check_file(file: &VectorFile, mode: Compatibility, failures: &mut Vec<String>
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(expected: T, found: T) -> Verdict {
+fn same<T: PartialEq + std::fmt::Debug>(expected: &T, found: &T) -> Verdict {
     if expected == found { Ok(()) } else { Err(format!("expected {expected:?}, found {found:?}")) }
 }
 
@@ -209,7 +209,7 @@ fn fair_share(entry: &FairShareVector, mode: Compatibility) -> Verdict {
         divide_among_siblings(&mut tree, &siblings, resource, entry.total, entry.k, mode);
     let found: Vec<_> = tree.queues.iter().map(|node| node.shares.fair_share[resource]).collect();
     let expected: Vec<_> = entry.queues.values().map(|queue| queue.fair_share_after).collect();
-    same((expected, entry.remaining.max(0.0)), (found, remaining))
+    same(&(expected, entry.remaining.max(0.0)), &(found, remaining))
 }
 
 fn reclaimable(entry: &ReclaimableVector, mode: Compatibility) -> Verdict {
@@ -226,14 +226,14 @@ fn reclaimable(entry: &ReclaimableVector, mode: Compatibility) -> Verdict {
                 acceptable && validator.try_unit(&forest.tree, queue, &unit, involved).is_ok();
         }
     }
-    same(entry.result, acceptable && validator.finish(&forest.tree).is_ok())
+    same(&entry.result, &(acceptable && validator.finish(&forest.tree).is_ok()))
 }
 
 fn guarantee(entry: &StrategyVector) -> Verdict {
     let (reclaimer, victim) = (shares(&entry.reclaimer_queue), shares(&entry.reclaimee_queue));
     let remaining = amounts(entry.reclaimee_remaining);
     let required = amounts(entry.required);
-    same(entry.result, guarantees_deserved_quota(&required, &reclaimer, &victim, &remaining))
+    same(&entry.result, &guarantees_deserved_quota(&required, &reclaimer, &victim, &remaining))
 }
 
 fn queue_order(entry: &QueueOrderVector) -> Verdict {
@@ -248,7 +248,7 @@ fn queue_order(entry: &QueueOrderVector) -> Verdict {
         &amounts(entry.total),
     );
     // Queues alike in everything: the reference puts the right one first.
-    same(entry.result, if order == Ordering::Less { -1 } else { 1 })
+    same(&entry.result, &(if order == Ordering::Less { -1 } else { 1 }))
 }
 
 fn capacity(
@@ -266,5 +266,5 @@ fn capacity(
     let reason = violation.map(|violation| violation.kind.reason().to_owned());
     let message = violation.map(|violation| text::capacity_message(&forest.tree, &violation, mode));
     let expected = (entry.schedulable, entry.reason.clone(), entry.message.clone());
-    same(expected, (violation.is_none(), reason, message))
+    same(&expected, &(violation.is_none(), reason, message))
 }

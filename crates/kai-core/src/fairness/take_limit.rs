@@ -129,16 +129,13 @@ struct Room {
 
 impl Room {
     fn before_closing(held: f64, protected: f64, units: &[Amounts], gate: QueueResource) -> Self {
-        match exact_grain(units, gate, held) {
+        if let Some(grain) = exact_grain(units, gate, held) {
             // In multiples of the grain, more than `protected` means at least the next multiple.
-            Some(grain) => {
-                let least_held = ((protected / grain).floor() + 1.0) * grain;
-                Self { capacity: held - least_held, exact: true }
-            }
-            None => {
-                let slack = ROUNDING_SLACK * held.max(1.0);
-                Self { capacity: held - protected + slack, exact: false }
-            }
+            let least_held = ((protected / grain).floor() + 1.0) * grain;
+            Self { capacity: held - least_held, exact: true }
+        } else {
+            let slack = ROUNDING_SLACK * held.max(1.0);
+            Self { capacity: held - protected + slack, exact: false }
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct ReclaimValidator {
     losses: Vec<Loss>,
     /// Where in `losses` a queue is, by slot.
     loss_of: Vec<u32>,
-    current: Option<VictimLevel>,
+    current: Option<JudgedQueue>,
 }
 
 /// A queue on the reclaimer's path, from the leaf upwards.
@@ -56,7 +56,7 @@ struct Loss {
 
 /// What the last victim queue led to: units come queue by queue, so it is mostly the next one's too.
 #[derive(Clone, Copy, Debug)]
-struct VictimLevel {
+struct JudgedQueue {
     victim_queue: QueueId,
     victim_level: QueueId,
     protected: Amounts,
@@ -113,7 +113,7 @@ impl ReclaimValidator {
         unit: &Amounts,
         involved: ResourceSet,
     ) -> Result<(), ReclaimRefusal> {
-        let VictimLevel { victim_level, protected, .. } = self.level_of(tree, victim_queue);
+        let JudgedQueue { victim_level, protected, .. } = self.judged(tree, victim_queue);
         let remaining = self.remaining(victim_level);
         if remaining.within(&protected) {
             return Err(ReclaimRefusal::VictimQueueProtected {
@@ -171,8 +171,8 @@ impl ReclaimValidator {
         &mut self.losses[self.loss_of[slot] as usize]
     }
 
-    fn level_of(&mut self, tree: &QueueTree, victim_queue: QueueId) -> VictimLevel {
-        if let Some(known) = self.current.filter(|level| level.victim_queue == victim_queue) {
+    fn judged(&mut self, tree: &QueueTree, victim_queue: QueueId) -> JudgedQueue {
+        if let Some(known) = self.current.filter(|judged| judged.victim_queue == victim_queue) {
             return known;
         }
         let (reclaimer_level, victim_level) =
@@ -180,9 +180,9 @@ impl ReclaimValidator {
         let within_quota =
             self.path.iter().any(|place| place.queue == reclaimer_level && place.within_quota);
         let protected = protected_amounts(tree.shares(victim_level), within_quota);
-        let level = VictimLevel { victim_queue, victim_level, protected };
-        self.current = Some(level);
-        level
+        let judged = JudgedQueue { victim_queue, victim_level, protected };
+        self.current = Some(judged);
+        judged
     }
 }
 
