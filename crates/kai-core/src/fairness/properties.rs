@@ -62,6 +62,17 @@ fn queue_shares() -> impl Strategy<Value = QueueShares> + Clone {
         .boxed()
 }
 
+/// Queues that want more than there is: what is left above the quotas is divided with many broken rests.
+fn contending_queue() -> impl Strategy<Value = QueueShares> {
+    (0..3_u8, 3..20_u8, 1..30_u8, 0..2_i32).prop_map(|(deserved, request, weight, priority)| {
+        QueueShares {
+            over_quota_weight: testing::gpus(f64::from(weight) * 0.1),
+            priority,
+            ..testing::gpu_queue(f64::from(deserved), f64::from(request))
+        }
+    })
+}
+
 /// Trees of up to eight queues; a queue's parent always comes before it.
 fn tree() -> impl Strategy<Value = QueueTree> {
     vec((queue_shares(), any::<prop::sample::Index>()), 2..9).prop_map(|queues| {
@@ -118,6 +129,14 @@ proptest! {
         let deserved: f64 = queues.iter().map(|queue| deserved_part(queue, total)).sum();
         let given: f64 = shares.iter().sum();
         prop_assert!(left >= 0.0);
+        let (mut tree, ids) = siblings(&queues);
+        let corpse = add_queue(&mut tree, "dead", None, queues[0]);
+        tree.queues[corpse.index()].live = false;
+        let with_dead = [ids, vec![corpse]].concat();
+        let gpu = QueueResource::Gpu;
+        let same_left =
+            divide_among_siblings(&mut tree, &with_dead, gpu, total, f64::from(k), mode);
+        prop_assert_eq!(left, same_left);
         if deserved >= total {
             prop_assert_eq!((given, left), (deserved, 0.0));
         } else {
@@ -162,8 +181,29 @@ proptest! {
     }
 
     #[test]
+    fn the_order_of_slots_changes_no_bit_of_a_share(
+        queues in vec(contending_queue(), 3..9), total in 0.0..60.0_f64, mode in modes(),
+        usage in vec(0.0..1.0_f64, 9),
+    ) {
+        let gpu = QueueResource::Gpu;
+        let (mut forwards, ids) = siblings(&queues);
+        for (node, usage) in forwards.queues.iter_mut().zip(usage) {
+            node.shares.usage[gpu] = usage;
+        }
+        let mut backwards = forwards.clone();
+        backwards.queues.reverse();
+        let left = divide_among_siblings(&mut forwards, &ids, gpu, total, 1.0, mode);
+        let other_left = divide_among_siblings(&mut backwards, &ids, gpu, total, 1.0, mode);
+        prop_assert_eq!(left.to_bits(), other_left.to_bits());
+        for (one, other) in forwards.queues.iter().zip(backwards.queues.iter().rev()) {
+            let (one, other) = (one.shares.fair_share[gpu], other.shares.fair_share[gpu]);
+            prop_assert_eq!(one.to_bits(), other.to_bits());
+        }
+    }
+
+    #[test]
     fn lower_priorities_cannot_touch_a_higher_one_when_right(
-        mut queues in vec(queue_shares(), 2..7), total in 0..60_u8,
+        mut queues in vec(contending_queue(), 3..9), total in 0..60_u8,
     ) {
         let total = f64::from(total);
         let mut greedier = queues.clone();
