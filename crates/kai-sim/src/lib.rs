@@ -1,1 +1,3 @@
 //! Scenarios in virtual time.
+
+pub mod vectors;
