@@ -359,6 +359,11 @@ impl World {
         }
     }
 
+    /// Whether some node gives replicas for whole GPUs.
+    pub(crate) fn has_replica_nodes(&self) -> bool {
+        self.totals.replica_nodes() > 0
+    }
+
     pub(crate) fn count_node(&mut self, id: NodeId) {
         let counts = self.gpus_count(id);
         self.totals.add(&self.nodes[id.index()], counts);
@@ -398,7 +403,8 @@ impl World {
             || ((!node.groups.is_empty() || node.mig != crate::world::node::Mig::Off)
                 && (node.idle_gpu_centi(&self.names) > 0
                     || node.releasing_gpu_centi(&self.names) > 0));
-        self.free_gpus.update(node.rank as usize, free, room);
+        let idle = node.amounts.idle.get(GPU);
+        self.free_gpus.update(node.rank as usize, idle, free, room);
     }
 
     pub(crate) fn form_job(&mut self, id: JobId, spec: Box<PodGroupSpec>) {

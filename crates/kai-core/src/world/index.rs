@@ -158,6 +158,10 @@ pub struct FreeGpuIndex {
     bucket_of: Vec<u32>,
     /// Nodes on which some GPU, or a part of one, is free or becoming free.
     room: RankSet,
+    /// How many nodes have each number of devices free now.
+    idle_counts: Vec<u32>,
+    /// Devices free now at each rank.
+    idle_of: Vec<u32>,
 }
 
 impl FreeGpuIndex {
@@ -165,12 +169,20 @@ impl FreeGpuIndex {
     pub(crate) fn with_len(len: usize) -> Self {
         let mut first = RankSet::with_len(len);
         (0..len).for_each(|rank| first.insert(rank));
-        Self { buckets: vec![first], bucket_of: vec![0; len], room: RankSet::with_len(len) }
+        Self {
+            buckets: vec![first],
+            bucket_of: vec![0; len],
+            room: RankSet::with_len(len),
+            idle_counts: vec![len as u32],
+            idle_of: vec![0; len],
+        }
     }
 
-    /// Notes that the node at `rank` now has `free` devices, and whether it has room for any part of one.
+    /// Notes that the node at `rank` has `idle` devices free now, `free` with those on their way out, and whether it
+    /// has room for any part of one.
     #[inline]
-    pub(crate) fn update(&mut self, rank: usize, free: i64, room: bool) {
+    pub(crate) fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
+        self.update_idle(rank, idle);
         let bucket = usize::try_from(free).unwrap_or(0);
         let old = self.bucket_of[rank] as usize;
         if old != bucket {
@@ -187,6 +199,25 @@ impl FreeGpuIndex {
         } else {
             self.room.remove(rank);
         }
+    }
+
+    #[inline]
+    fn update_idle(&mut self, rank: usize, idle: i64) {
+        let idle = usize::try_from(idle).unwrap_or(0);
+        let old = self.idle_of[rank] as usize;
+        if old != idle {
+            if self.idle_counts.len() <= idle {
+                self.idle_counts.resize(idle + 1, 0);
+            }
+            self.idle_counts[old] -= 1;
+            self.idle_counts[idle] += 1;
+            self.idle_of[rank] = idle as u32;
+        }
+    }
+
+    /// Whether some node has at least `wanted` devices free now.
+    pub fn some_idle(&self, wanted: usize) -> bool {
+        self.idle_counts.iter().skip(wanted).any(|nodes| *nodes > 0)
     }
 
     /// Nodes with exactly `free` devices; `free` 0 means none or fewer.

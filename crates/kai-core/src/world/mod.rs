@@ -9,7 +9,7 @@ mod fingerprint;
 pub mod gpu_facts;
 pub mod index;
 pub mod job;
-mod ledger;
+pub(crate) mod ledger;
 pub mod node;
 mod queues;
 pub mod shape;

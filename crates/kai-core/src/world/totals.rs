@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::input::node::WholeGpuPolicy;
 use crate::resources::{GPU, ResourceVector};
 use crate::world::gpu_facts::UNKNOWN_GPU_MEMORY_MIB;
 use crate::world::node::Node;
@@ -17,6 +18,8 @@ pub struct Totals {
     by_slot: Vec<Multiset>,
     /// Memory of devices, over nodes whose memory is known to be more than the placeholder.
     gpu_memory: Multiset,
+    /// Nodes that give replicas for whole GPUs.
+    replica_nodes: u32,
 }
 
 /// Numbers with how often each occurs.
@@ -61,6 +64,7 @@ impl Totals {
         if node.gpus.memory_mib > UNKNOWN_GPU_MEMORY_MIB {
             self.gpu_memory.add(node.gpus.memory_mib);
         }
+        self.replica_nodes += u32::from(gives_replicas(node));
     }
 
     /// Counts `node` out; it must look as it did when it was counted in.
@@ -74,6 +78,7 @@ impl Totals {
         if node.gpus.memory_mib > UNKNOWN_GPU_MEMORY_MIB {
             self.gpu_memory.remove(node.gpus.memory_mib);
         }
+        self.replica_nodes -= u32::from(gives_replicas(node));
     }
 
     /// Counts the request of a foreign pod on a ready node.
@@ -98,6 +103,11 @@ impl Totals {
         self.by_slot.get(slot).and_then(Multiset::max).unwrap_or(0).max(0)
     }
 
+    /// How many nodes give replicas for whole GPUs.
+    pub fn replica_nodes(&self) -> u32 {
+        self.replica_nodes
+    }
+
     /// Memory of the smallest device; none when no memory is known.
     pub fn smallest_gpu_mib(&self) -> Option<i64> {
         self.gpu_memory.min()
@@ -107,6 +117,10 @@ impl Totals {
     pub fn largest_gpu_mib(&self) -> Option<i64> {
         self.gpu_memory.max()
     }
+}
+
+fn gives_replicas(node: &Node) -> bool {
+    node.gpus.whole_gpu_policy == WholeGpuPolicy::Replica
 }
 
 fn counted(node: &Node, gpus_count: bool) -> ResourceVector {

@@ -1,0 +1,153 @@
+//! Whether a pod fits a node by its amounts: now, or when what is on its way out is gone.
+
+use crate::ids::TaskId;
+use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
+use crate::resources::{FIXED_SLOTS, GPU, ResourceVector};
+use crate::world::World;
+use crate::world::node::{DeviceDemand, Node};
+use crate::world::shape::{GpuDemand, Shape};
+
+/// When a pod is to fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    /// On what is free.
+    Now,
+    /// On what is free or on its way out.
+    Later,
+}
+
+impl World {
+    /// Whether `task` fits `node` by its amounts.
+    #[inline]
+    pub(crate) fn fits(&self, task: TaskId, node: &Node, when: When) -> bool {
+        let shape = self.shape_of(task);
+        let repeated = self.repeated_gpus(task, node);
+        amounts_fit(self, shape, node, when, repeated)
+            && crate::plugins::predicates::volumes_fit(self, task, node, when == When::Now)
+    }
+
+    fn repeated_gpus(&self, task: TaskId, node: &Node) -> i64 {
+        let claims = &self.task(task).claims;
+        if claims.is_empty() {
+            return 0;
+        }
+        let id = self.nodes_by_rank[node.rank as usize];
+        self.claims.repeated_devices(id, claims)
+    }
+
+    /// What `node` lacks for `task` to start now.
+    pub(crate) fn shortages(&self, task: TaskId, node: &Node) -> Option<NodeRefusal> {
+        let shape = self.shape_of(task);
+        let demand = node.demand(shape, self.config.compatibility);
+        let mut found = Vec::new();
+        let capacity = &node.allocatable;
+        for slot in 0..shape.request.len() {
+            let requested = shape.request.get(slot);
+            if slot == GPU || requested <= node.amounts.idle.get(slot) || !counts(self, shape, node, slot) {
+                continue;
+            }
+            let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
+                if instances.iter().any(|(mig, _)| *mig == slot));
+            let what = if is_mig { Lacking::MigProfile(slot) } else { Lacking::Slot(slot) };
+            found.push(Shortage {
+                what,
+                requested,
+                used: node.amounts.used.get(slot),
+                capacity: capacity.get(slot),
+            });
+        }
+        found.extend(gpu_shortage(self, task, node, demand));
+        (!found.is_empty()).then_some(NodeRefusal::Shortages(found))
+    }
+}
+
+fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) -> Option<Shortage> {
+    let shape = world.shape_of(task);
+    let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
+    let used = (node.amounts.used.get(GPU) + shared) * 100;
+    let capacity = node.allocatable.get(GPU) * 100;
+    match demand {
+        DeviceDemand::Vector => {
+            let requested = shape.request.get(GPU) - world.repeated_gpus(task, node);
+            (requested > node.amounts.idle.get(GPU)).then_some(Shortage {
+                what: Lacking::Gpus,
+                requested: shape.quota_centi(),
+                used,
+                capacity,
+            })
+        }
+        DeviceDemand::Shared { mib, devices, replica } => {
+            let ready = node
+                .groups
+                .iter()
+                .filter(|group| {
+                    group.fits(mib, replica, node.gpus.memory_mib)
+                        && group.fits_now(mib, node.gpus.memory_mib)
+                })
+                .count() as i64;
+            if node.amounts.idle.get(GPU) + ready >= devices && mib <= node.gpus.memory_mib {
+                return None;
+            }
+            let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
+            Some(Shortage {
+                what: if by_memory { Lacking::GpuMemory } else { Lacking::Gpus },
+                requested: if by_memory { mib } else { shape.quota_centi() },
+                used: if by_memory { used_mib(node) } else { used },
+                capacity: if by_memory { node.gpus.memory_mib } else { capacity },
+            })
+        }
+    }
+}
+
+fn used_mib(node: &Node) -> i64 {
+    node.groups.iter().map(|group| group.used_mib).sum()
+}
+
+#[inline]
+fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: i64) -> bool {
+    let amounts = &node.amounts;
+    let available = |slot: usize| match when {
+        When::Now => amounts.idle.get(slot),
+        When::Later => amounts.idle.get(slot) + amounts.releasing.get(slot),
+    };
+    for slot in 0..shape.request.len() {
+        if slot == GPU {
+            continue;
+        }
+        if shape.request.get(slot) > available(slot) && counts(world, shape, node, slot) {
+            return false;
+        }
+    }
+    match node.demand(shape, world.config.compatibility) {
+        DeviceDemand::Vector => shape.request.get(GPU) - repeated <= available(GPU),
+        DeviceDemand::Shared { mib, devices, replica } => {
+            if mib > node.gpus.memory_mib {
+                return false;
+            }
+            let whole = available(GPU);
+            if whole >= devices {
+                return true;
+            }
+            let memory = node.gpus.memory_mib;
+            let fitting =
+                node.groups.iter().filter(|group| group.fits(mib, replica, memory)).count() as i64;
+            whole + fitting >= devices
+        }
+    }
+}
+
+/// Resources that a node does not have itself may be served by devices of a class; the allocator of claims decides
+/// about those. KAI knows this only for pods that share devices (fault 33).
+#[inline]
+fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
+    if slot < FIXED_SLOTS || shape.request.get(slot) == 0 || node.allocatable.get(slot) != 0 {
+        return true;
+    }
+    let exempt = shape.is_shared() || !world.config.compatibility.is_kai();
+    !(exempt && world.claims.backs_resource(world.names.name(slot)))
+}
+
+/// The slots of `request` that `have` does not reach.
+pub(crate) fn exceeds(request: &ResourceVector, have: &ResourceVector) -> bool {
+    (0..request.len()).any(|slot| request.get(slot) > have.get(slot))
+}
