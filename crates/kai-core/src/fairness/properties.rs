@@ -64,11 +64,11 @@ fn queue_shares() -> impl Strategy<Value = QueueShares> + Clone {
 
 /// Queues that want more than there is: what is left above the quotas is divided with many broken rests.
 fn contending_queue() -> impl Strategy<Value = QueueShares> {
-    (0..3_u8, 3..20_u8, 1..30_u8, 0..2_i32).prop_map(|(deserved, request, weight, priority)| {
+    (0..30_u8, 30..200_u8, 1..30_u8, 0..2_i32).prop_map(|(deserved, request, weight, priority)| {
         QueueShares {
             over_quota_weight: testing::gpus(f64::from(weight) * 0.1),
             priority,
-            ..testing::gpu_queue(f64::from(deserved), f64::from(request))
+            ..testing::gpu_queue(f64::from(deserved) * 0.1, f64::from(request) * 0.1)
         }
     })
 }
