@@ -407,7 +407,9 @@ proptest! {
         let limit = take_limit(&tree, &reclaimer, victim);
         let below = |queue: QueueId| tree.chain(queue).any(|above| above == limit.victim_level);
         // Where the levelled queue is the reclaimer's too, leaves below it have other levels.
-        prop_assume!(!below(reclaimer.queue));
+        if below(reclaimer.queue) {
+            return Ok(());
+        }
         let units: Vec<_> = units.into_iter().filter(|(queue, _)| below(*queue)).collect();
         let tried = most_by_trying(&tree, reclaimer, &units);
         let sizes: Vec<_> = units.iter().map(|(_, unit)| *unit).collect();
@@ -434,7 +436,9 @@ proptest! {
         let victim = *leaves(&tree).last().expect("every tree has a leaf");
         let limit = take_limit(&tree, &reclaimer, victim);
         let below = |queue: QueueId| tree.chain(queue).any(|above| above == limit.victim_level);
-        prop_assume!(!below(reclaimer.queue));
+        if below(reclaimer.queue) {
+            return Ok(());
+        }
         let units: Vec<_> = units
             .into_iter()
             .filter(|(queue, _)| below(*queue))
