@@ -64,11 +64,11 @@ fn queue_shares() -> impl Strategy<Value = QueueShares> + Clone {
 
 /// Queues that want more than there is: what is left above the quotas is divided with many broken rests.
 fn contending_queue() -> impl Strategy<Value = QueueShares> {
-    (0..3_u8, 3..20_u8, 1..30_u8, 0..2_i32).prop_map(|(deserved, request, weight, priority)| {
+    (0..30_u8, 30..200_u8, 1..30_u8, 0..2_i32).prop_map(|(deserved, request, weight, priority)| {
         QueueShares {
             over_quota_weight: testing::gpus(f64::from(weight) * 0.1),
             priority,
-            ..testing::gpu_queue(f64::from(deserved), f64::from(request))
+            ..testing::gpu_queue(f64::from(deserved) * 0.1, f64::from(request) * 0.1)
         }
     })
 }
@@ -407,7 +407,9 @@ proptest! {
         let limit = take_limit(&tree, &reclaimer, victim);
         let below = |queue: QueueId| tree.chain(queue).any(|above| above == limit.victim_level);
         // Where the levelled queue is the reclaimer's too, leaves below it have other levels.
-        prop_assume!(!below(reclaimer.queue));
+        if below(reclaimer.queue) {
+            return Ok(());
+        }
         let units: Vec<_> = units.into_iter().filter(|(queue, _)| below(*queue)).collect();
         let tried = most_by_trying(&tree, reclaimer, &units);
         let sizes: Vec<_> = units.iter().map(|(_, unit)| *unit).collect();
@@ -434,7 +436,9 @@ proptest! {
         let victim = *leaves(&tree).last().expect("every tree has a leaf");
         let limit = take_limit(&tree, &reclaimer, victim);
         let below = |queue: QueueId| tree.chain(queue).any(|above| above == limit.victim_level);
-        prop_assume!(!below(reclaimer.queue));
+        if below(reclaimer.queue) {
+            return Ok(());
+        }
         let units: Vec<_> = units
             .into_iter()
             .filter(|(queue, _)| below(*queue))

@@ -15,7 +15,7 @@
 //! of s, value = its amount of r, and one unit goes free. **Lemma.** The free unit may be assumed to be the
 //! heaviest of the set: exchanging the free unit for a heavier one of the same set only lightens the others.
 //! So the units are packed by ascending weight, and each unit in turn is tried as the free one on top of the
-//! best packing of those before it.
+//! best packing of those before it. Equal units are packed in bundles.
 //!
 //! The answer is exact over all orders, and marked so, when every amount is a multiple of a grain that makes
 //! sums exact in `f64`; otherwise, and when there are too many different packings, it is an
@@ -171,8 +171,13 @@ impl TakeScratch {
             return MostTaken { amount, exact: room.exact };
         }
         let mut amount: f64 = 0.0;
-        for position in 0..self.items.len() {
-            let item = self.items[position];
+        let mut start = 0;
+        while start < self.items.len() {
+            let item = self.items[start];
+            let copies = self.items[start..].iter().take_while(|&other| *other == item).count();
+            start += copies;
+            // Of equal units the last is the one to go free, on top of packings with all the others.
+            self.add_copies(item, copies - 1, room.capacity);
             // The last packing is the most valuable one.
             let best_before = self.packings.last().map_or(0.0, |packing| packing.value);
             amount = amount.max(best_before + item.value);
@@ -182,6 +187,18 @@ impl TakeScratch {
             }
         }
         MostTaken { amount, exact: room.exact }
+    }
+
+    /// Every packing with any number of the copies: bundles of 1, 2, 4… make up every number.
+    fn add_copies(&mut self, item: Packing, copies: usize, capacity: f64) {
+        let (mut left, mut bundle) = (copies, 1);
+        while left > 0 && self.packings.len() <= MOST_PACKINGS {
+            let size = bundle.min(left) as f64;
+            let bundled = Packing { weight: item.weight * size, value: item.value * size };
+            self.add_item(bundled, capacity);
+            left -= bundle.min(left);
+            bundle *= 2;
+        }
     }
 
     /// Every packing with and without `item`, less those that are heavier than a better one.
