@@ -103,6 +103,18 @@ impl ReclaimValidator {
         }
     }
 
+    /// Forgets the victims and takes another request of the same reclaimer, as if the search had begun with it.
+    pub fn restart_for(&mut self, tree: &QueueTree, required: Amounts, involved: ResourceSet) {
+        self.restart();
+        self.reclaimer.required = required;
+        self.reclaimer.involved = involved;
+        self.current = None;
+        for place in &mut self.path {
+            let would_hold = self.held_at_start[place.queue.index()] + required;
+            place.within_quota = would_hold.within(&tree.shares(place.queue).deserved);
+        }
+    }
+
     /// Takes one unit from `victim_queue`, if some strategy allows it. A refused unit is not taken.
     ///
     /// `involved` are the resources of the unit whose saturation counts in the end.

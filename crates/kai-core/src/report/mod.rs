@@ -1,3 +1,7 @@
 //! Reasons as data, and one renderer that turns them into KAI's texts.
 
+pub mod job_fit;
 pub mod refusal;
+pub mod task_fit;
+pub mod text;
+pub mod victims;

@@ -10,7 +10,7 @@ use crate::input::{ObjectName, PodSpec, Text};
 use crate::resources::GPU;
 use crate::status::Status;
 use crate::world::accounting;
-use crate::world::index::FreeGpuIndex;
+use crate::world::index::{FreeGpuIndex, GpuRoom};
 use crate::world::job::Job;
 use crate::world::node::{DeviceDemand, Groups, Resident};
 use crate::world::shape::Shape;
@@ -118,10 +118,16 @@ impl World {
         if let Some(job) = self.group_of(id).and_then(|group| self.job_ids.get(&group)).copied() {
             self.join_job(id, job);
         }
+        if let (Some(moment), Status::Releasing) = (self.task(id).spec.stuck_at, observed.status) {
+            self.releasing.insert((moment, id));
+        }
     }
 
     /// Takes the pod off its node and out of its job.
     fn detach(&mut self, id: TaskId) {
+        if let Some(moment) = self.task(id).spec.stuck_at {
+            self.releasing.remove(&(moment, id));
+        }
         if let Some(job) = self.task(id).job {
             self.leave_job(id, job);
         }
@@ -397,14 +403,57 @@ impl World {
     #[inline]
     pub(crate) fn index_node(&mut self, id: NodeId) {
         let node = &self.nodes[id.index()];
-        let free = node.available(GPU);
-        let room = node.amounts.idle.get(GPU) > 0
-            || node.amounts.releasing.get(GPU) > 0
-            || ((!node.groups.is_empty() || node.mig != crate::world::node::Mig::Off)
-                && (node.idle_gpu_centi(&self.names) > 0
-                    || node.releasing_gpu_centi(&self.names) > 0));
-        let idle = node.amounts.idle.get(GPU);
-        self.free_gpus.update(node.rank as usize, idle, free, room);
+        let rank = node.rank as usize;
+        let (idle, releasing) = (node.amounts.idle.get(GPU), node.amounts.releasing.get(GPU));
+        let free = idle + releasing;
+        let plain = node.groups.is_empty() && node.mig == crate::world::node::Mig::Off;
+        let (has_room, room) = if plain {
+            let room = GpuRoom { centi: free * 100, mib: free * node.gpus.memory_mib };
+            (idle > 0 || releasing > 0, room)
+        } else {
+            let idle_centi = node.idle_gpu_centi(&self.names);
+            let releasing_centi = node.releasing_gpu_centi(&self.names);
+            let centi = idle_centi + releasing_centi;
+            let room = GpuRoom { centi, mib: node.available_gpu_mib(&self.names) };
+            (idle_centi > 0 || releasing_centi > 0, room)
+        };
+        let usable = node.unusable.is_none();
+        self.free_gpus.update(rank, idle, free, has_room);
+        self.free_gpus.update_room(rank, if usable { room } else { GpuRoom::default() });
+    }
+
+    /// GPUs free or becoming free on nodes where pods may be placed: hundredths of devices, and MiB.
+    pub(crate) fn available_on_ready_nodes(&self) -> (i64, i64) {
+        let room = self.free_gpus.total_room();
+        (room.centi, room.mib)
+    }
+
+    /// Jobs that lack members, or did.
+    pub(crate) fn jobs_to_check_for_staleness(&self) -> Vec<JobId> {
+        self.job_index.suspects.iter().copied().collect()
+    }
+
+    /// Jobs with waiting pods whose queue does not exist.
+    pub(crate) fn jobs_without_queue(&self) -> Vec<JobId> {
+        self.job_index.homeless.iter().copied().collect()
+    }
+
+    /// Pods on their way out, with when they start to count as stuck.
+    pub(crate) fn releasing_pods(&self) -> Vec<(crate::time::Timestamp, TaskId)> {
+        self.releasing.iter().copied().collect()
+    }
+
+    /// Some queue has a limit, or a quota that binds pods which may not be preempted.
+    pub(crate) fn some_queue_is_limited(&self) -> bool {
+        let unlimited = crate::fairness::Amounts::UNBOUNDED;
+        self.tree.queues.iter().any(|queue| {
+            queue.live && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
+        })
+    }
+
+    /// Some pod keeps others away from where it is.
+    pub(crate) fn some_pod_repels(&self) -> bool {
+        self.shapes.some_repel()
     }
 
     pub(crate) fn form_job(&mut self, id: JobId, spec: Box<PodGroupSpec>) {

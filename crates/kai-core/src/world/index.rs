@@ -49,6 +49,10 @@ pub struct JobIndex {
     none: QueueJobs,
     /// Under which queue and key each job was put.
     places: Vec<Option<(QueueId, JobKey)>>,
+    /// Jobs that lack members, or did.
+    pub(crate) suspects: BTreeSet<JobId>,
+    /// Jobs with waiting pods whose queue does not exist.
+    pub(crate) homeless: BTreeSet<JobId>,
 }
 
 impl JobIndex {
@@ -162,6 +166,19 @@ pub struct FreeGpuIndex {
     idle_counts: Vec<u32>,
     /// Devices free now at each rank.
     idle_of: Vec<u32>,
+    /// What is free or becoming free at each rank, where pods may be placed.
+    room_of: Vec<GpuRoom>,
+    /// The sum of it.
+    total_room: GpuRoom,
+}
+
+/// GPUs that are free or becoming free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GpuRoom {
+    /// Hundredths of devices.
+    pub centi: i64,
+    /// MiB of device memory.
+    pub mib: i64,
 }
 
 impl FreeGpuIndex {
@@ -175,6 +192,8 @@ impl FreeGpuIndex {
             room: RankSet::with_len(len),
             idle_counts: vec![len as u32],
             idle_of: vec![0; len],
+            room_of: vec![GpuRoom::default(); len],
+            total_room: GpuRoom::default(),
         }
     }
 
@@ -213,6 +232,19 @@ impl FreeGpuIndex {
             self.idle_counts[idle] += 1;
             self.idle_of[rank] = idle as u32;
         }
+    }
+
+    /// Notes what is free or becoming free at `rank`.
+    #[inline]
+    pub(crate) fn update_room(&mut self, rank: usize, room: GpuRoom) {
+        let old = std::mem::replace(&mut self.room_of[rank], room);
+        self.total_room.centi += room.centi - old.centi;
+        self.total_room.mib += room.mib - old.mib;
+    }
+
+    /// What is free or becoming free on all nodes where pods may be placed.
+    pub fn total_room(&self) -> GpuRoom {
+        self.total_room
     }
 
     /// Whether some node has at least `wanted` devices free now.

@@ -22,6 +22,11 @@ pub(crate) struct Place {
 }
 
 impl World {
+    /// A number that is equal for equal states of the world within one cycle.
+    pub(crate) fn state_id(&self) -> u64 {
+        self.log.state()
+    }
+
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         self.log.checkpoint()
     }
@@ -29,7 +34,6 @@ impl World {
     /// Restores everything written since `checkpoint`.
     pub(crate) fn rollback(&mut self, checkpoint: Checkpoint) {
         while let Some(entry) = self.log.pop_after(checkpoint) {
-            self.log.written += 1;
             match entry {
                 Undo::Task(task, state) => self.restore_task(task, state),
                 Undo::Amounts(node, amounts) => {
@@ -286,8 +290,17 @@ impl World {
     /// Puts the job where it belongs in the index of its queue.
     pub(crate) fn index_job(&mut self, id: JobId) {
         let job = self.job(id);
-        let Some(queue) = job.queue else { return };
+        if job.spec.stale_since.is_some() || self.is_stale(id) {
+            self.job_index.suspects.insert(id);
+        }
+        let job = self.job(id);
         let pending = job.counts.of(Status::Pending) > 0;
+        let Some(queue) = job.queue else {
+            if pending {
+                self.job_index.homeless.insert(id);
+            }
+            return;
+        };
         let running = job.is_preemptible() && job.counts.active_allocated() > 0;
         if !pending && !running {
             return;
@@ -305,6 +318,8 @@ impl World {
 
     /// Takes the job out of the index, wherever it was put.
     pub(crate) fn unindex_job(&mut self, id: JobId) {
+        self.job_index.suspects.remove(&id);
+        self.job_index.homeless.remove(&id);
         if let Some((queue, key)) = self.job_index.recall(id) {
             let jobs = self.job_index.of_mut(queue);
             jobs.pending.remove(&key);

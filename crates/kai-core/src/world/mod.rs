@@ -83,6 +83,8 @@ pub struct World {
     pub(crate) free_task_slots: Vec<TaskId>,
     pub(crate) free_job_slots: Vec<JobId>,
     pub(crate) free_node_slots: Vec<NodeId>,
+    /// Pods on their way out, by when they start to count as stuck.
+    pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
     pub(crate) log: UndoLog,
 }
 
@@ -169,6 +171,7 @@ impl World {
             free_task_slots: Vec::new(),
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
+            releasing: BTreeSet::new(),
             log: UndoLog::default(),
         }
     }

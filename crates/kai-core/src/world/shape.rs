@@ -249,6 +249,8 @@ pub fn mig_gigabytes(resource: &str) -> Option<i64> {
 /// All shapes met so far.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
+    /// Some shape has required anti-affinity to other pods.
+    some_repel: bool,
     shapes: Vec<Shape>,
     ids: FxHashMap<Shape, ShapeId>,
 }
@@ -260,9 +262,15 @@ impl Shapes {
             return *id;
         }
         let id = ShapeId::new(self.shapes.len());
+        self.some_repel |= !shape.constraints.pod_anti_affinity.is_empty();
         self.ids.insert(shape.clone(), id);
         self.shapes.push(shape);
         id
+    }
+
+    /// Some shape has required anti-affinity to other pods.
+    pub fn some_repel(&self) -> bool {
+        self.some_repel
     }
 
     /// How many shapes there are.

@@ -39,7 +39,10 @@ pub struct Checkpoint(usize);
 /// The log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UndoLog {
-    entries: Vec<Undo>,
+    /// Saved values, each with the state the world was in before the write.
+    entries: Vec<(u64, Undo)>,
+    /// The state the world is in: equal numbers, equal worlds.
+    state: u64,
     /// Entries written over the log's life; work is counted in them.
     pub(crate) written: u64,
 }
@@ -51,12 +54,24 @@ impl UndoLog {
 
     pub(crate) fn push(&mut self, entry: Undo) {
         self.written += 1;
-        self.entries.push(entry);
+        self.entries.push((self.state, entry));
+        self.state = self.written;
+    }
+
+    /// A number that is equal for equal states of the world within one cycle.
+    pub(crate) fn state(&self) -> u64 {
+        self.state
     }
 
     /// The latest entry if it was written after `checkpoint`.
     pub(crate) fn pop_after(&mut self, checkpoint: Checkpoint) -> Option<Undo> {
-        if self.entries.len() > checkpoint.0 { self.entries.pop() } else { None }
+        if self.entries.len() <= checkpoint.0 {
+            return None;
+        }
+        let (state, entry) = self.entries.pop()?;
+        self.state = state;
+        self.written += 1;
+        Some(entry)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

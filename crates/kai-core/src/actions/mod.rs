@@ -1,0 +1,18 @@
+//! The five actions.
+
+pub(crate) mod allocate;
+pub(crate) mod stale_gang_eviction;
+
+use crate::config::ActionKind;
+use crate::cycle::Cycle;
+
+/// Runs one action.
+pub(crate) fn run(cycle: &mut Cycle<'_>, action: ActionKind) {
+    match action {
+        ActionKind::Allocate => allocate::run(cycle),
+        ActionKind::Consolidation => crate::solver::consolidation::run(cycle),
+        ActionKind::Reclaim => crate::solver::reclaim::run(cycle),
+        ActionKind::Preempt => crate::solver::preempt::run(cycle),
+        ActionKind::StaleGangEviction => stale_gang_eviction::run(cycle),
+    }
+}

@@ -1,0 +1,417 @@
+//! One attempt to place a job: all the pods it needs next, or none.
+
+use std::sync::Arc;
+
+use crate::cycle::Cycle;
+use crate::cycle::members::{Scope, Tasks};
+use crate::cycle::statement::Statement;
+use crate::fairness::{Amounts, check_capacity};
+use crate::ids::{NodeId, TaskId};
+use crate::placement::choose::NodeSearch;
+use crate::placement::fit::When;
+use crate::placement::node_set::NodeSet;
+use crate::plugins::topology::{self, SubGroupRequest};
+use crate::plugins::{Filter, dynamicresources, numa, predicates};
+use crate::report::job_fit::{JobError, Progress};
+use crate::report::refusal::{Lacking, NodeRefusal, TaskRefusal};
+use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, TaskFit};
+use crate::world::ledger::Place;
+use crate::world::job::Member;
+use crate::world::node::{DeviceDemand, Groups, Node};
+
+/// Whether an attempt counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Pods may start; failures are reported.
+    Real,
+    /// Pods are promised places on a model with victims evicted; failures are silent.
+    Simulated,
+}
+
+impl Cycle<'_> {
+    /// Places the next pods of a job, all or none. On failure the statement is as it was.
+    pub(crate) fn attempt(
+        &mut self,
+        statement: &mut Statement,
+        scope: Scope<'_>,
+        nodes: &NodeSet,
+        mode: Mode,
+    ) -> bool {
+        self.topology.clear();
+        let tasks = self.world.tasks_to_allocate(scope, mode == Mode::Simulated);
+        if tasks.is_empty() {
+            return false;
+        }
+        if let Err(violation) = self.within_capacity(scope, &tasks) {
+            if mode == Mode::Real {
+                self.note(scope.job, JobError::Capacity(violation));
+            }
+            return false;
+        }
+        let attempt = Attempt { scope, mode };
+        attempt.place_set(self, statement, 0, &tasks, nodes)
+    }
+
+    fn within_capacity(
+        &self,
+        scope: Scope<'_>,
+        tasks: &[TaskId],
+    ) -> Result<(), crate::fairness::CapacityViolation> {
+        let job = self.world.job(scope.job);
+        let (Some(_), Some(queue)) = (self.world.policy.proportion, job.queue) else {
+            return Ok(());
+        };
+        let requested = self.requested(tasks, self.world.largest_gpu_mib());
+        check_capacity(&self.world.tree, queue, &requested, job.is_preemptible())
+    }
+
+    /// What tasks ask of their queue; memory of GPUs in devices of `device_mib`.
+    pub(crate) fn requested(&self, tasks: &[TaskId], device_mib: Option<i64>) -> Amounts {
+        let mut sum = Amounts::ZERO;
+        for task in tasks {
+            sum += self.world.shape_of(*task).queue_cost().amounts(device_mib);
+        }
+        sum
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    scope: Scope<'a>,
+    mode: Mode,
+}
+
+impl Attempt<'_> {
+    fn place_set(
+        self,
+        cycle: &mut Cycle<'_>,
+        statement: &mut Statement,
+        set: usize,
+        tasks: &[TaskId],
+        nodes: &NodeSet,
+    ) -> bool {
+        let Some(node_sets) = self.subsets(cycle, Member::Set(set), tasks, nodes) else {
+            return false;
+        };
+        for node_set in &node_sets {
+            let mark = statement.mark(cycle.world);
+            if self.place_members(cycle, statement, set, tasks, node_set) {
+                return true;
+            }
+            statement.rollback(cycle.world, mark);
+        }
+        false
+    }
+
+    fn place_members(
+        self,
+        cycle: &mut Cycle<'_>,
+        statement: &mut Statement,
+        set: usize,
+        tasks: &[TaskId],
+        nodes: &NodeSet,
+    ) -> bool {
+        if let [Member::Leaf(leaf)] = cycle.world.job(self.scope.job).sets[set].members[..] {
+            return self.place_leaf(cycle, statement, leaf, tasks, nodes);
+        }
+        for member in cycle.world.ordered_members(self.scope, set) {
+            let below = self.tasks_below(cycle, member, tasks);
+            if below.is_empty() {
+                continue;
+            }
+            let placed = match member {
+                Member::Set(set) => self.place_set(cycle, statement, set, &below, nodes),
+                Member::Leaf(leaf) => self.place_leaf(cycle, statement, leaf, &below, nodes),
+            };
+            if !placed {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn tasks_below(self, cycle: &Cycle<'_>, member: Member, tasks: &[TaskId]) -> Tasks {
+        let job = cycle.world.job(self.scope.job);
+        let leaves = match member {
+            Member::Leaf(leaf) => vec![leaf],
+            Member::Set(set) => job.leaves_below(set),
+        };
+        let in_leaves = |task: &TaskId| {
+            let leaf = cycle.world.task(*task).leaf;
+            leaf.is_some_and(|leaf| leaves.contains(&(leaf as usize)))
+        };
+        tasks.iter().copied().filter(in_leaves).collect()
+    }
+
+    fn place_leaf(
+        self,
+        cycle: &mut Cycle<'_>,
+        statement: &mut Statement,
+        leaf: usize,
+        tasks: &[TaskId],
+        nodes: &NodeSet,
+    ) -> bool {
+        let Some(node_sets) = self.subsets(cycle, Member::Leaf(leaf), tasks, nodes) else {
+            return false;
+        };
+        for node_set in &node_sets {
+            let mark = statement.mark(cycle.world);
+            let failed = tasks
+                .iter()
+                .position(|task| !self.place_task(cycle, statement, *task, node_set));
+            let Some(found) = failed else { return true };
+            if self.mode == Mode::Real {
+                self.report(cycle, leaf, tasks[found], found as u32);
+            }
+            statement.rollback(cycle.world, mark);
+        }
+        false
+    }
+
+    /// Node sets to try in turn; none when the topology cannot be satisfied.
+    fn subsets(
+        self,
+        cycle: &mut Cycle<'_>,
+        member: Member,
+        tasks: &[TaskId],
+        nodes: &NodeSet,
+    ) -> Option<Vec<NodeSet>> {
+        let job = cycle.world.job(self.scope.job);
+        let constraint = match member {
+            Member::Set(set) => &job.sets[set].topology,
+            Member::Leaf(leaf) => &job.leaves[leaf].topology,
+        };
+        if !cycle.world.policy.topology || constraint.is_none() {
+            return Some(vec![nodes.clone()]);
+        }
+        let constraint = constraint.clone();
+        let mut leaves: Vec<usize> = tasks
+            .iter()
+            .filter_map(|task| cycle.world.task(*task).leaf)
+            .map(|leaf| leaf as usize)
+            .collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        let request = SubGroupRequest {
+            job: self.scope.job,
+            member,
+            constraint: constraint.as_ref(),
+            leaves: &leaves,
+            tasks,
+        };
+        match topology::subsets(cycle.world, &mut cycle.topology, &request, nodes) {
+            Ok(sets) => Some(sets),
+            Err(refusals) => {
+                if self.mode == Mode::Real {
+                    for refusal in refusals {
+                        cycle.note(self.scope.job, JobError::Topology(Box::new(refusal)));
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    fn place_task(
+        self,
+        cycle: &mut Cycle<'_>,
+        statement: &mut Statement,
+        task: TaskId,
+        nodes: &NodeSet,
+    ) -> bool {
+        if let Err(refusal) = check_before_nodes(cycle, task) {
+            if self.mode == Mode::Real {
+                let fit = TaskFit { before_nodes: Some(refusal.text), ..TaskFit::default() };
+                let fits = cycle.fits.entry(self.scope.job).or_default();
+                fits.tasks.insert(task, Arc::new(fit));
+            }
+            return false;
+        }
+        let shape = cycle.world.task(task).shape;
+        if self.mode == Mode::Real
+            && nodes.is_all()
+            && let Some(fit) = cycle.known_refusals(shape)
+        {
+            self.tell(cycle, task, fit);
+            return false;
+        }
+        let topology = std::mem::take(&mut cycle.topology);
+        let mut search =
+            NodeSearch { task, nodes, topology: &topology, failed: Vec::new(), tried: 0 };
+        let mut placed = false;
+        while let Some(node) = search.best(cycle.world) {
+            if self.put(cycle, statement, task, node) {
+                placed = true;
+                break;
+            }
+            search.failed.push(node);
+        }
+        let tried = search.tried;
+        if !placed && self.mode == Mode::Real {
+            let fit = Arc::new(refusals(cycle, &search));
+            if nodes.is_all() && topology.is_empty() && has_shareable_refusals(cycle, task) {
+                cycle.remember_refusals(shape, &fit);
+            }
+            self.tell(cycle, task, fit);
+        }
+        cycle.tried += tried;
+        cycle.topology = topology;
+        placed
+    }
+
+    fn put(
+        self,
+        cycle: &mut Cycle<'_>,
+        statement: &mut Statement,
+        task: TaskId,
+        node: NodeId,
+    ) -> bool {
+        let promise_only = self.mode == Mode::Simulated;
+        let world = &mut *cycle.world;
+        let zones = if world.policy.numa.is_some() {
+            numa::place(world, task, node)
+        } else {
+            numa::ZonePlacement::default()
+        };
+        let demand = world.node(node).demand(world.shape_of(task), world.config.compatibility);
+        let mut place = Place { node, groups: Groups::new(), zones };
+        if demand == DeviceDemand::Vector {
+            if !promise_only && world.fits(task, world.node(node), When::Now) {
+                statement.allocate(world, task, &place);
+            } else {
+                statement.promise(world, task, &place, !promise_only);
+            }
+            return true;
+        }
+        let Some(chosen) = world.choose_devices(task, node, promise_only) else { return false };
+        place.groups = chosen.groups;
+        if chosen.must_wait {
+            statement.promise(world, task, &place, false);
+        } else {
+            statement.allocate(world, task, &place);
+        }
+        true
+    }
+
+    /// Remembers what a pod was told, adding to what earlier attempts of the cycle told it.
+    fn tell(self, cycle: &mut Cycle<'_>, task: TaskId, fit: Arc<TaskFit>) {
+        let fits = cycle.fits.entry(self.scope.job).or_default();
+        match fits.tasks.get_mut(&task) {
+            Some(known) => Arc::make_mut(known).merge(&fit),
+            None => {
+                fits.tasks.insert(task, fit);
+            }
+        }
+    }
+
+    fn report(self, cycle: &mut Cycle<'_>, leaf: usize, task: TaskId, found: u32) {
+        let job = cycle.world.job(self.scope.job);
+        let is_gang = job.leaves.iter().any(|leaf| leaf.min_available > 1);
+        let entry = &job.leaves[leaf];
+        let progress = if !is_gang || entry.counts.active_used() >= entry.min_available {
+            Progress::Alone
+        } else if job.leaves.len() == 1 && &*entry.name == crate::input::pod_group::DEFAULT_LEAF {
+            Progress::Gang { found, needed: entry.min_available }
+        } else {
+            Progress::SubGroup { found, name: entry.name.clone(), needed: entry.min_available }
+        };
+        let fits = cycle.fits.entry(self.scope.job).or_default();
+        let fit = fits.tasks.get(&task).cloned().unwrap_or_default();
+        fits.errors.push(JobError::NoNode { task, progress, fit });
+    }
+}
+
+/// What can be said of a pod before any node is looked at.
+pub(crate) fn check_before_nodes(cycle: &Cycle<'_>, task: TaskId) -> Result<(), TaskRefusal> {
+    for rule in &cycle.world.policy.filters {
+        match rule {
+            Filter::Predicates => predicates::check_task(cycle.world, task)?,
+            Filter::Claims => dynamicresources::check_task(cycle.world, task)?,
+            Filter::Numa => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refusals are the same for all pods of a shape unless the pod's own labels, claims or queue matter.
+fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
+    let world = &cycle.world;
+    let shape = world.shape_of(task);
+    let constraints = &shape.constraints;
+    let own_queue = world.policy.proportion.is_some()
+        && world.policy.filters.contains(&Filter::Predicates)
+        && world.some_queue_is_limited();
+    world.task(task).claims.is_empty()
+        && world.task(task).spec.nominated_node.is_none()
+        && constraints.pod_affinity.is_empty()
+        && constraints.pod_anti_affinity.is_empty()
+        && constraints.volume_claims.is_empty()
+        && constraints.config_maps.is_empty()
+        && !world.some_pod_repels()
+        && world.policy.numa.is_none()
+        && !own_queue
+}
+
+fn refusals(cycle: &Cycle<'_>, search: &NodeSearch<'_>) -> TaskFit {
+    let world = &cycle.world;
+    let detailed = world.config.params.detailed_fit_errors;
+    let mut fit = TaskFit::default();
+    search.refusals(world, |node, refusal| {
+        let by_overhead = overhead_decides(world, search.task, node, &refusal);
+        fit.count(&refusal, by_overhead);
+        name_devices(world, search.task, node, &refusal, &mut fit);
+        if detailed {
+            fit.per_node.push((node.name().clone(), refusal));
+        }
+    });
+    fit
+}
+
+/// Only the pod's overhead prevents the fit.
+fn overhead_decides(
+    world: &crate::world::World,
+    task: TaskId,
+    node: &Node,
+    refusal: &NodeRefusal,
+) -> bool {
+    let shape = world.shape_of(task);
+    let NodeRefusal::Shortages(shortages) = refusal else { return false };
+    !shape.overhead.is_empty()
+        && shortages.iter().all(|shortage| match shortage.what {
+            Lacking::Slot(slot) => {
+                shortage.requested - shape.overhead.get(slot) <= node.amounts.idle.get(slot)
+            }
+            Lacking::Gpus | Lacking::GpuMemory | Lacking::MigProfile(_) => false,
+        })
+}
+
+/// Names the devices of a node that has too little GPU memory, with who uses them.
+fn name_devices(
+    world: &crate::world::World,
+    task: TaskId,
+    node: &Node,
+    refusal: &NodeRefusal,
+    fit: &mut TaskFit,
+) {
+    let shape = world.shape_of(task);
+    let lacks_devices = matches!(refusal, NodeRefusal::Shortages(shortages)
+        if shortages.iter().any(|shortage| matches!(shortage.what, Lacking::Gpus | Lacking::GpuMemory)));
+    if !lacks_devices || !shape.is_shared() {
+        return;
+    }
+    for group in node.groups.iter().filter(|group| group.used_mib > 0) {
+        if fit.devices.len() >= MOST_DEVICES_NAMED {
+            return;
+        }
+        let pods =
+            node.residents.iter().filter(|resident| resident.groups.contains(&group.id)).count();
+        fit.devices.push(DeviceUse {
+            node: node.name().clone(),
+            device: world.group_name(group.id).clone(),
+            used_mib: group.used_mib,
+            total_mib: node.gpus.memory_mib,
+            pods: pods as u32,
+            requested_mib: node.device_mib(shape, world.config.compatibility),
+        });
+    }
+}

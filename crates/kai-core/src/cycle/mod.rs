@@ -1,0 +1,178 @@
+//! One cycle: the actions run on the world in order, each seeing what earlier ones decided. The world is left as it
+//! was found; the decisions are the plan.
+
+pub(crate) mod attempt;
+pub(crate) mod members;
+pub(crate) mod order;
+pub(crate) mod statement;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::config::ActionKind;
+use crate::cycle::statement::{OperationKind, Statement};
+use crate::fairness::Amounts;
+use crate::ids::{JobId, NodeId, TaskId};
+use crate::plugins::topology::TopologyScores;
+use crate::report::job_fit::{JobError, JobFit};
+use crate::report::task_fit::TaskFit;
+use crate::time::Timestamp;
+use crate::world::World;
+use crate::world::node::Groups;
+use crate::world::shape::ShapeId;
+
+/// A running cycle.
+pub(crate) struct Cycle<'w> {
+    pub(crate) world: &'w mut World,
+    pub(crate) now: Timestamp,
+    /// What our pods may use of the cluster.
+    pub(crate) total: Amounts,
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) fits: BTreeMap<JobId, JobFit>,
+    /// Jobs whose pods changed, for the index to be put right in the end.
+    touched: Vec<JobId>,
+    /// How many of those the index knows already.
+    settled: usize,
+    /// Nodes tried.
+    pub(crate) tried: u64,
+    pub(crate) topology: TopologyScores,
+    /// Refusals of whole-cluster searches by shape, with the state of the world they hold for.
+    refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
+    /// Last time a job was evicted in this cycle.
+    pub(crate) evicted_jobs: BTreeMap<JobId, Timestamp>,
+    /// Since when jobs are stale; none: no longer.
+    pub(crate) staleness: BTreeMap<JobId, Option<Timestamp>>,
+    /// The earliest moment at which time alone changes the answer.
+    pub(crate) wake_at: Option<Timestamp>,
+}
+
+/// A decision of the cycle, in the order they were made.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Decision {
+    pub(crate) action: ActionKind,
+    pub(crate) task: TaskId,
+    pub(crate) kind: DecisionKind,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum DecisionKind {
+    Bind { node: NodeId, groups: Groups },
+    Promise { node: NodeId, groups: Groups, for_job: Option<JobId> },
+    Evict { for_job: Option<JobId>, batch: u32 },
+}
+
+impl<'w> Cycle<'w> {
+    pub(crate) fn new(world: &'w mut World, now: Timestamp) -> Self {
+        let total = world.cluster_amounts();
+        Self {
+            world,
+            now,
+            total,
+            decisions: Vec::new(),
+            fits: BTreeMap::new(),
+            touched: Vec::new(),
+            settled: 0,
+            tried: 0,
+            topology: TopologyScores::default(),
+            refusals: FxHashMap::default(),
+            evicted_jobs: BTreeMap::new(),
+            staleness: BTreeMap::new(),
+            wake_at: None,
+        }
+    }
+
+    /// Work done so far, in units: nodes tried and values saved.
+    pub(crate) fn work(&self) -> u64 {
+        self.tried + self.world.log.written
+    }
+
+    /// Time alone changes the answer at `moment`, if it lies ahead.
+    pub(crate) fn wake_at(&mut self, moment: Timestamp) {
+        if moment > self.now && self.wake_at.is_none_or(|earliest| moment < earliest) {
+            self.wake_at = Some(moment);
+        }
+    }
+
+    pub(crate) fn note(&mut self, job: JobId, error: JobError) {
+        self.fits.entry(job).or_default().errors.push(error);
+    }
+
+    /// Makes the standing decisions of a statement part of the plan. `for_job` is who they serve.
+    pub(crate) fn commit(
+        &mut self,
+        action: ActionKind,
+        statement: &Statement,
+        for_job: Option<JobId>,
+    ) {
+        let evictions = statement
+            .standing()
+            .filter(|operation| matches!(operation.kind, OperationKind::Evict { .. }))
+            .count() as u32;
+        let standing: Vec<(TaskId, OperationKind)> =
+            statement.standing().map(|operation| (operation.task, operation.kind)).collect();
+        for (task, kind) in standing {
+            let kind = match kind {
+                OperationKind::Evict { .. } => {
+                    self.world.mark_decided(task);
+                    if let Some(job) = self.world.task(task).job {
+                        self.evicted_jobs.insert(job, self.now);
+                    }
+                    DecisionKind::Evict { for_job, batch: evictions }
+                }
+                OperationKind::Promise { node } => {
+                    let groups = self.world.task(task).state.groups.clone();
+                    DecisionKind::Promise { node, groups, for_job }
+                }
+                OperationKind::Allocate { node } => {
+                    self.world.mark_binding(task);
+                    let groups = self.world.task(task).state.groups.clone();
+                    DecisionKind::Bind { node, groups }
+                }
+            };
+            self.decisions.push(Decision { action, task, kind });
+            self.touch(task);
+        }
+        self.settle_index();
+    }
+
+    /// Remembers that pods of the task's job changed for good.
+    pub(crate) fn touch(&mut self, task: TaskId) {
+        if let Some(job) = self.world.task(task).job {
+            self.touched.push(job);
+        }
+    }
+
+    /// Brings the index of jobs up to date after a commit.
+    pub(crate) fn settle_index(&mut self) {
+        let mut jobs: Vec<JobId> = self.touched[self.settled..].to_vec();
+        jobs.sort_unstable();
+        jobs.dedup();
+        for job in jobs {
+            self.world.reindex_job(job);
+        }
+        self.settled = self.touched.len();
+    }
+
+    /// Leaves the world as it was found.
+    pub(crate) fn restore(&mut self, start: crate::world::Checkpoint) {
+        self.world.rollback(start);
+        let mut jobs = std::mem::take(&mut self.touched);
+        jobs.sort_unstable();
+        jobs.dedup();
+        for job in jobs {
+            self.world.reindex_job(job);
+        }
+    }
+
+    /// Refusals of a search over all nodes, reused while the world has not changed.
+    pub(crate) fn known_refusals(&self, shape: ShapeId) -> Option<Arc<TaskFit>> {
+        let (state, fit) = self.refusals.get(&shape)?;
+        (*state == self.world.state_id()).then(|| Arc::clone(fit))
+    }
+
+    pub(crate) fn remember_refusals(&mut self, shape: ShapeId, fit: &Arc<TaskFit>) {
+        self.refusals.insert(shape, (self.world.state_id(), Arc::clone(fit)));
+    }
+}

@@ -1,0 +1,262 @@
+//! The order in which jobs are served: queues compete level by level with the next job of their best leaf, the
+//! winner's best job is next. Queues that lost a job or got resources compete anew each time.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use crate::config::ActionKind;
+use crate::cycle::Cycle;
+use crate::cycle::members::Scope;
+use crate::fairness::{self, Amounts, Contender, QueueTree};
+use crate::ids::{JobId, QueueId};
+use crate::report::job_fit::JobError;
+use crate::status::Status;
+use crate::world::index::JobKey;
+
+/// What a leaf queue competes with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Top {
+    /// What its next job asks for; none when victims are ordered.
+    pub(crate) job: Option<Amounts>,
+    /// What its victims so far and the next one hold.
+    pub(crate) victims: Option<Amounts>,
+}
+
+/// How queues compete.
+pub(crate) struct Competition<'a> {
+    pub(crate) tree: &'a QueueTree,
+    pub(crate) total: &'a Amounts,
+    /// Shares decide; false: only age does.
+    pub(crate) by_shares: bool,
+    /// The last comes first: victims.
+    pub(crate) reversed: bool,
+}
+
+impl Competition<'_> {
+    /// The leaf whose turn it is, of those that `top` knows.
+    pub(crate) fn winner(&self, top: &dyn Fn(QueueId) -> Option<Top>) -> Option<QueueId> {
+        self.best(self.tree.top_queues(), top).map(|(leaf, _, _)| leaf)
+    }
+
+    fn best(
+        &self,
+        queues: impl Iterator<Item = QueueId>,
+        top: &dyn Fn(QueueId) -> Option<Top>,
+    ) -> Option<(QueueId, QueueId, Top)> {
+        let mut best: Option<(QueueId, QueueId, Top)> = None;
+        for queue in queues {
+            let node = self.tree.node(queue);
+            let entry = if node.children.is_empty() {
+                top(queue).map(|found| (queue, queue, found))
+            } else {
+                let below = self.best(node.children.iter().copied(), top);
+                below.map(|(leaf, _, found)| (leaf, queue, found))
+            };
+            let Some(entry) = entry else { continue };
+            if best.as_ref().is_none_or(|current| self.beats(&entry, current)) {
+                best = Some(entry);
+            }
+        }
+        best
+    }
+
+    fn beats(&self, left: &(QueueId, QueueId, Top), right: &(QueueId, QueueId, Top)) -> bool {
+        let order = self.compare(left, right);
+        if self.reversed { order == Ordering::Greater } else { order == Ordering::Less }
+    }
+
+    fn compare(
+        &self,
+        left: &(QueueId, QueueId, Top),
+        right: &(QueueId, QueueId, Top),
+    ) -> Ordering {
+        let (left_queue, right_queue) = (self.tree.node(left.1), self.tree.node(right.1));
+        if !self.by_shares {
+            let age = left_queue.shares.created.cmp(&right_queue.shares.created);
+            return age.then_with(|| left_queue.name.cmp(&right_queue.name));
+        }
+        let contender = |queue, top: &'_ Top| Contender {
+            queue,
+            job: top.job.as_ref(),
+            victims: top.victims.as_ref(),
+        };
+        fairness::compare(
+            &contender(left_queue, &left.2),
+            &contender(right_queue, &right.2),
+            self.total,
+        )
+    }
+}
+
+/// Jobs of one leaf queue that an action has yet to serve.
+struct LeafJobs {
+    queue: QueueId,
+    /// In job order.
+    jobs: Vec<JobId>,
+    next: usize,
+    /// Jobs that were served and want more.
+    returned: BTreeSet<JobKey>,
+    /// The job whose turn it is, and what it asks for.
+    top: Option<(JobId, Amounts)>,
+}
+
+/// Jobs that an action has yet to serve.
+pub(crate) struct JobQueue {
+    leaves: Vec<LeafJobs>,
+}
+
+/// Which jobs an action looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Eligible {
+    /// Only those that may be preempted.
+    pub(crate) preemptible_only: bool,
+    /// Only those that may make others go by now.
+    pub(crate) past_delay_only: bool,
+}
+
+impl JobQueue {
+    /// The jobs `action` is to serve.
+    pub(crate) fn new(cycle: &mut Cycle<'_>, action: ActionKind, eligible: Eligible) -> Self {
+        let depth = cycle.world.config.queue_depth.get(&action).copied().unwrap_or(usize::MAX);
+        let queues: Vec<QueueId> = cycle.world.queue_ids.values().copied().collect();
+        let mut leaves = Vec::new();
+        for queue in queues {
+            if !cycle.world.is_live_leaf(queue) {
+                continue;
+            }
+            let keys = cycle.world.job_index.of(queue).pending.iter();
+            let candidates: Vec<JobId> = keys.map(|key| key.job).collect();
+            let mut jobs = Vec::with_capacity(candidates.len());
+            for job in candidates {
+                if cycle.is_eligible(job, eligible) {
+                    jobs.push(job);
+                }
+            }
+            jobs.truncate(depth);
+            if !jobs.is_empty() {
+                leaves.push(LeafJobs {
+                    queue,
+                    jobs,
+                    next: 0,
+                    returned: BTreeSet::new(),
+                    top: None,
+                });
+            }
+        }
+        let mut queue = Self { leaves };
+        queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle));
+        queue
+    }
+
+    /// Takes the job whose turn it is.
+    pub(crate) fn pop(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
+        let world = &cycle.world;
+        let competition = Competition {
+            tree: &world.tree,
+            total: &cycle.total,
+            by_shares: world.policy.proportion.is_some(),
+            reversed: false,
+        };
+        let winner = match &self.leaves[..] {
+            [] => None,
+            [only] => only.top.map(|_| only.queue),
+            leaves => competition.winner(&|queue| {
+                let leaf = leaves.iter().find(|leaf| leaf.queue == queue)?;
+                leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None })
+            }),
+        }?;
+        let at = self.leaves.iter().position(|leaf| leaf.queue == winner)?;
+        let leaf = &mut self.leaves[at];
+        let (job, _) = leaf.top?;
+        leaf.drop_top(cycle);
+        leaf.refresh(cycle);
+        if leaf.top.is_none() {
+            self.leaves.remove(at);
+        }
+        Some(job)
+    }
+
+    /// Puts a job back that was served and wants more.
+    pub(crate) fn push(&mut self, cycle: &Cycle<'_>, job: JobId) {
+        let Some(queue) = cycle.world.job(job).queue else { return };
+        let at = self.leaves.iter().position(|leaf| leaf.queue == queue).unwrap_or_else(|| {
+            let leaf = LeafJobs {
+                queue,
+                jobs: Vec::new(),
+                next: 0,
+                returned: BTreeSet::new(),
+                top: None,
+            };
+            self.leaves.push(leaf);
+            self.leaves.len() - 1
+        });
+        self.leaves[at].returned.insert(cycle.world.job_key(job));
+        self.leaves[at].refresh(cycle);
+    }
+}
+
+impl LeafJobs {
+    fn refresh(&mut self, cycle: &Cycle<'_>) {
+        self.top = self.first(cycle).map(|job| {
+            let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+            (job, cycle.requested(&tasks, cycle.world.smallest_gpu_mib()))
+        });
+    }
+
+    fn first(&self, cycle: &Cycle<'_>) -> Option<JobId> {
+        let fresh = self.jobs.get(self.next).copied();
+        match (fresh, self.returned.first()) {
+            (None, None) => None,
+            (Some(job), None) => Some(job),
+            (None, Some(returned)) => Some(returned.job),
+            (Some(job), Some(returned)) => {
+                if cycle.world.job_key(job) < *returned { Some(job) } else { Some(returned.job) }
+            }
+        }
+    }
+
+    fn drop_top(&mut self, _: &Cycle<'_>) {
+        let Some((job, _)) = self.top.take() else { return };
+        if self.jobs.get(self.next) == Some(&job) {
+            self.next += 1;
+        } else {
+            self.returned.retain(|key| key.job != job);
+        }
+    }
+}
+
+impl Cycle<'_> {
+    fn is_eligible(&mut self, job: JobId, eligible: Eligible) -> bool {
+        let entry = self.world.job(job);
+        if !entry.spec.schedulable
+            || entry.counts.of(Status::Pending) == 0
+            || (eligible.preemptible_only && !entry.is_preemptible())
+            || !self.world.is_ready(job)
+        {
+            return false;
+        }
+        !(eligible.past_delay_only && self.is_within_preemption_delay(job))
+    }
+
+    /// The job may not make others go yet; that is noted once.
+    fn is_within_preemption_delay(&mut self, job: JobId) -> bool {
+        let entry = self.world.job(job);
+        let Some(delay) = entry.spec.preemption_delay.filter(|delay| delay.nanos > 0) else {
+            return false;
+        };
+        let evicted = self.evicted_jobs.get(&job).copied().or(entry.spec.last_eviction);
+        let start = evicted.map_or(entry.spec.created, |evicted| evicted.max(entry.spec.created));
+        let until = start.plus(delay);
+        if self.now >= until {
+            return false;
+        }
+        self.wake_at(until);
+        let noted = self.fits.get(&job).is_some_and(|fit| {
+            fit.errors.iter().any(|error| matches!(error, JobError::PreemptionDelay { .. }))
+        });
+        if !noted {
+            self.note(job, JobError::PreemptionDelay { delay, until });
+        }
+        true
+    }
+}

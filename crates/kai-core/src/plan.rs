@@ -1,0 +1,292 @@
+//! The planner: a world in, a plan with reasons out. The world is left as it was found.
+
+use std::sync::Arc;
+
+use crate::actions;
+use crate::config::ActionKind;
+use crate::cycle::{Cycle, Decision, DecisionKind};
+use crate::fairness::{Amounts, divide_fair_shares};
+use crate::ids::{JobId, TaskId};
+use crate::input::{ObjectName, Text};
+use crate::report::job_fit::{JobError, JobFit};
+use crate::report::text;
+use crate::report::victims::VictimsConsidered;
+use crate::status::Status;
+use crate::time::Timestamp;
+use crate::world::{Assumed, World};
+
+/// What a cycle decided, and why what waits waits.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CyclePlan {
+    /// Decisions in the order they were made; evictions come in the order they are to be carried out.
+    pub steps: Vec<Step>,
+    /// Jobs with pods that wait, by name.
+    pub waiting: Vec<JobReport>,
+    /// Jobs that started in this cycle.
+    pub started: Vec<ObjectName>,
+    /// Jobs that lack members, with since when; none: no longer.
+    pub staleness: Vec<(ObjectName, Option<Timestamp>)>,
+    /// Fair share per queue, by name.
+    pub fair_shares: Vec<(Text, Amounts)>,
+    /// Jobs in the order they would be tried, where that was asked for.
+    pub job_order: Vec<ObjectName>,
+    /// The earliest moment at which time alone changes the answer.
+    pub wake_at: Option<Timestamp>,
+    /// Work done: nodes tried and values saved.
+    pub work_units: u64,
+}
+
+/// One decision.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Step {
+    /// The action that made it.
+    pub action: ActionKind,
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID, as a precondition of the write.
+    pub uid: Text,
+    /// Its pod group.
+    pub group: Option<ObjectName>,
+    /// What is decided.
+    pub kind: StepKind,
+}
+
+/// What is decided for a pod.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StepKind {
+    /// Bind it now.
+    Bind {
+        /// Node.
+        node: Text,
+        /// Shared devices.
+        gpu_groups: Vec<Text>,
+    },
+    /// It is promised a place that others are leaving.
+    Nominate {
+        /// Node.
+        node: Text,
+        /// Shared devices.
+        gpu_groups: Vec<Text>,
+        /// The job it moves for, when it is a victim that moves.
+        for_job: Option<ObjectName>,
+    },
+    /// Tell it to go.
+    Evict {
+        /// Who needs its place; none when its gang lacks members.
+        for_job: Option<ObjectName>,
+        /// How many pods go together.
+        batch: u32,
+        /// KAI's text.
+        message: Text,
+    },
+}
+
+/// Why a job waits.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobReport {
+    /// The job.
+    pub job: ObjectName,
+    /// Its queue.
+    pub queue: Text,
+    /// What attempts ended with: KAI's reason and text of each.
+    pub errors: Vec<Explanation>,
+    /// What each waiting pod was told.
+    pub pods: Vec<(ObjectName, Text)>,
+    /// Why it may not take from other queues.
+    pub cannot_reclaim: Option<Text>,
+    /// Victims that were looked at, per action.
+    pub victims: Vec<VictimsConsidered>,
+}
+
+/// A reason and its text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Explanation {
+    /// KAI's reason.
+    pub reason: Text,
+    /// What is told by default.
+    pub message: Text,
+    /// What is told where details were asked for.
+    pub detail: Text,
+}
+
+/// Plans one cycle.
+pub fn plan(world: &mut World, now: Timestamp) -> CyclePlan {
+    plan_and_observe(world, now, |_| {})
+}
+
+/// Plans one cycle and shows the world as the plan would leave it.
+pub fn plan_and_observe(
+    world: &mut World,
+    now: Timestamp,
+    observe: impl FnOnce(&World),
+) -> CyclePlan {
+    world.load_shares();
+    if let Some(arguments) = world.policy.proportion {
+        let total = world.cluster_amounts();
+        let compatibility = world.config.compatibility;
+        divide_fair_shares(&mut world.tree, &total, arguments.k_value, compatibility);
+    }
+    let start = world.checkpoint();
+    let mut cycle = Cycle::new(world, now);
+    cycle.mark_stuck_pods();
+    cycle.note_missing_queues();
+    for action in cycle.world.config.actions.clone() {
+        actions::run(&mut cycle, action);
+    }
+    let plan = cycle.conclude();
+    observe(cycle.world);
+    cycle.restore(start);
+    plan
+}
+
+/// Notes the decisions of a plan as in flight, until the cluster confirms or refutes them.
+pub fn assume(world: &mut World, plan: &CyclePlan) {
+    for step in &plan.steps {
+        let assumed = match &step.kind {
+            StepKind::Bind { node, gpu_groups } => Assumed::Bind {
+                uid: step.uid.clone(),
+                node: node.clone(),
+                groups: gpu_groups.clone(),
+            },
+            StepKind::Evict { .. } => Assumed::Eviction { uid: step.uid.clone() },
+            StepKind::Nominate { .. } => continue,
+        };
+        world.assumed.insert(step.pod.clone(), assumed);
+        if let Some(task) = world.task_named(&step.pod) {
+            world.reattach(task);
+        }
+    }
+}
+
+impl Cycle<'_> {
+    /// Pods that were told to go too long ago are not expected to leave soon.
+    fn mark_stuck_pods(&mut self) {
+        let due = self.world.releasing_pods();
+        for (moment, task) in due {
+            if moment <= self.now {
+                self.world.turn(task, Status::StuckInReleasing, false);
+                self.touch(task);
+            } else {
+                self.wake_at(moment);
+            }
+        }
+        self.settle_index();
+    }
+
+    fn note_missing_queues(&mut self) {
+        for job in self.world.jobs_without_queue() {
+            let queue = self.world.job(job).spec.queue.clone();
+            self.note(job, JobError::QueueDoesNotExist(queue));
+        }
+    }
+
+    fn conclude(&mut self) -> CyclePlan {
+        let steps = self.decisions.iter().map(|decision| self.step(decision)).collect();
+        let mut started: Vec<ObjectName> = Vec::new();
+        for decision in &self.decisions {
+            if let (DecisionKind::Bind { .. }, Some(job)) =
+                (&decision.kind, self.world.task(decision.task).job)
+            {
+                let entry = self.world.job(job);
+                if entry.last_start != entry.spec.last_start {
+                    started.push(entry.spec.name.clone());
+                }
+            }
+        }
+        started.sort();
+        started.dedup();
+        let waiting = self.waiting_reports();
+        let tree = &self.world.tree;
+        let fair_shares = self
+            .world
+            .queue_ids
+            .iter()
+            .map(|(name, id)| (name.clone(), tree.shares(*id).fair_share))
+            .collect();
+        let name = |job: &JobId| self.world.job(*job).spec.name.clone();
+        let mut staleness: Vec<_> =
+            self.staleness.iter().map(|(job, since)| (name(job), *since)).collect();
+        staleness.sort();
+        CyclePlan {
+            steps,
+            waiting,
+            started,
+            staleness,
+            fair_shares,
+            job_order: Vec::new(),
+            wake_at: self.wake_at,
+            work_units: self.work(),
+        }
+    }
+
+    fn step(&self, decision: &Decision) -> Step {
+        let task = self.world.task(decision.task);
+        let job_name = |job: &JobId| self.world.job(*job).spec.name.clone();
+        let groups = |groups: &crate::world::node::Groups| -> Vec<Text> {
+            groups.iter().map(|group| self.world.group_name(*group).clone()).collect()
+        };
+        let kind = match &decision.kind {
+            DecisionKind::Bind { node, groups: ids } => StepKind::Bind {
+                node: self.world.node(*node).name().clone(),
+                gpu_groups: groups(ids),
+            },
+            DecisionKind::Promise { node, groups: ids, for_job } => StepKind::Nominate {
+                node: self.world.node(*node).name().clone(),
+                gpu_groups: groups(ids),
+                for_job: for_job.filter(|job| task.job != Some(*job)).as_ref().map(job_name),
+            },
+            DecisionKind::Evict { for_job, batch } => StepKind::Evict {
+                for_job: for_job.as_ref().map(job_name),
+                batch: *batch,
+                message: text::eviction(self.world, decision.action, decision.task, *for_job).into(),
+            },
+        };
+        Step {
+            action: decision.action,
+            pod: task.spec.name.clone(),
+            uid: Arc::clone(&task.spec.uid),
+            group: task.job.as_ref().map(job_name),
+            kind,
+        }
+    }
+
+    fn waiting_reports(&self) -> Vec<JobReport> {
+        let mut reports: Vec<JobReport> = self
+            .fits
+            .iter()
+            .filter(|(job, _)| {
+                let counts = &self.world.job(**job).counts;
+                counts.of(Status::Pending) > 0 || counts.of(Status::Gated) > 0
+            })
+            .map(|(job, fit)| self.report(*job, fit))
+            .collect();
+        reports.sort_by(|left, right| left.job.cmp(&right.job));
+        reports
+    }
+
+    fn report(&self, job: JobId, fit: &JobFit) -> JobReport {
+        let entry = self.world.job(job);
+        let pod_text = |task: &TaskId, fit: &Arc<crate::report::task_fit::TaskFit>| {
+            let name = self.world.task(*task).spec.name.clone();
+            (name, text::task_fit(self.world, fit).into())
+        };
+        let mut pods: Vec<(ObjectName, Text)> = fit
+            .tasks
+            .iter()
+            .filter(|(task, _)| self.world.task(**task).state.status == Status::Pending)
+            .map(|(task, fit)| pod_text(task, fit))
+            .collect();
+        pods.sort();
+        JobReport {
+            job: entry.spec.name.clone(),
+            queue: entry.spec.queue.clone(),
+            errors: fit.errors.iter().map(|error| text::explain(self.world, job, error)).collect(),
+            pods,
+            cannot_reclaim: fit
+                .cannot_reclaim
+                .as_ref()
+                .map(|refusal| text::reclaim_refusal(self.world, refusal).into()),
+            victims: fit.victims.clone(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Why a job did not run: one entry per attempt that failed, and what each of its pods was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::fairness::{CapacityViolation, ReclaimRefusal};
+use crate::ids::TaskId;
+use crate::input::Text;
+use crate::plugins::topology::TopologyRefusal;
+use crate::report::task_fit::TaskFit;
+use crate::report::victims::VictimsConsidered;
+use crate::time::{Span, Timestamp};
+
+/// Why a job did not run.
+#[derive(Clone, Debug, Default)]
+pub struct JobFit {
+    /// Attempts that failed, in order.
+    pub errors: Vec<JobError>,
+    /// What its pods were told.
+    pub tasks: BTreeMap<TaskId, Arc<TaskFit>>,
+    /// Why it may not take from other queues.
+    pub cannot_reclaim: Option<ReclaimRefusal>,
+    /// Victims that were looked at for it.
+    pub victims: Vec<VictimsConsidered>,
+}
+
+/// One attempt that failed.
+#[derive(Clone, Debug)]
+pub enum JobError {
+    /// Its queue does not exist.
+    QueueDoesNotExist(Text),
+    /// It would break a limit or a quota.
+    Capacity(CapacityViolation),
+    /// A pod found no node.
+    NoNode {
+        /// The pod.
+        task: TaskId,
+        /// How far the gang came.
+        progress: Progress,
+        /// What the pod was told.
+        fit: Arc<TaskFit>,
+    },
+    /// Its pods cannot be together as asked.
+    Topology(Box<TopologyRefusal>),
+    /// It may not make others go yet.
+    PreemptionDelay {
+        /// The delay.
+        delay: Span,
+        /// When it ends.
+        until: Timestamp,
+    },
+}
+
+/// How far an attempt came before a pod found no node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The pod is not needed for a gang to be whole.
+    Alone,
+    /// Pods of the only leaf that found a node, and how many are needed.
+    Gang {
+        /// Found.
+        found: u32,
+        /// Needed.
+        needed: u32,
+    },
+    /// The same for one leaf of several.
+    SubGroup {
+        /// Found.
+        found: u32,
+        /// Name of the leaf.
+        name: Text,
+        /// Needed.
+        needed: u32,
+    },
+}

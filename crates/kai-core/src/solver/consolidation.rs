@@ -1,0 +1,107 @@
+//! consolidation: running pods move together so that a waiting job fits; nobody is lost.
+
+use rustc_hash::FxHashSet;
+
+use crate::config::ActionKind;
+use crate::cycle::Cycle;
+use crate::cycle::members::{Scope, Tasks};
+use crate::cycle::order::{Eligible, JobQueue};
+use crate::ids::JobId;
+use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::solver::budget::ActionBudget;
+use crate::solver::signatures::Signatures;
+use crate::solver::victim_queue::{Candidates, giving_queues};
+use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::world::shape::{GpuDemand, mig_gigabytes};
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let budgets = cycle.world.config.budgets.clone();
+    let budget = ActionBudget::new(budgets.as_ref(), ActionKind::Consolidation, cycle.work());
+    if cycle.world.config.params.max_consolidation_preemptees == Some(0) || !budget.is_valid() {
+        return;
+    }
+    let eligible = Eligible { preemptible_only: true, past_delay_only: true };
+    let mut queue = JobQueue::new(cycle, ActionKind::Consolidation, eligible);
+    let mut signatures = Signatures::new(cycle);
+    while let Some(job) = queue.pop(cycle) {
+        if !signatures.is_worth_trying(cycle, job, None) || is_hopeless(cycle, job) {
+            continue;
+        }
+        if !could_fit_at_all(cycle, job) {
+            signatures.failed(cycle, job, None);
+            continue;
+        }
+        let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
+        let mut search = search_for(cycle, job);
+        match solve(cycle, &mut search, &mut job_budget) {
+            Outcome::Solved(statement) => {
+                cycle.commit(ActionKind::Consolidation, &statement, Some(job));
+            }
+            Outcome::Unsolved => {
+                signatures.failed(cycle, job, None);
+                cycle.fits.entry(job).or_default().victims.push(search.report);
+            }
+            Outcome::BudgetSpent => {
+                cycle.fits.entry(job).or_default().victims.push(search.report);
+                return;
+            }
+        }
+    }
+}
+
+/// The whole cluster has what the job asks for, wherever it is.
+fn could_fit_at_all(cycle: &Cycle<'_>, job: JobId) -> bool {
+    let world = &cycle.world;
+    let tasks = world.tasks_to_allocate(Scope::whole(job), true);
+    let wanted: i64 = tasks.iter().map(|task| world.shape_of(*task).quota_centi()).sum();
+    let (centi, mib) = world.available_on_ready_nodes();
+    centi >= wanted && mib >= wanted_memory(cycle, &tasks)
+}
+
+/// KAI adds MiB per device, not per pod, and the GB of MIG profiles (fault 23).
+fn wanted_memory(cycle: &Cycle<'_>, tasks: &Tasks) -> i64 {
+    let world = &cycle.world;
+    let as_kai = world.config.compatibility.is_kai();
+    tasks
+        .iter()
+        .map(|task| match &world.shape_of(*task).gpu {
+            GpuDemand::Memory { mib, devices } => if as_kai { *mib } else { mib * devices },
+            GpuDemand::Mig { instances, .. } if as_kai => instances
+                .iter()
+                .map(|(slot, count)| {
+                    mig_gigabytes(world.names.name(*slot)).unwrap_or(0) * count
+                })
+                .sum(),
+            _ => 0,
+        })
+        .sum()
+}
+
+fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
+    let mut report = VictimsConsidered::new(ActionKind::Consolidation);
+    let giving = giving_queues(cycle.world);
+    let mut spared = FxHashSet::default();
+    spared.insert(job);
+    if !cycle.world.budgets.is_empty() {
+        for (name, queue) in &giving {
+            let running: Vec<JobId> =
+                cycle.world.job_index.of(*queue).running.iter().map(|key| key.job).collect();
+            for victim in running {
+                if cycle.is_protected_by_budget(victim) {
+                    spared.insert(victim);
+                    let victim = cycle.world.job(victim).spec.name.clone();
+                    report.note(name, VictimVerdict::DisruptionBudget, &victim);
+                }
+            }
+        }
+    }
+    let queues = giving.into_iter().map(|(_, queue)| queue).collect();
+    Search {
+        action: ActionKind::Consolidation,
+        job,
+        candidates: Candidates { queues, below_priority: None, spared },
+        rules: Rules::Consolidation,
+        feasible: None,
+        report,
+    }
+}

@@ -1,0 +1,165 @@
+//! Sets of victims to try, made of what was collected.
+//!
+//! NodeLocalGreedy: for each node on which the job of the last victim has pods, everything collected of every job
+//! with a victim there. MultiNodeGang: nodes that could hold a pod, smallest first; as many of them as the demand
+//! needs, then more and more, each with every step of collecting that touches it.
+
+use rustc_hash::FxHashSet;
+
+use crate::cycle::Cycle;
+use crate::ids::{JobId, NodeId, TaskId};
+use crate::plugins::scenario_generators::Generator;
+use crate::solver::Probe;
+use crate::solver::accumulate::Accumulation;
+use crate::solver::simulate::Scenario;
+
+/// The sets of one state of collecting, one after the other.
+pub(crate) enum Emission {
+    /// Just what earlier successes took, or nothing.
+    Recorded(Option<Scenario>),
+    /// One set per node.
+    Nodes { nodes: Vec<NodeId>, next: usize, seen: Vec<Vec<TaskId>> },
+    /// Growing prefixes of nodes.
+    Prefixes { nodes: Vec<NodeId>, size: usize, step: usize, done: bool },
+}
+
+impl Emission {
+    pub(crate) fn new(
+        cycle: &Cycle<'_>,
+        generator: Generator,
+        probe: &Probe<'_>,
+        accumulation: &Accumulation,
+    ) -> Self {
+        let Some(last) = accumulation.steps.last() else {
+            let emits = generator == Generator::MultiNodeGang || !probe.recorded.is_empty();
+            return Self::Recorded(emits.then(|| Scenario { potential: Vec::new() }));
+        };
+        match generator {
+            Generator::NodeLocalGreedy => {
+                let nodes = nodes_of_job(cycle, last.job);
+                Self::Nodes { nodes, next: 0, seen: Vec::new() }
+            }
+            Generator::MultiNodeGang => prefixes(cycle, probe, accumulation),
+        }
+    }
+
+    /// The next set to try.
+    pub(crate) fn next(
+        &mut self,
+        cycle: &Cycle<'_>,
+        probe: &Probe<'_>,
+        accumulation: &Accumulation,
+    ) -> Option<Scenario> {
+        match self {
+            Self::Recorded(scenario) => scenario.take(),
+            Self::Nodes { nodes, next, seen } => {
+                while let Some(node) = nodes.get(*next).copied() {
+                    *next += 1;
+                    let scenario = victims_on(cycle, probe, accumulation, node);
+                    let mut sorted = scenario.potential.clone();
+                    sorted.sort_unstable();
+                    sorted.dedup();
+                    if nodes.len() > 1 {
+                        if seen.contains(&sorted) {
+                            continue;
+                        }
+                        seen.push(sorted);
+                    }
+                    return Some(scenario);
+                }
+                None
+            }
+            Self::Prefixes { nodes, size, step, done } => {
+                if *done {
+                    return None;
+                }
+                let scenario = victims_of_prefix(accumulation, &nodes[..*size]);
+                *done = *size == nodes.len();
+                *size = (*size + *step).min(nodes.len());
+                *step *= 2;
+                Some(scenario)
+            }
+        }
+    }
+}
+
+/// Nodes on which the job has pods, by name.
+fn nodes_of_job(cycle: &Cycle<'_>, job: JobId) -> Vec<NodeId> {
+    let world = &cycle.world;
+    let tasks = world.job(job).tasks();
+    let mut nodes: Vec<NodeId> = tasks.filter_map(|task| world.task(task).state.node).collect();
+    nodes.sort_unstable_by_key(|node| world.node(*node).rank);
+    nodes.dedup();
+    nodes
+}
+
+/// Everything collected of every job with a victim on `node`. KAI adds what earlier successes took of those jobs a
+/// second time (fault 11).
+fn victims_on(
+    cycle: &Cycle<'_>,
+    probe: &Probe<'_>,
+    accumulation: &Accumulation,
+    node: NodeId,
+) -> Scenario {
+    let mut potential = Vec::new();
+    let twice = cycle.world.config.compatibility.is_kai();
+    for job in accumulation.jobs_on_node.get(&node).into_iter().flatten() {
+        if twice {
+            let of_job = |task: &&TaskId| cycle.world.task(**task).job == Some(*job);
+            potential.extend(probe.recorded.iter().filter(of_job));
+        }
+        for step in accumulation.steps_of_job.get(job).into_iter().flatten() {
+            potential.extend(&accumulation.steps[*step].tasks);
+        }
+    }
+    Scenario { potential }
+}
+
+fn prefixes(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -> Emission {
+    let world = &cycle.world;
+    let smallest = accumulation.gpus.wanted().last().copied().unwrap_or(0);
+    let capacity = |node: NodeId| accumulation.gpus.capacity_of(world, node);
+    let mut nodes: Vec<NodeId> = accumulation
+        .nodes
+        .iter()
+        .copied()
+        .filter(|node| smallest <= 0 || capacity(*node) >= smallest)
+        .collect();
+    nodes.sort_by_key(|node| capacity(*node));
+    let demand: i64 = accumulation.gpus.wanted().iter().sum();
+    let remaining = (demand - free_elsewhere(cycle, probe, accumulation)).max(0);
+    let mut sum = 0;
+    let mut size = 0;
+    while sum < remaining && size < nodes.len() {
+        sum += capacity(nodes[size]);
+        size += 1;
+    }
+    let impossible = sum < remaining;
+    Emission::Prefixes { done: impossible, nodes, size, step: 1 }
+}
+
+/// GPUs free, becoming free or freed by earlier successes on usable nodes without collected victims.
+fn free_elsewhere(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -> i64 {
+    let world = &cycle.world;
+    let mut nodes: FxHashSet<NodeId> = accumulation.gpus.base().keys().copied().collect();
+    nodes.extend(probe.recorded.iter().filter_map(|task| world.task(*task).state.node));
+    nodes
+        .into_iter()
+        .filter(|node| !accumulation.jobs_on_node.contains_key(node))
+        .map(|node| accumulation.gpus.capacity_of(world, node))
+        .sum()
+}
+
+/// Every step of collecting that touches one of the nodes, whole.
+fn victims_of_prefix(accumulation: &Accumulation, nodes: &[NodeId]) -> Scenario {
+    let mut steps: Vec<usize> = nodes
+        .iter()
+        .flat_map(|node| accumulation.steps_on_node.get(node).into_iter().flatten())
+        .copied()
+        .collect();
+    steps.sort_unstable();
+    steps.dedup();
+    let potential =
+        steps.iter().flat_map(|step| accumulation.steps[*step].tasks.iter().copied()).collect();
+    Scenario { potential }
+}

@@ -1,0 +1,277 @@
+//! The search for victims: who must go, or move, so that a job can run. Shared by reclaim, preempt and
+//! consolidation, which differ in who may be a victim and in what they accept.
+//!
+//! A job is solved for its first 1, 2, 4, … pods, then by bisection, each time starting from the victims of the
+//! largest success; the last probe is for all its pods. Each probe collects victims in victim order until enough
+//! could be free, and tries sets of them on the model.
+
+pub(crate) mod accumulate;
+pub(crate) mod budget;
+pub(crate) mod consolidation;
+pub(crate) mod generators;
+pub(crate) mod gpu_filter;
+pub(crate) mod preempt;
+pub(crate) mod reclaim;
+pub(crate) mod signatures;
+pub(crate) mod simulate;
+pub(crate) mod topology_filter;
+pub(crate) mod victim_queue;
+
+use crate::config::ActionKind;
+use crate::cycle::Cycle;
+use crate::cycle::attempt;
+use crate::cycle::members::{Part, Scope, Tasks};
+use crate::cycle::statement::Statement;
+use crate::fairness::ReclaimValidator;
+use crate::ids::{JobId, TaskId};
+use crate::plugins::Filter;
+use crate::plugins::predicates;
+use crate::plugins::scenario_generators::Generator;
+use crate::report::job_fit::{JobError, Progress};
+use crate::report::task_fit::TaskFit;
+use crate::report::victims::VictimsConsidered;
+use crate::solver::accumulate::Accumulation;
+use crate::solver::budget::{Budget, Spent};
+use crate::solver::simulate::{Scenario, Verdict};
+use crate::solver::victim_queue::Candidates;
+use crate::world::index::RankSet;
+
+/// What an action accepts.
+pub(crate) enum Rules {
+    /// Fair shares and quotas hold, young victims stay.
+    Reclaim(Box<ReclaimValidator>),
+    /// Young victims stay.
+    Preempt,
+    /// Everyone who must go finds another place.
+    Consolidation,
+}
+
+/// A search for one job.
+pub(crate) struct Search {
+    pub(crate) action: ActionKind,
+    pub(crate) job: JobId,
+    pub(crate) candidates: Candidates,
+    pub(crate) rules: Rules,
+    /// Nodes on which the job could run before anyone goes; none: all.
+    pub(crate) feasible: Option<RankSet>,
+    pub(crate) report: VictimsConsidered,
+}
+
+/// How a search ended.
+pub(crate) enum Outcome {
+    /// Decisions that make the job run.
+    Solved(Statement),
+    /// There are none.
+    Unsolved,
+    /// The budget ended before the search did: the action ends too.
+    BudgetSpent,
+}
+
+/// One probe: the first pods of the job, and the victims of the largest success so far.
+pub(crate) struct Probe<'a> {
+    pub(crate) part: &'a Part,
+    /// Pods of the probe, in task order.
+    pub(crate) tasks: &'a [TaskId],
+    pub(crate) recorded: &'a [TaskId],
+}
+
+impl<'a> Probe<'a> {
+    pub(crate) fn scope(&self, job: JobId) -> Scope<'a> {
+        Scope::of(job, self.part)
+    }
+}
+
+/// What a probe found.
+struct Solution {
+    statement: Statement,
+    /// Victims that go or move.
+    victims: Vec<TaskId>,
+}
+
+enum ProbeResult {
+    Solved(Solution),
+    Unsolved,
+    BudgetSpent(Spent),
+}
+
+/// Looks for victims so that the job of `search` can run.
+pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Budget) -> Outcome {
+    let tasks = cycle.world.tasks_to_allocate(Scope::whole(search.job), true);
+    if tasks.is_empty() {
+        return Outcome::Unsolved;
+    }
+    search.feasible = feasible_nodes(cycle, search.job);
+    let before = cycle.world.job(search.job).counts.active_used();
+    for generator in cycle.world.policy.generators.clone() {
+        budget.begin_generator(generator, cycle.work());
+        match solve_with(cycle, search, generator, &tasks, budget) {
+            ProbeResult::Solved(solution) => {
+                let more = cycle.world.job(search.job).counts.active_used() > before;
+                if more && cycle.world.is_gang_satisfied(search.job) {
+                    return Outcome::Solved(solution.statement);
+                }
+                // KAI leaves such a statement applied (fault 4); nobody would take it back.
+                solution.statement.discard(cycle.world);
+            }
+            ProbeResult::Unsolved | ProbeResult::BudgetSpent(Spent::Generator) => {}
+            ProbeResult::BudgetSpent(Spent::Job) => {
+                search.report.budget_spent = true;
+                return Outcome::BudgetSpent;
+            }
+        }
+    }
+    Outcome::Unsolved
+}
+
+/// Nodes with any GPU free or becoming free; all nodes when some pod of the job needs none.
+fn feasible_nodes(cycle: &Cycle<'_>, job: JobId) -> Option<RankSet> {
+    let mut tasks = cycle.world.job(job).tasks();
+    let some_without = tasks.any(|task| cycle.world.shape_of(task).is_cpu_only());
+    (!some_without).then(|| cycle.world.free_gpus.room().clone())
+}
+
+fn solve_with(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    generator: Generator,
+    tasks: &Tasks,
+    budget: &mut Budget,
+) -> ProbeResult {
+    let mut recorded: Vec<TaskId> = Vec::new();
+    let mut solved = 0;
+    let mut failed = tasks.len() + 1;
+    let mut next = 1;
+    while next < failed && solved < tasks.len() {
+        match probe(cycle, search, generator, &tasks[..next], &recorded, budget) {
+            ProbeResult::Solved(solution) => {
+                if next == tasks.len() {
+                    // The last probe would start from these victims and find the same.
+                    return finish(cycle, search, generator, tasks, solution, budget);
+                }
+                solution.statement.discard(cycle.world);
+                recorded = solution.victims;
+                solved = next;
+                next = (next * 2).min(tasks.len());
+            }
+            ProbeResult::Unsolved => {
+                failed = next;
+                break;
+            }
+            spent @ ProbeResult::BudgetSpent(_) => return spent,
+        }
+    }
+    if solved == 0 {
+        return ProbeResult::Unsolved;
+    }
+    while failed - solved > 1 {
+        let middle = solved + (failed - solved) / 2;
+        match probe(cycle, search, generator, &tasks[..middle], &recorded, budget) {
+            ProbeResult::Solved(solution) => {
+                solution.statement.discard(cycle.world);
+                recorded = solution.victims;
+                solved = middle;
+            }
+            ProbeResult::Unsolved => failed = middle,
+            spent @ ProbeResult::BudgetSpent(_) => return spent,
+        }
+    }
+    probe(cycle, search, generator, tasks, &recorded, budget)
+}
+
+/// All pods were placed by a search probe: probe once more from its own victims, which is what counts.
+fn finish(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    generator: Generator,
+    tasks: &Tasks,
+    solution: Solution,
+    budget: &mut Budget,
+) -> ProbeResult {
+    solution.statement.discard(cycle.world);
+    probe(cycle, search, generator, tasks, &solution.victims, budget)
+}
+
+fn probe(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    generator: Generator,
+    tasks: &[TaskId],
+    recorded: &[TaskId],
+    budget: &mut Budget,
+) -> ProbeResult {
+    let part = cycle.world.part_with(search.job, tasks);
+    let probe = Probe { part: &part, tasks, recorded };
+    let mut accumulation = Accumulation::new(cycle, search, &probe);
+    loop {
+        if let Some(spent) = budget.spent(cycle.work()) {
+            return ProbeResult::BudgetSpent(spent);
+        }
+        if accumulation.accepts(cycle, search, &probe) {
+            let found = try_state(cycle, search, generator, &probe, &mut accumulation, budget);
+            match found {
+                ProbeResult::Unsolved => {}
+                other => return other,
+            }
+        }
+        if !accumulation.grow(cycle, search, &probe) {
+            return ProbeResult::Unsolved;
+        }
+    }
+}
+
+/// Tries the sets of victims that the generator makes of what was collected so far.
+fn try_state(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    generator: Generator,
+    probe: &Probe<'_>,
+    accumulation: &mut Accumulation,
+    budget: &mut Budget,
+) -> ProbeResult {
+    let mut emission = generators::Emission::new(cycle, generator, probe, accumulation);
+    while let Some(scenario) = emission.next(cycle, probe, accumulation) {
+        if let Some(spent) = budget.spent(cycle.work()) {
+            return ProbeResult::BudgetSpent(spent);
+        }
+        search.report.simulations += 1;
+        let mut statement = Statement::begin(cycle.world);
+        match simulate::run(cycle, search, probe, &scenario, &mut statement) {
+            Verdict::Solved(victims) => {
+                return ProbeResult::Solved(Solution { statement, victims });
+            }
+            Verdict::Refused => {
+                search.report.refused += 1;
+                statement.discard(cycle.world);
+            }
+            Verdict::DoesNotFit => statement.discard(cycle.world),
+        }
+    }
+    ProbeResult::Unsolved
+}
+
+/// What no eviction can change stands against a job: says so and true.
+pub(crate) fn is_hopeless(cycle: &mut Cycle<'_>, job: JobId) -> bool {
+    if !cycle.world.policy.filters.contains(&Filter::Predicates) {
+        return false;
+    }
+    let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+    for task in tasks {
+        if let Err(refusal) = predicates::check_task_whatever_goes(cycle.world, task) {
+            let fit = TaskFit { before_nodes: Some(refusal.text), ..TaskFit::default() };
+            let fit = std::sync::Arc::new(fit);
+            cycle.note(job, JobError::NoNode { task, progress: Progress::Alone, fit });
+            return true;
+        }
+    }
+    false
+}
+
+#[allow(unused_imports)]
+use attempt as _;
+
+impl Scenario {
+    /// Every victim, those of earlier successes first.
+    pub(crate) fn victims(&self, recorded: &[TaskId]) -> Vec<TaskId> {
+        recorded.iter().chain(&self.potential).copied().collect()
+    }
+}

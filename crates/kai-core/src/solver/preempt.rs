@@ -1,0 +1,96 @@
+//! preempt: of one queue, jobs of higher priority take the place of preemptible jobs of lower priority.
+
+use rustc_hash::FxHashSet;
+
+use crate::config::ActionKind;
+use crate::cycle::Cycle;
+use crate::cycle::members::Scope;
+use crate::cycle::order::{Eligible, JobQueue};
+use crate::fairness::check_non_preemptible_quota;
+use crate::ids::{JobId, QueueId};
+use crate::plugins::minruntime;
+use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::solver::budget::ActionBudget;
+use crate::solver::signatures::Signatures;
+use crate::solver::victim_queue::Candidates;
+use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let budgets = cycle.world.config.budgets.clone();
+    let budget = ActionBudget::new(budgets.as_ref(), ActionKind::Preempt, cycle.work());
+    if !budget.is_valid() {
+        return;
+    }
+    let eligible = Eligible { preemptible_only: false, past_delay_only: true };
+    let mut queue = JobQueue::new(cycle, ActionKind::Preempt, eligible);
+    let mut signatures = Signatures::new(cycle);
+    while let Some(job) = queue.pop(cycle) {
+        let Some(own_queue) = cycle.world.job(job).queue else { continue };
+        if !fits_quota(cycle, job, own_queue)
+            || !signatures.is_worth_trying(cycle, job, Some(own_queue))
+            || is_hopeless(cycle, job)
+        {
+            continue;
+        }
+        let mut search = search_for(cycle, job, own_queue);
+        let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
+        match solve(cycle, &mut search, &mut job_budget) {
+            Outcome::Solved(statement) => {
+                cycle.commit(ActionKind::Preempt, &statement, Some(job));
+            }
+            Outcome::Unsolved => {
+                signatures.failed(cycle, job, Some(own_queue));
+                cycle.fits.entry(job).or_default().victims.push(search.report);
+            }
+            Outcome::BudgetSpent => {
+                cycle.fits.entry(job).or_default().victims.push(search.report);
+                return;
+            }
+        }
+    }
+}
+
+/// A job that may not be preempted must fit its queue's quota.
+fn fits_quota(cycle: &Cycle<'_>, job: JobId, queue: QueueId) -> bool {
+    if cycle.world.policy.proportion.is_none() || cycle.world.job(job).is_preemptible() {
+        return true;
+    }
+    let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+    let requested = cycle.requested(&tasks, cycle.world.largest_gpu_mib());
+    check_non_preemptible_quota(&cycle.world.tree, queue, &requested).is_ok()
+}
+
+fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
+    let priority = cycle.world.job(job).spec.priority;
+    let mut report = VictimsConsidered::new(ActionKind::Preempt);
+    let name = cycle.world.tree.node(queue).name.clone();
+    let mut spared = FxHashSet::default();
+    spared.insert(job);
+    let running: Vec<JobId> =
+        cycle.world.job_index.of(queue).running.iter().map(|key| key.job).collect();
+    let checks_each = minruntime::may_protect(cycle.world) || !cycle.world.budgets.is_empty();
+    for victim in running {
+        if victim == job {
+            continue;
+        }
+        let verdict = if cycle.world.job(victim).spec.priority >= priority {
+            VictimVerdict::PriorityNotLower
+        } else if checks_each && cycle.is_too_young(victim, job, ActionKind::Preempt) {
+            VictimVerdict::YoungerThanMinRuntime
+        } else if checks_each && cycle.is_protected_by_budget(victim) {
+            VictimVerdict::DisruptionBudget
+        } else {
+            continue;
+        };
+        spared.insert(victim);
+        report.note(&name, verdict, &cycle.world.job(victim).spec.name.clone());
+    }
+    Search {
+        action: ActionKind::Preempt,
+        job,
+        candidates: Candidates { queues: vec![queue], below_priority: Some(priority), spared },
+        rules: Rules::Preempt,
+        feasible: None,
+        report,
+    }
+}

@@ -1,0 +1,193 @@
+//! reclaim: a queue below its fair share takes back from queues above theirs.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+
+use crate::config::ActionKind;
+use crate::cycle::Cycle;
+use crate::cycle::members::Scope;
+use crate::cycle::order::{Eligible, JobQueue};
+use crate::fairness::{
+    self, Amounts, ReclaimRefusal, ReclaimValidator, Reclaimer, ResourceSet, can_reclaim,
+    involved_resources, may_be_victim,
+};
+use crate::ids::{JobId, QueueId, TaskId};
+use crate::plugins::minruntime;
+use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::solver::budget::ActionBudget;
+use crate::solver::signatures::Signatures;
+use crate::solver::victim_queue::{Candidates, giving_queues};
+use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::world::node::Accepted;
+use crate::world::shape::GpuDemand;
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let budgets = cycle.world.config.budgets.clone();
+    let budget = ActionBudget::new(budgets.as_ref(), ActionKind::Reclaim, cycle.work());
+    if cycle.world.policy.proportion.is_none() || !budget.is_valid() {
+        return;
+    }
+    let eligible = Eligible { preemptible_only: false, past_delay_only: true };
+    let mut queue = JobQueue::new(cycle, ActionKind::Reclaim, eligible);
+    let mut signatures = Signatures::new(cycle);
+    while let Some(job) = queue.pop(cycle) {
+        let Some(reclaimer) = reclaimer(cycle, job) else { continue };
+        if let Err(refusal) = can_reclaim(&cycle.world.tree, &reclaimer) {
+            cycle.fits.entry(job).or_default().cannot_reclaim = Some(refusal);
+            continue;
+        }
+        if !signatures.is_worth_trying(cycle, job, Some(reclaimer.queue)) || is_hopeless(cycle, job)
+        {
+            continue;
+        }
+        let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
+        let mut search = search_for(cycle, job, reclaimer);
+        let outcome = solve(cycle, &mut search, &mut job_budget);
+        match outcome {
+            Outcome::Solved(statement) => {
+                cycle.commit(ActionKind::Reclaim, &statement, Some(job));
+            }
+            Outcome::Unsolved => {
+                signatures.failed(cycle, job, Some(reclaimer.queue));
+                cycle.fits.entry(job).or_default().victims.push(search.report);
+            }
+            Outcome::BudgetSpent => {
+                cycle.fits.entry(job).or_default().victims.push(search.report);
+                return;
+            }
+        }
+    }
+}
+
+/// What the job's next pods ask for, as a reclaimer.
+fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
+    let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+    let queue = cycle.world.job(job).queue?;
+    let preemptible = cycle.world.job(job).is_preemptible();
+    let (required, involved) = required(cycle, job, &tasks);
+    Some(Reclaimer { queue, required, involved, preemptible })
+}
+
+/// What `tasks` ask for, and the resources whose saturation that makes comparable.
+pub(crate) fn required(
+    cycle: &Cycle<'_>,
+    _: JobId,
+    tasks: &[TaskId],
+) -> (Amounts, ResourceSet) {
+    let required = cycle.requested(tasks, cycle.world.smallest_gpu_mib());
+    let slices: i64 = tasks
+        .iter()
+        .map(|task| match cycle.world.shape_of(*task).gpu {
+            GpuDemand::Mig { slices, .. } => slices,
+            _ => 0,
+        })
+        .sum();
+    let plain = required[fairness::QueueResource::Gpu] - slices as f64;
+    (required, involved_resources(&required, plain, cycle.world.config.compatibility))
+}
+
+fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search {
+    let mut report = VictimsConsidered::new(ActionKind::Reclaim);
+    let mut queues = Vec::new();
+    let mut spared = FxHashSet::default();
+    for (name, queue) in giving_queues(cycle.world) {
+        if queue == reclaimer.queue {
+            continue;
+        }
+        let running = &cycle.world.job_index.of(queue).running;
+        if !may_be_victim(&cycle.world.tree, &reclaimer, queue) {
+            for key in running {
+                let victim = &cycle.world.job(key.job).spec.name;
+                report.note(&name, VictimVerdict::QueueProtected, victim);
+            }
+            continue;
+        }
+        queues.push(queue);
+        if !minruntime::may_protect(cycle.world) && cycle.world.budgets.is_empty() {
+            continue;
+        }
+        let victims: Vec<JobId> = running.iter().map(|key| key.job).collect();
+        for victim in victims {
+            let verdict = if cycle.is_too_young(victim, job, ActionKind::Reclaim) {
+                VictimVerdict::YoungerThanMinRuntime
+            } else if cycle.is_protected_by_budget(victim) {
+                VictimVerdict::DisruptionBudget
+            } else {
+                continue;
+            };
+            spared.insert(victim);
+            report.note(&name, verdict, &cycle.world.job(victim).spec.name.clone());
+        }
+    }
+    let multiplier =
+        cycle.world.policy.proportion.map_or(1.0, |arguments| arguments.saturation_multiplier);
+    let validator = ReclaimValidator::new(&cycle.world.tree, reclaimer, multiplier);
+    Search {
+        action: ActionKind::Reclaim,
+        job,
+        candidates: Candidates { queues, below_priority: None, spared },
+        rules: Rules::Reclaim(Box::new(validator)),
+        feasible: None,
+        report,
+    }
+}
+
+/// Whether fair shares and quotas hold when these victims go. Victims that found another place do not count where
+/// the configuration says so.
+pub(crate) fn validate(
+    cycle: &Cycle<'_>,
+    validator: &mut ReclaimValidator,
+    (required, involved): (Amounts, ResourceSet),
+    victims: &[TaskId],
+) -> Result<(), ReclaimRefusal> {
+    validator.restart_for(&cycle.world.tree, required, involved);
+    for (queue, unit) in units(cycle, victims) {
+        let amounts = unit.amounts();
+        let plain = (unit.gpu_centi - unit.mig_centi) as f64;
+        let involved = involved_resources(&amounts, plain, cycle.world.config.compatibility);
+        validator.try_unit(&cycle.world.tree, queue, &amounts, involved)?;
+    }
+    validator.finish(&cycle.world.tree)
+}
+
+/// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one.
+fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
+    let world = &cycle.world;
+    let mut jobs: Vec<JobId> = Vec::new();
+    let mut tasks_of: BTreeMap<JobId, Vec<TaskId>> = BTreeMap::new();
+    for task in victims {
+        let Some(job) = world.task(*task).job else { continue };
+        let tasks = tasks_of.entry(job).or_insert_with(|| {
+            jobs.push(job);
+            Vec::new()
+        });
+        tasks.push(*task);
+    }
+    let mut units = Vec::new();
+    for job in jobs {
+        let entry = world.job(job);
+        let Some(queue) = entry.queue else { continue };
+        let tasks = &tasks_of[&job];
+        let mut core: Option<Accepted> = None;
+        for (at, leaf) in entry.leaves.iter().enumerate() {
+            let of_leaf =
+                tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
+            for (position, task) in of_leaf.enumerate() {
+                let state = &world.task(*task).state;
+                let stays = world.config.params.allow_consolidating_reclaim
+                    && state.status.is_active_allocated();
+                if stays {
+                    continue;
+                }
+                if position < leaf.min_available as usize {
+                    core.get_or_insert_default().add(&state.accepted);
+                } else {
+                    units.push((queue, state.accepted));
+                }
+            }
+        }
+        units.extend(core.map(|unit| (queue, unit)));
+    }
+    units
+}

@@ -1,0 +1,144 @@
+//! The shortcut for jobs alike: once one failed, jobs with the same constraints that ask for no less are not tried
+//! again in the same action. KAI's signature leaves out labels, namespaces and claims and can skip jobs that would
+//! run (fault 27); by default they are part of it.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::cycle::Cycle;
+use crate::ids::{JobId, QueueId, TaskId};
+use crate::resources::ResourceVector;
+use crate::status::Status;
+use crate::world::World;
+
+/// Failures of one action.
+pub(crate) struct Signatures {
+    enabled: bool,
+    failures: FxHashMap<(Option<QueueId>, u64), Footprint>,
+}
+
+/// What a job's pending pods ask for, smallest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Footprint(Vec<ResourceVector>);
+
+impl Signatures {
+    pub(crate) fn new(cycle: &Cycle<'_>) -> Self {
+        let enabled = cycle.world.config.params.use_scheduling_signatures;
+        Self { enabled, failures: FxHashMap::default() }
+    }
+
+    /// No job alike failed, or this one is easier.
+    pub(crate) fn is_worth_trying(
+        &self,
+        cycle: &Cycle<'_>,
+        job: JobId,
+        queue: Option<QueueId>,
+    ) -> bool {
+        if !self.enabled || self.failures.is_empty() {
+            return true;
+        }
+        let failed = self.failures.get(&(queue, signature(cycle.world, job)));
+        failed.is_none_or(|failed| footprint(cycle.world, job).is_easier_than(failed))
+    }
+
+    /// Remembers a failure, the easiest of those alike.
+    pub(crate) fn failed(&mut self, cycle: &Cycle<'_>, job: JobId, queue: Option<QueueId>) {
+        if !self.enabled {
+            return;
+        }
+        let footprint = footprint(cycle.world, job);
+        let entry = self.failures.entry((queue, signature(cycle.world, job)));
+        let known = entry.or_insert_with(|| footprint.clone());
+        if footprint.is_no_larger_than(known) {
+            *known = footprint;
+        }
+    }
+}
+
+impl Footprint {
+    fn is_easier_than(&self, other: &Self) -> bool {
+        if self.0.is_empty() || other.0.is_empty() {
+            return false;
+        }
+        if other.0.len() > self.0.len() {
+            return true;
+        }
+        self.0.iter().zip(&other.0).any(|(mine, theirs)| is_at_most(mine, theirs) && mine != theirs)
+    }
+
+    fn is_no_larger_than(&self, other: &Self) -> bool {
+        self.0.len() <= other.0.len()
+            && self.0.iter().zip(&other.0).all(|(mine, theirs)| is_at_most(mine, theirs))
+    }
+}
+
+fn is_at_most(left: &ResourceVector, right: &ResourceVector) -> bool {
+    !crate::placement::fit::exceeds(left, right)
+}
+
+fn waiting(world: &World, job: JobId) -> impl Iterator<Item = TaskId> + '_ {
+    let tasks = world.job(job).tasks();
+    tasks.filter(|task| world.task(*task).state.status == Status::Pending)
+}
+
+fn footprint(world: &World, job: JobId) -> Footprint {
+    let mut requests: Vec<ResourceVector> = waiting(world, job)
+        .map(|task| {
+            let shape = world.shape_of(task);
+            let mut request = shape.request.clone();
+            // Parts of devices are compared in the same unit as whole ones.
+            request.set(crate::resources::GPU, shape.quota_centi());
+            request
+        })
+        .collect();
+    let key = |vector: &ResourceVector| -> Vec<i64> {
+        let order = [2, 0, 1, 3];
+        order.into_iter().chain(4..vector.len()).map(|slot| vector.get(slot)).collect()
+    };
+    requests.sort_by_cached_key(key);
+    Footprint(requests)
+}
+
+/// Constraints of the job's waiting pods and of the sets they are in.
+fn signature(world: &World, job: JobId) -> u64 {
+    let entry = world.job(job);
+    let mut leaves: Vec<u64> = Vec::with_capacity(entry.leaves.len());
+    for (at, leaf) in entry.leaves.iter().enumerate() {
+        let mut pods: Vec<u64> = leaf
+            .tasks
+            .iter()
+            .filter(|task| !world.task(**task).state.status.is_active_allocated())
+            .map(|task| pod_signature(world, *task))
+            .collect();
+        if pods.is_empty() {
+            continue;
+        }
+        pods.sort_unstable();
+        let mut hasher = FxHasher::default();
+        entry.leaves[at].topology.hash(&mut hasher);
+        let mut set = Some(leaf.parent);
+        while let Some(at) = set {
+            entry.sets[at].topology.hash(&mut hasher);
+            set = entry.sets[at].parent;
+        }
+        pods.hash(&mut hasher);
+        leaves.push(hasher.finish());
+    }
+    leaves.sort_unstable();
+    let mut hasher = FxHasher::default();
+    leaves.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn pod_signature(world: &World, task: TaskId) -> u64 {
+    let entry = world.task(task);
+    let mut hasher = FxHasher::default();
+    world.shape_of(task).constraints.hash(&mut hasher);
+    if !world.config.compatibility.is_kai() {
+        entry.spec.labels.hash(&mut hasher);
+        entry.spec.name.namespace.hash(&mut hasher);
+        entry.spec.claims.hash(&mut hasher);
+    }
+    hasher.finish()
+}

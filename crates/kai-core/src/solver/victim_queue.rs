@@ -1,0 +1,232 @@
+//! Victims in order: the queue that is furthest above its share gives first, and of a queue the job that would be
+//! served last. What was taken from a queue counts when it competes again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use crate::cycle::Cycle;
+use crate::cycle::members::{Batch, Part, Scope};
+use crate::cycle::order::{Competition, Top};
+use crate::fairness::Amounts;
+use crate::ids::{JobId, QueueId, TaskId};
+use crate::world::World;
+use crate::world::index::{Fill, JobKey};
+
+/// Who may be a victim.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidates {
+    /// Leaf queues that may give, in name order.
+    pub(crate) queues: Vec<QueueId>,
+    /// Only jobs of lower priority than this.
+    pub(crate) below_priority: Option<i32>,
+    /// Jobs that are left alone.
+    pub(crate) spared: FxHashSet<JobId>,
+}
+
+/// A job in the queue of victims: whole, or what is left of it.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: JobKey,
+    part: Option<Arc<Part>>,
+    /// What the pods it stands for hold.
+    held: Amounts,
+}
+
+struct VictimLeaf {
+    queue: QueueId,
+    /// The last key taken from the index; the next is below it.
+    taken: Option<JobKey>,
+    exhausted: bool,
+    /// What is left of jobs that gave some pods.
+    returned: Vec<Entry>,
+    /// What its victims so far held.
+    given: Amounts,
+    top: Option<Entry>,
+}
+
+/// The queue of victims of one probe.
+pub(crate) struct VictimQueue {
+    leaves: Vec<VictimLeaf>,
+}
+
+/// The next victims.
+pub(crate) struct Victims {
+    pub(crate) job: JobId,
+    pub(crate) batch: Batch,
+    part: Option<Arc<Part>>,
+}
+
+impl VictimQueue {
+    pub(crate) fn new(cycle: &Cycle<'_>, candidates: &Candidates) -> Self {
+        let leaves = candidates.queues.iter().map(|queue| VictimLeaf {
+            queue: *queue,
+            taken: None,
+            exhausted: false,
+            returned: Vec::new(),
+            given: Amounts::ZERO,
+            top: None,
+        });
+        let mut queue = Self { leaves: leaves.collect() };
+        queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle.world, candidates));
+        queue
+    }
+
+    /// Takes the next victim job with the pods of it that go first.
+    pub(crate) fn pop(&mut self, cycle: &Cycle<'_>, candidates: &Candidates) -> Option<Victims> {
+        let world = &cycle.world;
+        let mut waiting = self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.top.is_some());
+        let at = match (waiting.next(), waiting.next()) {
+            (None, _) => return None,
+            (Some((only, _)), None) => only,
+            (Some(_), Some(_)) => {
+                let competition = Competition {
+                    tree: &world.tree,
+                    total: &cycle.total,
+                    by_shares: world.policy.proportion.is_some(),
+                    reversed: true,
+                };
+                let winner = competition.winner(&|queue| {
+                    let leaf = self.leaves.iter().find(|leaf| leaf.queue == queue)?;
+                    let top = leaf.top.as_ref()?;
+                    Some(Top { job: None, victims: Some(leaf.given + top.held) })
+                })?;
+                self.leaves.iter().position(|leaf| leaf.queue == winner)?
+            }
+        };
+        let leaf = &mut self.leaves[at];
+        let entry = leaf.top.take()?;
+        leaf.given += entry.held;
+        let job = entry.key.job;
+        let scope = scope_of(job, entry.part.as_deref());
+        let batch = world.tasks_to_evict(scope);
+        leaf.refresh(world, candidates);
+        Some(Victims { job, batch, part: entry.part })
+    }
+
+    /// Puts back what is left of a job after `gone` went.
+    pub(crate) fn put_back(
+        &mut self,
+        cycle: &Cycle<'_>,
+        candidates: &Candidates,
+        victims: &Victims,
+        gone: impl Fn(TaskId) -> bool,
+    ) {
+        let world = &cycle.world;
+        let job = world.job(victims.job);
+        let belongs = |task: &TaskId| {
+            victims.part.as_ref().is_none_or(|part| part.tasks.contains(task)) && !gone(*task)
+        };
+        let tasks: FxHashSet<TaskId> = job.tasks().filter(belongs).collect();
+        if tasks.is_empty() {
+            return;
+        }
+        let part = Arc::new(world.part_of(victims.job, tasks, false));
+        let entry = entry_of(world, victims.job, Some(part));
+        let Some(queue) = job.queue else { return };
+        let Some(leaf) = self.leaves.iter_mut().find(|leaf| leaf.queue == queue) else { return };
+        if let Some(top) = leaf.top.take() {
+            leaf.returned.push(top);
+        }
+        leaf.returned.push(entry);
+        leaf.refresh(world, candidates);
+    }
+}
+
+impl VictimLeaf {
+    /// The last in job order of what the index has left and what came back.
+    fn refresh(&mut self, world: &World, candidates: &Candidates) {
+        if self.top.is_some() {
+            return;
+        }
+        let last_returned = (0..self.returned.len())
+            .max_by(|left, right| self.returned[*left].key.cmp(&self.returned[*right].key));
+        let fresh = self.next_key(world, candidates);
+        let use_returned = match (&fresh, last_returned) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(key), Some(at)) => self.returned[at].key > *key,
+        };
+        if use_returned {
+            if let Some(at) = last_returned {
+                self.top = Some(self.returned.swap_remove(at));
+            }
+            return;
+        }
+        self.top = fresh.map(|key| {
+            let job = key.job;
+            self.taken = Some(key);
+            entry_of(world, job, None)
+        });
+    }
+
+    fn next_key(&mut self, world: &World, candidates: &Candidates) -> Option<JobKey> {
+        if self.exhausted {
+            return None;
+        }
+        let running = &world.job_index.of(self.queue).running;
+        let found = match &self.taken {
+            None => find_last(running.iter(), world, candidates),
+            Some(key) => find_last(running.range(..key.clone()), world, candidates),
+        };
+        if found.is_none() {
+            self.exhausted = true;
+        }
+        found
+    }
+}
+
+fn find_last<'a>(
+    keys: impl DoubleEndedIterator<Item = &'a JobKey>,
+    world: &World,
+    candidates: &Candidates,
+) -> Option<JobKey> {
+    keys.rev()
+        .find(|key| {
+            let priority_fits = candidates
+                .below_priority
+                .is_none_or(|priority| world.job(key.job).spec.priority < priority);
+            priority_fits && !candidates.spared.contains(&key.job)
+        })
+        .cloned()
+}
+
+fn scope_of(job: JobId, part: Option<&Part>) -> Scope<'_> {
+    Scope { job, part }
+}
+
+fn entry_of(world: &World, job: JobId, part: Option<Arc<Part>>) -> Entry {
+    let mut key = world.job_key(job);
+    if let (Some(part), true) = (&part, world.policy.orders_by_fill) {
+        key.fill = fill_of_part(world, job, part);
+    }
+    let belongs =
+        |task: &TaskId| part.as_ref().is_none_or(|part| part.tasks.contains(task));
+    let mut held = Amounts::ZERO;
+    for task in world.job(job).tasks().filter(belongs) {
+        if world.task(task).state.status.is_allocated() {
+            held += world.shape_of(task).queue_cost().amounts(None);
+        }
+    }
+    Entry { key, part, held }
+}
+
+fn fill_of_part(world: &World, job: JobId, part: &Part) -> Fill {
+    let entry = world.job(job);
+    crate::world::ledger::fill_of(entry.leaves.iter().enumerate().map(|(at, leaf)| {
+        let placed = leaf.tasks.iter().filter(|task| {
+            part.tasks.contains(*task) && world.task(**task).state.status.is_active_allocated()
+        });
+        (placed.count() as u32, part.leaf_min[at])
+    }))
+}
+
+/// Leaf queues that have running jobs, in name order.
+pub(crate) fn giving_queues(world: &World) -> BTreeSet<(crate::input::Text, QueueId)> {
+    let queues = world.queue_ids.iter();
+    queues
+        .filter(|(_, id)| world.is_live_leaf(**id) && !world.job_index.of(**id).running.is_empty())
+        .map(|(name, id)| (name.clone(), *id))
+        .collect()
+}
