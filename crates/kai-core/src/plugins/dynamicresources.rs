@@ -97,6 +97,11 @@ impl Claims {
     /// No pod is on the node.
     pub(crate) fn forget_node(&mut self, _node: NodeId) {}
 
+    /// Slots of resources that devices of a class stand behind.
+    pub(crate) fn backed_slots(&self, _names: &crate::resources::ResourceNames) -> Vec<usize> {
+        Vec::new()
+    }
+
     pub(crate) fn restore(&mut self, _claim: usize, _state: ClaimState) {}
 }
 

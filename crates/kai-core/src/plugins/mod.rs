@@ -24,6 +24,9 @@ pub mod subgrouporder;
 pub mod taskorder;
 pub mod topology;
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::cmp::Ordering;
 
 use crate::config::{Config, PluginSpec};
