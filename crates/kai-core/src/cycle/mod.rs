@@ -4,6 +4,7 @@
 pub(crate) mod attempt;
 pub(crate) mod members;
 pub(crate) mod order;
+pub(crate) mod protection;
 pub(crate) mod statement;
 
 use std::collections::BTreeMap;

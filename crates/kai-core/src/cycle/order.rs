@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
 use crate::cycle::members::Scope;
-use crate::fairness::{self, Amounts, Contender, QueueTree};
+use crate::fairness::{self, Amounts, Contender, QueueNode, QueueTree};
 use crate::ids::{JobId, QueueId};
 use crate::report::job_fit::JobError;
 use crate::status::Status;
@@ -20,6 +20,12 @@ pub(crate) struct Top {
     pub(crate) job: Option<Amounts>,
     /// What its victims so far and the next one hold.
     pub(crate) victims: Option<Amounts>,
+}
+
+impl Top {
+    fn contender<'a>(&'a self, queue: &'a QueueNode) -> Contender<'a> {
+        Contender { queue, job: self.job.as_ref(), victims: self.victims.as_ref() }
+    }
 }
 
 /// How queues compete.
@@ -75,14 +81,9 @@ impl Competition<'_> {
             let age = left_queue.shares.created.cmp(&right_queue.shares.created);
             return age.then_with(|| left_queue.name.cmp(&right_queue.name));
         }
-        let contender = |queue, top: &'_ Top| Contender {
-            queue,
-            job: top.job.as_ref(),
-            victims: top.victims.as_ref(),
-        };
         fairness::compare(
-            &contender(left_queue, &left.2),
-            &contender(right_queue, &right.2),
+            &left.2.contender(left_queue),
+            &right.2.contender(right_queue),
             self.total,
         )
     }

@@ -10,7 +10,7 @@ use crate::input::{ObjectName, Text};
 pub const MOST_EXAMPLES: usize = 3;
 
 /// What one action looked at for one job.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct VictimsConsidered {
     /// The action.
     pub action: ActionKind,

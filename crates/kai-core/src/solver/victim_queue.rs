@@ -212,7 +212,7 @@ fn entry_of(world: &World, job: JobId, part: Option<Arc<Part>>) -> Entry {
     Entry { key, part, held }
 }
 
-fn fill_of_part(world: &World, job: JobId, part: &Part) -> Fill {
+pub(crate) fn fill_of_part(world: &World, job: JobId, part: &Part) -> Fill {
     let entry = world.job(job);
     crate::world::ledger::fill_of(entry.leaves.iter().enumerate().map(|(at, leaf)| {
         let placed = leaf.tasks.iter().filter(|task| {

@@ -19,6 +19,11 @@ pub(crate) struct TopologyScores {
 
 impl TopologyScores {
     /// Another attempt starts.
+    /// No sub-group has scores.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.members.clear();
     }
