@@ -1,9 +1,12 @@
 //! Runs a scenario: cycles of a planner, the time between them, comparisons.
 
 mod advance;
+mod core_planner;
 mod runner;
 
 use std::collections::BTreeMap;
+
+pub use core_planner::CorePlanner;
 
 use crate::compare::Difference;
 use crate::format::{Action, FormatError, Scenario, Status};
