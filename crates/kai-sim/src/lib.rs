@@ -15,3 +15,6 @@ pub mod shared;
 pub mod state;
 pub mod strict;
 pub mod suite;
+
+#[cfg(test)]
+mod scripted;
