@@ -36,3 +36,5 @@ define_id!(
     /// A pod, called task inside the planner.
     TaskId
 );
+
+pub(crate) use define_id;

@@ -3,7 +3,7 @@
 //! The way through the crate: [`format`] reads a document, [`state`] spells it out into a
 //! [`state::ClusterState`] the runner can change, [`run`] drives a [`run::Planner`] through cycles,
 //! [`compare`] and [`strict`] judge each [`outcome::CycleOutcome`], [`suite`] does this for many files
-//! at once and [`report`] prints the verdicts.
+//! at once and [`report`] prints the verdicts. [`vectors`] are single calls of pure functions.
 
 pub mod compare;
 pub mod format;
@@ -15,6 +15,7 @@ pub mod shared;
 pub mod state;
 pub mod strict;
 pub mod suite;
+pub mod vectors;
 
 #[cfg(test)]
 mod scripted;

@@ -1,0 +1,95 @@
+//! Whether a queue and the queues above it have room for a request.
+//!
+//! Rules: nothing may make a queue hold more than its limit; what may not be preempted may not make a queue
+//! hold more non-preemptible pods than its quota. The first violation is named: from the leaf upwards, in
+//! each queue CPU, memory, GPU. Resources not asked for are not looked at, so a queue already above a bound
+//! still takes jobs that do not touch it.
+
+use super::amounts::{Amounts, QueueResource, UNLIMITED};
+use super::shares::{QueueShares, QueueTree};
+use crate::ids::QueueId;
+
+/// Which bound a request would break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ViolationKind {
+    /// The limit.
+    OverLimit,
+    /// The quota, for pods that may not be preempted.
+    NonPreemptibleOverQuota,
+}
+
+/// A bound that a request would break; data, rendered by [`super::text`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CapacityViolation {
+    /// The queue whose bound it is.
+    pub queue: QueueId,
+    /// The resource.
+    pub resource: QueueResource,
+    /// The kind of bound.
+    pub kind: ViolationKind,
+    /// The bound.
+    pub bound: f64,
+    /// What the queue holds and counts against the bound.
+    pub allocated: f64,
+    /// What was asked for.
+    pub requested: f64,
+}
+
+/// The check of a job or a task before it is placed: the limit, then for what may not be preempted the quota.
+pub fn check_capacity(
+    tree: &QueueTree,
+    queue: QueueId,
+    requested: &Amounts,
+    preemptible: bool,
+) -> Result<(), CapacityViolation> {
+    check_limit(tree, queue, requested)?;
+    if preemptible { Ok(()) } else { check_non_preemptible_quota(tree, queue, requested) }
+}
+
+/// The limits of `queue` and of every queue above it.
+pub fn check_limit(
+    tree: &QueueTree,
+    queue: QueueId,
+    requested: &Amounts,
+) -> Result<(), CapacityViolation> {
+    check_chain(tree, queue, requested, ViolationKind::OverLimit)
+}
+
+/// The quotas of `queue` and of every queue above it, for a job that may not be preempted.
+pub fn check_non_preemptible_quota(
+    tree: &QueueTree,
+    queue: QueueId,
+    requested: &Amounts,
+) -> Result<(), CapacityViolation> {
+    check_chain(tree, queue, requested, ViolationKind::NonPreemptibleOverQuota)
+}
+
+fn check_chain(
+    tree: &QueueTree,
+    leaf: QueueId,
+    requested: &Amounts,
+    kind: ViolationKind,
+) -> Result<(), CapacityViolation> {
+    for queue in tree.chain(leaf) {
+        let (bounds, held) = bounds_and_held(tree.shares(queue), kind);
+        for resource in QueueResource::ALL {
+            let (bound, allocated) = (bounds[resource], held[resource]);
+            let requested = requested[resource];
+            if bound != UNLIMITED && requested != 0.0 && bound < allocated + requested {
+                let violation =
+                    CapacityViolation { queue, resource, kind, bound, allocated, requested };
+                return Err(violation);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bounds_and_held(shares: &QueueShares, kind: ViolationKind) -> (&Amounts, &Amounts) {
+    match kind {
+        ViolationKind::OverLimit => (&shares.max_allowed, &shares.allocated),
+        ViolationKind::NonPreemptibleOverQuota => {
+            (&shares.deserved, &shares.allocated_non_preemptible)
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Whether a set of victims is acceptable, unit by unit.
+//!
+//! Rules, all over the shares as they were when the search for this reclaimer started, before any eviction:
+//! 1. Before each unit is taken, some strategy must allow taking from the victim's levelled queue as the
+//!    earlier units left it. Only then the unit is subtracted, from the leaf and every queue above; so the
+//!    last unit may push its queue below what is guaranteed.
+//! 2. In the end, at every level of the reclaimer's path: if the queue with the request is above its fair
+//!    share of an involved resource, it must stay less saturated than every sibling that lost something.
+//!    Involved are the resources of the sibling's units and of the request; the caller says which those are
+//!    because the reference overlooks GPUs held or asked for only as MIG slices.
+//! 3. A reclaimer that may not be preempted must fit into the quotas of its whole path.
+
+use super::amounts::{Amounts, ResourceSet, UNLIMITED};
+use super::reclaim::{
+    ReclaimRefusal, Reclaimer, check_non_preemptible, levelled_queues, protected_amounts,
+    stays_within_quota,
+};
+use super::shares::QueueTree;
+use crate::ids::QueueId;
+
+const NOT_LOST: u32 = u32::MAX;
+
+/// Judges sets of victims for one reclaimer after the other, reusing its memory.
+///
+/// [`new`](Self::new) or [`begin`](Self::begin) at the start of a search, then for every set of victims
+/// [`try_unit`](Self::try_unit) for each unit, grouped by queue, and [`finish`](Self::finish);
+/// [`restart`](Self::restart) before the next set. The tree may change its `allocated` amounts meanwhile.
+#[derive(Clone, Debug)]
+pub struct ReclaimValidator {
+    reclaimer: Reclaimer,
+    saturation_multiplier: f64,
+    /// What every queue held at the start, by slot.
+    held_at_start: Vec<Amounts>,
+    path: Vec<PathQueue>,
+    /// The queues that lost something, in the order of their first loss.
+    losses: Vec<Loss>,
+    /// Where in `losses` a queue is, by slot.
+    loss_of: Vec<u32>,
+    current: Option<JudgedQueue>,
+}
+
+/// A queue on the reclaimer's path, from the leaf upwards.
+#[derive(Clone, Copy, Debug)]
+struct PathQueue {
+    queue: QueueId,
+    held_non_preemptible: Amounts,
+    within_quota: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    queue: QueueId,
+    remaining: Amounts,
+    involved: ResourceSet,
+}
+
+/// What the last victim queue led to: units come queue by queue, so it is mostly the next one's too.
+#[derive(Clone, Copy, Debug)]
+struct JudgedQueue {
+    victim_queue: QueueId,
+    victim_level: QueueId,
+    protected: Amounts,
+}
+
+impl ReclaimValidator {
+    /// A validator for a first search, as [`begin`](Self::begin) starts it.
+    pub fn new(tree: &QueueTree, reclaimer: Reclaimer, saturation_multiplier: f64) -> Self {
+        let mut validator = Self {
+            reclaimer,
+            saturation_multiplier,
+            held_at_start: Vec::new(),
+            path: Vec::new(),
+            losses: Vec::new(),
+            loss_of: Vec::new(),
+            current: None,
+        };
+        validator.begin(tree, reclaimer, saturation_multiplier);
+        validator
+    }
+
+    /// Starts a search: what the queues hold now is what counts for all its sets of victims.
+    pub fn begin(&mut self, tree: &QueueTree, reclaimer: Reclaimer, saturation_multiplier: f64) {
+        self.reclaimer = reclaimer;
+        self.saturation_multiplier = saturation_multiplier;
+        self.held_at_start.clear();
+        self.held_at_start.extend(tree.queues.iter().map(|node| node.shares.allocated));
+        self.path.clear();
+        self.path.extend(tree.chain(reclaimer.queue).map(|queue| PathQueue {
+            queue,
+            held_non_preemptible: tree.shares(queue).allocated_non_preemptible,
+            within_quota: stays_within_quota(&reclaimer.required, tree.shares(queue)),
+        }));
+        self.losses.clear();
+        self.loss_of.clear();
+        self.loss_of.resize(tree.queues.len(), NOT_LOST);
+        self.current = None;
+    }
+
+    /// Forgets the victims, not the search.
+    pub fn restart(&mut self) {
+        for loss in self.losses.drain(..) {
+            self.loss_of[loss.queue.index()] = NOT_LOST;
+        }
+    }
+
+    /// Takes one unit from `victim_queue`, if some strategy allows it. A refused unit is not taken.
+    ///
+    /// `involved` are the resources of the unit whose saturation counts in the end.
+    pub fn try_unit(
+        &mut self,
+        tree: &QueueTree,
+        victim_queue: QueueId,
+        unit: &Amounts,
+        involved: ResourceSet,
+    ) -> Result<(), ReclaimRefusal> {
+        let JudgedQueue { victim_level, protected, .. } = self.judged(tree, victim_queue);
+        let remaining = self.remaining(victim_level);
+        if remaining.within(&protected) {
+            return Err(ReclaimRefusal::VictimQueueProtected {
+                victim_level,
+                remaining,
+                protected,
+            });
+        }
+        for queue in tree.chain(victim_queue) {
+            let loss = self.loss_mut(queue);
+            loss.remaining -= *unit;
+            loss.involved = loss.involved.union(involved);
+        }
+        Ok(())
+    }
+
+    /// Judges the units taken so far as a whole.
+    pub fn finish(&self, tree: &QueueTree) -> Result<(), ReclaimRefusal> {
+        let reclaimer = &self.reclaimer;
+        for place in &self.path {
+            let would_hold = self.remaining(place.queue) + reclaimer.required;
+            let parent = tree.parent(place.queue);
+            for loss in &self.losses {
+                if loss.queue == place.queue || tree.parent(loss.queue) != parent {
+                    continue;
+                }
+                let compared = loss.involved.union(reclaimer.involved);
+                let own = (place.queue, would_hold);
+                check_saturation(tree, compared, own, loss, self.saturation_multiplier)?;
+            }
+            if !reclaimer.preemptible {
+                let shares = tree.shares(place.queue);
+                let held = place.held_non_preemptible;
+                check_non_preemptible(place.queue, shares, held, &reclaimer.required)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What `queue` still holds after the units taken so far.
+    pub fn remaining(&self, queue: QueueId) -> Amounts {
+        match self.loss_of[queue.index()] {
+            NOT_LOST => self.held_at_start[queue.index()],
+            position => self.losses[position as usize].remaining,
+        }
+    }
+
+    fn loss_mut(&mut self, queue: QueueId) -> &mut Loss {
+        let slot = queue.index();
+        if self.loss_of[slot] == NOT_LOST {
+            self.loss_of[slot] = self.losses.len() as u32;
+            let remaining = self.held_at_start[slot];
+            self.losses.push(Loss { queue, remaining, involved: ResourceSet::EMPTY });
+        }
+        &mut self.losses[self.loss_of[slot] as usize]
+    }
+
+    fn judged(&mut self, tree: &QueueTree, victim_queue: QueueId) -> JudgedQueue {
+        if let Some(known) = self.current.filter(|judged| judged.victim_queue == victim_queue) {
+            return known;
+        }
+        let (reclaimer_level, victim_level) =
+            levelled_queues(tree, self.reclaimer.queue, victim_queue);
+        let within_quota =
+            self.path.iter().any(|place| place.queue == reclaimer_level && place.within_quota);
+        let protected = protected_amounts(tree.shares(victim_level), within_quota);
+        let judged = JudgedQueue { victim_queue, victim_level, protected };
+        self.current = Some(judged);
+        judged
+    }
+}
+
+fn check_saturation(
+    tree: &QueueTree,
+    compared: ResourceSet,
+    (queue, would_hold): (QueueId, Amounts),
+    loss: &Loss,
+    saturation_multiplier: f64,
+) -> Result<(), ReclaimRefusal> {
+    let fair_share = &tree.shares(queue).fair_share;
+    let sibling_fair_share = &tree.shares(loss.queue).fair_share;
+    for resource in compared.iter() {
+        let own = saturation(would_hold[resource], fair_share[resource]);
+        let sibling = saturation(loss.remaining[resource], sibling_fair_share[resource]);
+        // An unlimited fair share has saturation 0, so two of them never refuse each other.
+        if own > 1.0 && sibling_fair_share[resource] > 0.0 && own * saturation_multiplier >= sibling
+        {
+            return Err(ReclaimRefusal::MoreSaturatedThanSibling {
+                queue,
+                sibling: loss.queue,
+                resource,
+                saturation: own,
+                sibling_saturation: sibling,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn saturation(held: f64, fair_share: f64) -> f64 {
+    if fair_share == UNLIMITED || (fair_share == 0.0 && held <= 0.0) {
+        0.0
+    } else if fair_share == 0.0 {
+        f64::INFINITY
+    } else {
+        held / fair_share
+    }
+}

@@ -1,0 +1,125 @@
+//! A node as the planner is told of it.
+
+use crate::input::Text;
+use crate::input::selectors::Labels;
+
+/// A node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeSpec {
+    /// Name; nodes of equal score are tried in ascending order of it.
+    pub name: Text,
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations the planner reads (overrides of GPU count and memory, observed devices).
+    pub annotations: Labels,
+    /// What pods may use.
+    pub allocatable: Allocatable,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// Cordoned.
+    pub unschedulable: bool,
+    /// Conditions that make the node unusable, e.g. `NotReady`, `MemoryPressure`; empty on a healthy node.
+    pub bad_conditions: Vec<Text>,
+    /// Overrides whether the memory of its GPUs is known; none: known when a source of it is readable.
+    pub gpu_memory_known: Option<bool>,
+    /// GPU UUIDs that reservations or probes reported on this node.
+    pub seen_gpu_uuids: Vec<Text>,
+    /// What a whole GPU means on this node when it is time-sliced; none: as configured for the cluster.
+    pub whole_gpu_policy: Option<WholeGpuPolicy>,
+}
+
+/// Amounts a node offers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Allocatable {
+    /// Millicores.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+    /// Pod slots.
+    pub pods: i64,
+    /// Devices the device plugin advertises.
+    pub gpus: i64,
+    /// MIG profiles by resource name.
+    pub mig: Vec<(Text, i64)>,
+    /// Everything else by resource name; extended resources in thousandths.
+    pub other: Vec<(Text, i64)>,
+}
+
+/// What one advertised GPU of a time-sliced node is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WholeGpuPolicy {
+    /// A whole-GPU request takes a physical device.
+    #[default]
+    Physical,
+    /// A whole-GPU request takes one replica: its share of the memory of one device.
+    Replica,
+}
+
+/// A taint that pods must tolerate.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Taint {
+    /// Key.
+    pub key: Text,
+    /// Value.
+    pub value: Text,
+    /// What happens to pods that do not tolerate it.
+    pub effect: TaintEffect,
+}
+
+/// Effect of a taint.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TaintEffect {
+    /// New pods stay away.
+    NoSchedule,
+    /// New pods stay away if they can.
+    PreferNoSchedule,
+    /// Running pods leave too.
+    NoExecute,
+}
+
+/// NUMA zones of a node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NumaSpec {
+    /// The node.
+    pub node: Text,
+    /// What the kubelet enforces.
+    pub policy: NumaPolicy,
+    /// Whether it aligns containers or whole pods.
+    pub scope: NumaScope,
+    /// Zones in index order.
+    pub zones: Vec<NumaZone>,
+}
+
+/// Topology Manager policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NumaPolicy {
+    /// No alignment.
+    None,
+    /// Align if possible.
+    BestEffort,
+    /// Refuse pods that cannot be aligned.
+    Restricted,
+    /// Refuse pods that do not fit one zone.
+    SingleNumaNode,
+}
+
+/// Topology Manager scope.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NumaScope {
+    /// Each container by itself.
+    Container,
+    /// The pod as one.
+    Pod,
+}
+
+/// One NUMA zone. Amounts in the units of [`Allocatable`], keyed by resource name
+/// (`cpu` in millicores, `memory` in bytes, GPUs in devices).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NumaZone {
+    /// Id as reported.
+    pub id: Text,
+    /// Amounts pods may use.
+    pub allocatable: Vec<(Text, i64)>,
+    /// Amounts free now.
+    pub available: Vec<(Text, i64)>,
+}

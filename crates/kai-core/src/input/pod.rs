@@ -1,0 +1,195 @@
+//! A pod as the planner is told of it.
+
+use crate::input::node::TaintEffect;
+use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
+use crate::input::{ObjectName, Text};
+use crate::status::Status;
+use crate::time::Timestamp;
+
+/// A pod.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PodSpec {
+    /// Identity.
+    pub name: ObjectName,
+    /// UID; ties between pods are broken by it.
+    pub uid: Text,
+    /// When it was created.
+    pub created: Timestamp,
+    /// The pod group it belongs to, in its own namespace.
+    pub group: Option<Text>,
+    /// Its leaf in the group's tree; none: `default`.
+    pub sub_group: Option<Text>,
+    /// What it is to the scheduler.
+    pub role: PodRole,
+    /// Status read off the pod alone. A `Pending` pod with a live bind request is taken as `Binding`.
+    pub status: Status,
+    /// The node it names.
+    pub node: Option<Text>,
+    /// When a `Releasing` pod starts to count as stuck.
+    pub stuck_at: Option<Timestamp>,
+    /// Labels.
+    pub labels: Labels,
+    /// What it asks for.
+    pub request: PodRequest,
+    /// Ids of the shared devices it sits on.
+    pub gpu_groups: Vec<Text>,
+    /// Where it may run.
+    pub constraints: PodConstraints,
+    /// Resource claims it uses.
+    pub claims: Vec<Text>,
+    /// Node it was promised before.
+    pub nominated_node: Option<Text>,
+    /// What NUMA alignment looks at.
+    pub numa: NumaDemand,
+}
+
+/// What a pod is to the scheduler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PodRole {
+    /// A pod of ours to be scheduled.
+    #[default]
+    Workload,
+    /// A pod of another scheduler: it consumes, we never move it.
+    Foreign,
+    /// Holds a device for a group of sharing pods.
+    Reservation,
+    /// Makes a node autoscaler act.
+    Scaling,
+}
+
+/// Amounts a pod asks for.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PodRequest {
+    /// Millicores.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+    /// Everything else by resource name, in the units of the node's allocatable.
+    pub other: Vec<(Text, i64)>,
+    /// GPUs.
+    pub gpu: GpuRequest,
+    /// What of the above is pod overhead, for the text of a refusal.
+    pub overhead: Vec<(Text, i64)>,
+    /// Asked for MIG by annotation: never placed, blocks MIG on its node.
+    pub legacy_mig: bool,
+}
+
+/// What a pod asks of GPUs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum GpuRequest {
+    /// Nothing.
+    #[default]
+    None,
+    /// Whole devices.
+    Whole {
+        /// Devices.
+        count: i64,
+    },
+    /// A part of each of several devices.
+    Fraction {
+        /// Part of one device, in (0, 1].
+        portion: f64,
+        /// Devices.
+        devices: i64,
+    },
+    /// Memory of each of several devices.
+    Memory {
+        /// MiB of one device.
+        mib: i64,
+        /// Devices.
+        devices: i64,
+    },
+    /// MIG instances by resource name.
+    Mig(Vec<(Text, i64)>),
+}
+
+/// Where a pod may run.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PodConstraints {
+    /// Labels the node must have.
+    pub node_selector: Vec<(Text, Text)>,
+    /// Required node affinity: one term must match; none given: no requirement.
+    pub node_terms: Vec<NodeTerm>,
+    /// Taints it tolerates.
+    pub tolerations: Vec<Toleration>,
+    /// Host ports it needs.
+    pub host_ports: Vec<HostPort>,
+    /// Required affinity to other pods.
+    pub pod_affinity: Vec<PodTerm>,
+    /// Required anti-affinity to other pods.
+    pub pod_anti_affinity: Vec<PodTerm>,
+    /// Preferred (anti-)affinity with its weight, negative for anti-affinity; read by the plugin `podaffinity`.
+    pub preferred_pod_terms: Vec<(i64, PodTerm)>,
+    /// Volume claims it mounts.
+    pub volume_claims: Vec<Text>,
+    /// Config maps that must exist.
+    pub config_maps: Vec<Text>,
+    /// Class of its priority; part of the signature of its constraints.
+    pub priority_class: Option<Text>,
+}
+
+/// One toleration.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Toleration {
+    /// Key; none tolerates every key (with `Exists`).
+    pub key: Option<Text>,
+    /// Value; none: the key's existence is enough.
+    pub value: Option<Text>,
+    /// Effect; none: all of them.
+    pub effect: Option<TaintEffect>,
+}
+
+/// A port on the host.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostPort {
+    /// Port number.
+    pub port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Text,
+    /// Address it binds to; `0.0.0.0` is all.
+    pub ip: Text,
+}
+
+/// A term of pod (anti-)affinity.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PodTerm {
+    /// Node label that names the domains.
+    pub topology_key: Text,
+    /// Pods the term speaks of.
+    pub selector: LabelSelector,
+    /// Namespaces it looks in, the pod's own where empty (and no selector is given).
+    pub namespaces: Vec<Text>,
+    /// True: all namespaces, whatever is listed.
+    pub all_namespaces: bool,
+}
+
+/// What NUMA alignment looks at.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct NumaDemand {
+    /// Guaranteed quality of service.
+    pub guaranteed: bool,
+    /// Containers with their requests; empty: one container that asks for all.
+    pub containers: Vec<ContainerDemand>,
+    /// Placement that was observed or predicted, in the notation of KAI's annotation.
+    pub recorded_zones: Option<Text>,
+}
+
+/// Request of one container.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ContainerDemand {
+    /// How it runs.
+    pub kind: ContainerKind,
+    /// Amounts by resource name in the units of a NUMA zone.
+    pub amounts: Vec<(Text, i64)>,
+}
+
+/// How a container runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ContainerKind {
+    /// Beside the others for the pod's whole life.
+    App,
+    /// An init container that keeps running.
+    Sidecar,
+    /// An init container that ends before the others start.
+    Init,
+}

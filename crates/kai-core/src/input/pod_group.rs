@@ -1,0 +1,84 @@
+//! A pod group as the planner is told of it.
+
+use crate::input::{ObjectName, Text};
+use crate::time::{Span, Timestamp};
+
+/// A pod group.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PodGroupSpec {
+    /// Identity.
+    pub name: ObjectName,
+    /// UID; ties between groups are broken by it.
+    pub uid: Text,
+    /// Queue it is charged to.
+    pub queue: Text,
+    /// Priority: higher first.
+    pub priority: i32,
+    /// Whether it may be made to go.
+    pub preemptibility: Preemptibility,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When it last went from nothing to running.
+    pub last_start: Option<Timestamp>,
+    /// When it was last evicted.
+    pub last_eviction: Option<Timestamp>,
+    /// Since when it lacks members.
+    pub stale_since: Option<Timestamp>,
+    /// How long it may lack members; negative: forever; none: as configured.
+    pub staleness_grace: Option<Span>,
+    /// How long it may not make others go after its creation or its own eviction.
+    pub preemption_delay: Option<Span>,
+    /// False: it asked to be left out after a failed attempt and has had it.
+    pub schedulable: bool,
+    /// The tree of members.
+    pub tree: GroupSet,
+}
+
+/// Whether a group may be made to go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Preemptibility {
+    /// It may.
+    Preemptible,
+    /// It may not, and must fit its queue's quota.
+    NonPreemptible,
+}
+
+/// An inner part of the tree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupSet {
+    /// Name, empty for the root.
+    pub name: Text,
+    /// How many direct members must be satisfied; none: all.
+    pub min_members: Option<u32>,
+    /// Where its pods must or should be together.
+    pub topology: Option<TopologyConstraint>,
+    /// Leaves directly below.
+    pub leaves: Vec<GroupLeaf>,
+    /// Sets directly below.
+    pub sets: Vec<GroupSet>,
+}
+
+/// A leaf: pods of one kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupLeaf {
+    /// Name that pods refer to.
+    pub name: Text,
+    /// How many pods are needed.
+    pub min_available: u32,
+    /// Where its pods must or should be together.
+    pub topology: Option<TopologyConstraint>,
+}
+
+/// Pods together in one domain.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TopologyConstraint {
+    /// The topology.
+    pub topology: Text,
+    /// All pods in one domain of this level.
+    pub required: Option<Text>,
+    /// All pods in one domain of this level if possible.
+    pub preferred: Option<Text>,
+}
+
+/// Name of the only leaf of a group without sub-groups.
+pub const DEFAULT_LEAF: &str = "default";

@@ -1,0 +1,30 @@
+//! A queue as the planner is told of it.
+
+use crate::fairness::Amounts;
+use crate::input::Text;
+use crate::time::{Span, Timestamp};
+
+/// A queue. Amounts of −1 are unlimited.
+#[derive(Clone, PartialEq, Debug)]
+pub struct QueueSpec {
+    /// Name and identity.
+    pub name: Text,
+    /// Name shown to people; the name where empty.
+    pub display_name: Option<Text>,
+    /// Queue above, none at the top.
+    pub parent: Option<Text>,
+    /// Higher is served first.
+    pub priority: i32,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Guaranteed amounts.
+    pub quota: Amounts,
+    /// Amounts never exceeded.
+    pub limit: Amounts,
+    /// Weight in the division of what is left.
+    pub over_quota_weight: Amounts,
+    /// How long a victim of preemption must have run.
+    pub preempt_min_runtime: Option<Span>,
+    /// How long a victim of reclaim must have run.
+    pub reclaim_min_runtime: Option<Span>,
+}

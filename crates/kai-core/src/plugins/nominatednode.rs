@@ -1,0 +1,11 @@
+//! nominatednode: the node a pod was promised before every other.
+
+use crate::config::PluginSpec;
+use crate::plugins::{Policy, Score};
+
+/// Score of the promised node.
+pub(crate) const SCORE: f64 = 10_000_000.0;
+
+pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
+    policy.scores.push(Score::Nominated);
+}

@@ -1,0 +1,93 @@
+//! Why a pod cannot go to a node, or to none: data first, KAI's text from it.
+
+use crate::fairness::CapacityViolation;
+use crate::input::Text;
+
+/// Why one node refuses one pod.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NodeRefusal {
+    /// It has too little of something.
+    Shortages(Vec<Shortage>),
+    /// The pod's queue may not hold what the pod would cost on this node.
+    QueueCapacity(Box<CapacityViolation>),
+    /// The node offers another kind of GPUs, or a filter of Kubernetes refuses; the text says it all.
+    Rule {
+        /// Which rule, for counting and for people who look it up.
+        rule: Rule,
+        /// KAI's text.
+        text: Text,
+    },
+}
+
+/// A rule that refuses nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rule {
+    /// MIG and whole GPUs do not mix.
+    GpuKind,
+    /// The memory of the node's GPUs is not known.
+    GpuMemoryUnknown,
+    /// The node is time-sliced and its number of devices is not known.
+    DeviceCountUnknown,
+    /// No pod slot is left.
+    PodSlots,
+    /// The node is cordoned or unwell.
+    NodeCondition,
+    /// A host port is taken.
+    HostPorts,
+    /// A taint is not tolerated.
+    Taint,
+    /// Labels do not match.
+    NodeAffinity,
+    /// Other pods are where they must not be, or not where they must.
+    PodAffinity,
+    /// A volume cannot be reached or made.
+    Volume,
+    /// GPU pods on GPU workers, others on CPU workers.
+    WorkerKind,
+    /// Devices of claims are not there.
+    Claims,
+    /// The pod cannot be aligned.
+    Numa,
+    /// Storage capacity is not there.
+    Storage,
+}
+
+/// Too little of one thing on one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    /// What lacks.
+    pub what: Lacking,
+    /// How much was asked for.
+    pub requested: i64,
+    /// How much is in use.
+    pub used: i64,
+    /// How much there is.
+    pub capacity: i64,
+}
+
+/// What can lack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lacking {
+    /// GPUs, in hundredths of a device.
+    Gpus,
+    /// Memory of each device, in MiB.
+    GpuMemory,
+    /// A resource by slot.
+    Slot(usize),
+    /// A MIG profile by slot.
+    MigProfile(usize),
+}
+
+/// Why a pod is refused before any node is looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskRefusal {
+    /// KAI's text.
+    pub text: Text,
+}
+
+impl NodeRefusal {
+    /// A refusal by `rule` in KAI's words.
+    pub fn rule(rule: Rule, text: impl Into<Text>) -> Self {
+        Self::Rule { rule, text: text.into() }
+    }
+}

@@ -1,0 +1,78 @@
+//! The status of a pod as the planner sees it, and the sets of statuses that rules speak of.
+
+/// Where a pod is in its life. `Allocated` and `Pipelined` exist only inside a cycle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Status {
+    /// Waits for a node.
+    Pending,
+    /// Waits for its scheduling gates.
+    Gated,
+    /// Placed on free resources in this cycle, not yet committed.
+    Allocated,
+    /// Promised resources that others are releasing.
+    Pipelined,
+    /// Its binding is under way.
+    Binding,
+    /// Has a node, does not run yet.
+    Bound,
+    /// Runs.
+    Running,
+    /// Was told to go and still holds its resources.
+    Releasing,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// The cluster lost sight of it.
+    Unknown,
+    /// Was deleted.
+    Deleted,
+    /// Was told to go long ago; its resources are not expected back soon.
+    StuckInReleasing,
+}
+
+impl Status {
+    /// How many statuses there are.
+    pub const COUNT: usize = 13;
+
+    /// All statuses, in declaration order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Pending,
+        Self::Gated,
+        Self::Allocated,
+        Self::Pipelined,
+        Self::Binding,
+        Self::Bound,
+        Self::Running,
+        Self::Releasing,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Unknown,
+        Self::Deleted,
+        Self::StuckInReleasing,
+    ];
+
+    /// Occupies its node and its devices.
+    pub fn is_active_used(self) -> bool {
+        self.is_active_allocated() || matches!(self, Self::Releasing | Self::StuckInReleasing)
+    }
+
+    /// Occupies its node and is not on its way out.
+    pub fn is_active_allocated(self) -> bool {
+        matches!(
+            self,
+            Self::Allocated | Self::Pipelined | Self::Binding | Self::Bound | Self::Running
+        )
+    }
+
+    /// Has resources of its own, promises not counted.
+    pub fn is_allocated(self) -> bool {
+        matches!(self, Self::Allocated | Self::Bound | Self::Binding | Self::Running)
+    }
+
+    /// Runs, waits or is placed: anything that may still do work.
+    pub fn is_alive(self) -> bool {
+        self.is_active_allocated() || matches!(self, Self::Pending | Self::Gated)
+    }
+}

@@ -1,0 +1,424 @@
+//! Deltas into the world. Total: bad input is reported and leaves the rest as it was, never a panic.
+
+use crate::fairness::UNLIMITED;
+use crate::ids::{JobId, NodeId};
+use crate::input::pod::GpuRequest;
+use crate::input::{
+    BindRequestSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec,
+    QueueSpec, Text, TopologySpec,
+};
+use crate::plugins::numa::NumaState;
+use crate::world::job::Job;
+use crate::world::node::Node;
+use crate::world::{Assumed, World};
+
+/// What a delta did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Effect {
+    /// The world is different now.
+    pub changed: bool,
+    /// What was wrong with the object; it was not taken over.
+    pub problems: Vec<InputProblem>,
+}
+
+/// Something wrong with an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputProblem {
+    /// The object, as kind and name.
+    pub object: String,
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+impl std::fmt::Display for InputProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}: {}", self.object, self.field, self.message)
+    }
+}
+
+impl Effect {
+    fn changed() -> Self {
+        Self { changed: true, problems: Vec::new() }
+    }
+
+    fn unchanged() -> Self {
+        Self::default()
+    }
+
+    fn refused(problems: Vec<InputProblem>) -> Self {
+        Self { changed: false, problems }
+    }
+}
+
+impl World {
+    /// Takes one change of the cluster over.
+    pub fn apply(&mut self, delta: Delta) -> Effect {
+        debug_assert!(self.log.is_empty(), "deltas come between cycles");
+        match delta {
+            Delta::Set(object) => self.set(object),
+            Delta::Remove(key) => self.remove(&key),
+        }
+    }
+
+    fn set(&mut self, object: Object) -> Effect {
+        match object {
+            Object::Node(spec) => self.set_node(spec),
+            Object::Numa(spec) => {
+                let node = spec.node.clone();
+                self.numa_specs.insert(node.clone(), spec);
+                self.refresh_node(&node)
+            }
+            Object::Queue(spec) => self.set_queue(&spec),
+            Object::Usage(spec) => {
+                self.usage.insert(spec.queue.clone(), spec);
+                Effect::changed()
+            }
+            Object::PodGroup(spec) => self.set_pod_group(spec),
+            Object::Pod(spec) => self.set_pod(*spec),
+            Object::BindRequest(spec) => self.set_bind_request(spec),
+            Object::Topology(spec) => self.set_topology(spec),
+            Object::DeviceClass(spec) => self.change_devices(|claims| claims.set_class(spec)),
+            Object::Slice(spec) => self.change_devices(|claims| claims.set_slice(spec)),
+            Object::Claim(spec) => self.change_devices(|claims| claims.set_claim(spec)),
+            Object::Storage(object) => {
+                self.volumes.set(object);
+                Effect::changed()
+            }
+            Object::ConfigMap(name) => effect_of(self.config_maps.insert(name)),
+            Object::Budget(spec) => {
+                self.budgets.insert(spec.name.clone(), spec);
+                Effect::changed()
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Effect {
+        match key {
+            ObjectKey::Node(name) => self.remove_node(name),
+            ObjectKey::Numa(name) => match self.numa_specs.remove(name) {
+                Some(_) => self.refresh_node(name),
+                None => Effect::unchanged(),
+            },
+            ObjectKey::Queue(name) => self.remove_queue(name),
+            ObjectKey::Usage(name) => effect_of(self.usage.remove(name).is_some()),
+            ObjectKey::PodGroup(name) => self.remove_pod_group(name),
+            ObjectKey::Pod(name) => self.remove_pod(name),
+            ObjectKey::BindRequest(name) => match self.bind_requests.remove(name) {
+                Some(_) => self.refresh_pod(name),
+                None => Effect::unchanged(),
+            },
+            ObjectKey::Topology(name) => {
+                let existed = self.topologies.remove(name).is_some();
+                self.trees.invalidate();
+                effect_of(existed)
+            }
+            ObjectKey::DeviceClass(name) => self.change_devices(|claims| claims.remove_class(name)),
+            ObjectKey::Slice(name) => self.change_devices(|claims| claims.remove_slice(name)),
+            ObjectKey::Claim(name) => self.change_devices(|claims| claims.remove_claim(name)),
+            ObjectKey::Storage(key) => effect_of(self.volumes.remove(key)),
+            ObjectKey::ConfigMap(name) => effect_of(self.config_maps.remove(name)),
+            ObjectKey::Budget(name) => effect_of(self.budgets.remove(name).is_some()),
+        }
+    }
+
+    fn set_node(&mut self, spec: Box<NodeSpec>) -> Effect {
+        let problems = node_problems(&spec);
+        if !problems.is_empty() {
+            return Effect::refused(problems);
+        }
+        let name = spec.name.clone();
+        if let Some(id) = self.node_ids.get(&name).copied() {
+            if self.node(id).spec == spec {
+                return Effect::unchanged();
+            }
+            self.renew_node(id, spec);
+        } else {
+            self.insert_node(spec);
+        }
+        Effect::changed()
+    }
+
+    fn insert_node(&mut self, spec: Box<NodeSpec>) {
+        let name = spec.name.clone();
+        let node = self.fresh_node(spec);
+        let id = match self.free_node_slots.pop() {
+            Some(id) => {
+                self.nodes[id.index()] = node;
+                id
+            }
+            None => {
+                self.nodes.push(node);
+                NodeId::new(self.nodes.len() - 1)
+            }
+        };
+        self.node_ids.insert(name, id);
+        self.count_node(id);
+        self.rank_nodes();
+        self.refill_node(id);
+    }
+
+    pub(crate) fn renew_node(&mut self, id: NodeId, spec: Box<NodeSpec>) {
+        self.empty_node(id);
+        self.uncount_node(id);
+        let rank = self.node(id).rank;
+        let mut node = self.fresh_node(spec);
+        node.rank = rank;
+        self.nodes[id.index()] = node;
+        self.count_node(id);
+        self.trees.invalidate();
+        self.refill_node(id);
+    }
+
+    fn remove_node(&mut self, name: &Text) -> Effect {
+        let Some(id) = self.node_ids.get(name).copied() else {
+            return Effect::unchanged();
+        };
+        self.empty_node(id);
+        self.uncount_node(id);
+        self.node_ids.remove(name);
+        self.nodes[id.index()].live = false;
+        self.free_node_slots.push(id);
+        self.rank_nodes();
+        self.reattach_pods_of(name);
+        Effect::changed()
+    }
+
+    /// Reads the node's facts anew after something beside its own object changed.
+    fn refresh_node(&mut self, name: &Text) -> Effect {
+        let Some(id) = self.node_ids.get(name).copied() else {
+            return Effect::changed();
+        };
+        let spec = self.node(id).spec.clone();
+        self.renew_node(id, spec);
+        Effect::changed()
+    }
+
+    fn fresh_node(&mut self, spec: Box<NodeSpec>) -> Node {
+        let claimable = if self.config.params.dynamic_resources {
+            self.claims.gpus_on(&spec.name)
+        } else {
+            0
+        };
+        let numa = self
+            .numa_specs
+            .get(&spec.name)
+            .map(|zones| Box::new(NumaState::new(zones, &mut self.names)));
+        Node::new(
+            spec,
+            claimable,
+            numa,
+            &self.config.params,
+            self.config.compatibility,
+            &mut self.names,
+        )
+    }
+
+    fn set_queue(&mut self, spec: &QueueSpec) -> Effect {
+        let problems = queue_problems(spec);
+        if !problems.is_empty() {
+            return Effect::refused(problems);
+        }
+        if let Some(id) = self.queue_ids.get(&spec.name)
+            && self.queue_specs[id.index()] == *spec
+        {
+            return Effect::unchanged();
+        }
+        let is_new = !self.queue_ids.contains_key(&spec.name);
+        self.queue_slot(spec);
+        self.rebuild_queue_tree();
+        if is_new {
+            self.rejoin_jobs_of_queue(&spec.name);
+        }
+        Effect::changed()
+    }
+
+    fn remove_queue(&mut self, name: &Text) -> Effect {
+        if !self.queue_ids.contains_key(name) {
+            return Effect::unchanged();
+        }
+        self.leave_jobs_of_queue(name);
+        self.queue_ids.remove(name);
+        self.rebuild_queue_tree();
+        Effect::changed()
+    }
+
+    fn set_pod_group(&mut self, spec: Box<PodGroupSpec>) -> Effect {
+        if let Some(id) = self.job_ids.get(&spec.name).copied() {
+            if self.job(id).spec == spec {
+                return Effect::unchanged();
+            }
+            self.dissolve_job(id);
+            self.form_job(id, spec);
+        } else {
+            let queue = self.queue_ids.get(&spec.queue).copied();
+            let placeholder = Job::new(spec.clone(), queue);
+            let id = match self.free_job_slots.pop() {
+                Some(id) => id,
+                None => {
+                    self.jobs.push(placeholder);
+                    JobId::new(self.jobs.len() - 1)
+                }
+            };
+            self.job_ids.insert(spec.name.clone(), id);
+            self.form_job(id, spec);
+        }
+        Effect::changed()
+    }
+
+    fn remove_pod_group(&mut self, name: &ObjectName) -> Effect {
+        let Some(id) = self.job_ids.remove(name) else {
+            return Effect::unchanged();
+        };
+        self.dissolve_job(id);
+        self.jobs[id.index()].live = false;
+        self.free_job_slots.push(id);
+        Effect::changed()
+    }
+
+    fn set_pod(&mut self, spec: PodSpec) -> Effect {
+        let problems = pod_problems(&spec);
+        if !problems.is_empty() {
+            return Effect::refused(problems);
+        }
+        let name = spec.name.clone();
+        if let Some(id) = self.task_ids.get(&name).copied()
+            && *self.task(id).spec == spec
+        {
+            return Effect::unchanged();
+        }
+        self.settle_assumption(&spec);
+        self.remove_pod(&name);
+        self.insert_pod(spec);
+        Effect::changed()
+    }
+
+    fn set_bind_request(&mut self, spec: BindRequestSpec) -> Effect {
+        let pod = spec.pod.clone();
+        if self.bind_requests.get(&pod) == Some(&spec) {
+            return Effect::unchanged();
+        }
+        self.bind_requests.insert(pod.clone(), spec);
+        self.refresh_pod(&pod)
+    }
+
+    fn refresh_pod(&mut self, name: &ObjectName) -> Effect {
+        if let Some(id) = self.task_ids.get(name).copied() {
+            self.reattach(id);
+        }
+        Effect::changed()
+    }
+
+    fn set_topology(&mut self, spec: TopologySpec) -> Effect {
+        self.topologies.insert(spec.name.clone(), spec);
+        self.trees.invalidate();
+        Effect::changed()
+    }
+
+    /// A pod that shows what was decided for it, or that is another pod of the name, ends the assumption.
+    fn settle_assumption(&mut self, spec: &PodSpec) {
+        let settled = match self.assumed.get(&spec.name) {
+            Some(Assumed::Bind { uid, .. }) => *uid != spec.uid || spec.node.is_some(),
+            Some(Assumed::Eviction { uid }) => {
+                *uid != spec.uid || !spec.status.is_active_allocated()
+            }
+            None => false,
+        };
+        if settled {
+            self.assumed.remove(&spec.name);
+        }
+    }
+
+    /// Forgets a decision in flight for `pod`: the cluster refused it.
+    pub fn forget(&mut self, pod: &ObjectName) {
+        if self.assumed.remove(pod).is_some() {
+            self.refresh_pod(pod);
+        }
+    }
+}
+
+fn effect_of(changed: bool) -> Effect {
+    Effect { changed, problems: Vec::new() }
+}
+
+fn problem(object: String, field: &'static str, message: String) -> InputProblem {
+    InputProblem { object, field, message }
+}
+
+fn node_problems(spec: &NodeSpec) -> Vec<InputProblem> {
+    let object = || format!("Node {}", spec.name);
+    let mut found = Vec::new();
+    let amounts = [
+        ("allocatable.cpu", spec.allocatable.cpu_milli),
+        ("allocatable.memory", spec.allocatable.memory_bytes),
+        ("allocatable.pods", spec.allocatable.pods),
+        ("allocatable.gpus", spec.allocatable.gpus),
+    ];
+    for (field, amount) in amounts {
+        if amount < 0 {
+            found.push(problem(object(), field, format!("must not be negative, is {amount}")));
+        }
+    }
+    found
+}
+
+fn queue_problems(spec: &QueueSpec) -> Vec<InputProblem> {
+    let object = || format!("Queue {}", spec.name);
+    let mut found = Vec::new();
+    for (field, amounts) in [("quota", spec.quota), ("limit", spec.limit)] {
+        for resource in crate::fairness::QueueResource::ALL {
+            let amount = amounts[resource];
+            if !amount.is_finite() || (amount < 0.0 && amount != UNLIMITED) {
+                let message = format!("{resource:?} must be -1 (unlimited) or at least 0, is {amount}");
+                found.push(problem(object(), field, message));
+            }
+        }
+    }
+    for resource in crate::fairness::QueueResource::ALL {
+        let weight = spec.over_quota_weight[resource];
+        if !weight.is_finite() {
+            let message = format!("{resource:?} must be a number, is {weight}");
+            found.push(problem(object(), "overQuotaWeight", message));
+        }
+    }
+    if spec.parent.as_ref() == Some(&spec.name) {
+        found.push(problem(object(), "parentQueue", "must not be the queue itself".into()));
+    }
+    found
+}
+
+fn pod_problems(spec: &PodSpec) -> Vec<InputProblem> {
+    let object = || format!("Pod {}", spec.name);
+    let mut found = Vec::new();
+    for (field, amount) in
+        [("requests.cpu", spec.request.cpu_milli), ("requests.memory", spec.request.memory_bytes)]
+    {
+        if amount < 0 {
+            found.push(problem(object(), field, format!("must not be negative, is {amount}")));
+        }
+    }
+    let gpu_problem = match &spec.request.gpu {
+        GpuRequest::None => None,
+        GpuRequest::Whole { count } if *count >= 0 => None,
+        GpuRequest::Whole { count } => {
+            Some(("nvidia.com/gpu", format!("must not be negative, is {count}")))
+        }
+        GpuRequest::Fraction { portion, .. } if !(*portion > 0.0 && *portion <= 1.0) => {
+            Some(("gpu-fraction", format!("must be above 0 and at most 1, is {portion}")))
+        }
+        GpuRequest::Memory { mib, .. } if *mib <= 0 => {
+            Some(("gpu-memory", format!("must be above 0, is {mib}")))
+        }
+        GpuRequest::Fraction { devices, .. } | GpuRequest::Memory { devices, .. } => {
+            (*devices <= 0)
+                .then(|| ("gpu-fraction-num-devices", format!("must be above 0, is {devices}")))
+        }
+        GpuRequest::Mig(instances) => instances
+            .iter()
+            .find(|(_, count)| *count < 0)
+            .map(|(name, count)| ("nvidia.com/mig", format!("{name} must not be negative, is {count}"))),
+    };
+    found.extend(gpu_problem.map(|(field, message)| problem(object(), field, message)));
+    found
+}

@@ -1,0 +1,85 @@
+//! A number that two worlds share exactly when the planner cannot tell them apart. Names decide, never slots.
+
+use std::fmt::Write as _;
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use crate::world::World;
+use crate::world::node::Node;
+
+impl World {
+    /// The fingerprint, for tests and replay.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        hasher.write(self.describe().as_bytes());
+        hasher.finish()
+    }
+
+    /// Everything that can influence a plan, one line per object, in name order.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for (_, node) in self.nodes() {
+            self.describe_node(node, &mut text);
+        }
+        for (name, id) in &self.queue_ids {
+            let node = self.tree.node(*id);
+            let held = self.held[id.index()];
+            let _ = writeln!(text, "queue {name} live={} held={held:?}", node.live);
+            let _ = writeln!(text, "  {:?}", self.queue_specs[id.index()]);
+        }
+        let mut jobs: Vec<_> = self.job_ids.values().map(|id| self.job(*id)).collect();
+        jobs.sort_by(|left, right| left.spec.name.cmp(&right.spec.name));
+        for job in jobs {
+            let _ = writeln!(text, "job {:?} start={:?}", job.spec, job.last_start);
+            for leaf in &job.leaves {
+                let names: Vec<&str> =
+                    leaf.tasks.iter().map(|task| &*self.task(*task).spec.name.name).collect();
+                let _ = writeln!(text, "  leaf {} {:?} {names:?}", leaf.name, leaf.counts);
+            }
+        }
+        let mut tasks: Vec<_> = self.task_ids.values().map(|id| self.task(*id)).collect();
+        tasks.sort_by(|left, right| left.spec.name.cmp(&right.spec.name));
+        for task in tasks {
+            let state = &task.state;
+            let node = state.node.map(|node| self.node(node).name());
+            let groups: Vec<_> = state.groups.iter().map(|group| self.group_name(*group)).collect();
+            let _ = writeln!(
+                text,
+                "task {:?} {:?} tentative={} {node:?} {groups:?} {:?} {:?}",
+                task.spec, state.status, state.tentative, state.zones.zones, state.accepted
+            );
+        }
+        let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));
+        let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
+        text
+    }
+
+    fn describe_node(&self, node: &Node, text: &mut String) {
+        let named = |vector: &crate::resources::ResourceVector| {
+            let mut amounts: Vec<_> = vector
+                .non_zero()
+                .map(|(slot, amount)| (self.names.name(slot).to_owned(), amount))
+                .collect();
+            amounts.sort();
+            amounts
+        };
+        let _ = writeln!(text, "node {:?} {:?}", node.spec, node.gpus);
+        let _ = writeln!(
+            text,
+            "  idle {:?} releasing {:?} used {:?}",
+            named(&node.amounts.idle),
+            named(&node.amounts.releasing),
+            named(&node.amounts.used)
+        );
+        for group in &node.groups {
+            let _ = writeln!(text, "  group {} {group:?}", self.group_name(group.id));
+        }
+        let residents: Vec<_> = node
+            .residents
+            .iter()
+            .map(|resident| (&self.task(resident.task).spec.name, resident.status))
+            .collect();
+        let _ = writeln!(text, "  residents {residents:?}");
+    }
+}

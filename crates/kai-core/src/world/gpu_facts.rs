@@ -1,0 +1,127 @@
+//! What a node's GPUs really are: how many physical devices, how much memory each. Advertised devices may be
+//! replicas of fewer physical ones; everything is accounted on physical devices.
+
+use crate::compatibility::Compatibility;
+use crate::input::NodeSpec;
+use crate::input::node::WholeGpuPolicy;
+
+/// Overrides the number of physical devices, as annotation or label.
+pub const GPU_COUNT_OVERRIDE: &str = "kai.scheduler/gpu-count";
+/// Overrides the memory of each device in MiB, as annotation or label.
+pub const GPU_MEMORY_OVERRIDE: &str = "kai.scheduler/gpu-memory-mib";
+const GPU_COUNT: &str = "nvidia.com/gpu.count";
+const GPU_MEMORY: &str = "nvidia.com/gpu.memory";
+const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
+const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
+const GPU_SHARING: &str = "nvidia.com/gpu.sharing-strategy";
+
+/// Memory of a device whose size nobody told: fractions are parts of a hundred.
+pub const UNKNOWN_GPU_MEMORY_MIB: i64 = 100;
+const SMALLEST_VALUE_IN_BYTES: i64 = 1 << 20;
+
+/// Facts about the GPUs of one node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GpuFacts {
+    /// Devices the device plugin advertises.
+    pub advertised: i64,
+    /// Devices that exist; what is accounted.
+    pub physical: i64,
+    /// MiB of each device that may be given away.
+    pub memory_mib: i64,
+    /// False when no source told the memory.
+    pub memory_known: bool,
+    /// Why shared placement is impossible here.
+    pub sharing: Sharing,
+    /// What a whole GPU means here. `Replica` only on time-sliced nodes.
+    pub whole_gpu_policy: WholeGpuPolicy,
+}
+
+/// Whether devices can be shared by parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// They can.
+    Possible,
+    /// The node is time-sliced and nothing tells how many physical devices it has.
+    UnknownDeviceCount,
+}
+
+impl GpuFacts {
+    /// Reads the facts off a node.
+    pub fn of(
+        node: &NodeSpec,
+        compatibility: Compatibility,
+        cluster_policy: WholeGpuPolicy,
+        reserve_mib: i64,
+    ) -> Self {
+        let advertised = node.allocatable.gpus.max(0);
+        let (physical, sharing) = physical_devices(node, advertised);
+        let (memory_mib, memory_known) = device_memory(node, compatibility, reserve_mib);
+        let sliced = physical > 0 && advertised > physical;
+        let policy = if sliced {
+            node.whole_gpu_policy.unwrap_or(cluster_policy)
+        } else {
+            WholeGpuPolicy::Physical
+        };
+        Self { advertised, physical, memory_mib, memory_known, sharing, whole_gpu_policy: policy }
+    }
+
+    /// True when the device plugin advertises more devices than exist.
+    pub fn is_time_sliced(&self) -> bool {
+        self.advertised > self.physical
+    }
+
+    /// Replicas of each device.
+    pub fn replicas(&self) -> i64 {
+        if self.physical > 0 { (self.advertised / self.physical).max(1) } else { 1 }
+    }
+
+    /// Hundredths of a device that `mib` of memory count as, rounded up as KAI rounds.
+    pub fn centi_of_memory(&self, mib: i64) -> i64 {
+        (mib as f64 / self.memory_mib as f64 * 100.0).ceil() as i64
+    }
+}
+
+/// Override, label, advertised ÷ replicas, devices seen, advertised; never more than advertised.
+fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
+    let stated = positive_override(node, GPU_COUNT_OVERRIDE).or_else(|| label(node, GPU_COUNT));
+    if let Some(count) = stated {
+        return (count.min(advertised), Sharing::Possible);
+    }
+    let replicas = label(node, GPU_REPLICAS).unwrap_or(1);
+    if replicas > 1 && advertised % replicas == 0 {
+        return (advertised / replicas, Sharing::Possible);
+    }
+    let seen = node.seen_gpu_uuids.len() as i64;
+    if seen > 0 {
+        return (seen.min(advertised), Sharing::Possible);
+    }
+    let shared_product =
+        node.labels.get(GPU_PRODUCT).is_some_and(|product| product.ends_with("-SHARED"));
+    let shared_strategy =
+        node.labels.get(GPU_SHARING).is_some_and(|strategy| !matches!(&**strategy, "" | "none"));
+    let unknown = advertised > 0 && (shared_product || shared_strategy || replicas > 1);
+    (advertised, if unknown { Sharing::UnknownDeviceCount } else { Sharing::Possible })
+}
+
+fn device_memory(node: &NodeSpec, compatibility: Compatibility, reserve_mib: i64) -> (i64, bool) {
+    let stated = positive_override(node, GPU_MEMORY_OVERRIDE).or_else(|| label(node, GPU_MEMORY));
+    let Some(value) = stated else {
+        return (UNKNOWN_GPU_MEMORY_MIB, node.gpu_memory_known.unwrap_or(false));
+    };
+    let mib = if value >= SMALLEST_VALUE_IN_BYTES { value / SMALLEST_VALUE_IN_BYTES } else { value };
+    let mib = if compatibility.is_kai() { mib - mib % 100 } else { mib };
+    ((mib - reserve_mib).max(0), node.gpu_memory_known.unwrap_or(true))
+}
+
+fn positive_override(node: &NodeSpec, key: &str) -> Option<i64> {
+    positive(node.annotations.get(key).or_else(|| node.labels.get(key)))
+}
+
+fn label(node: &NodeSpec, key: &str) -> Option<i64> {
+    positive(node.labels.get(key))
+}
+
+/// A label that is zero, negative or no number counts as missing.
+fn positive(value: Option<&crate::input::Text>) -> Option<i64> {
+    value.and_then(|text| text.parse::<i64>().ok()).filter(|number| *number > 0)
+}

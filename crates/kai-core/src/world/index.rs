@@ -1,0 +1,209 @@
+//! Indexes over the world: jobs by queue in job order, nodes by free GPUs in name order. They answer what a
+//! full scan would, without the scan.
+
+use std::collections::BTreeSet;
+
+use crate::ids::{JobId, NodeId, QueueId};
+use crate::input::Text;
+use crate::time::Timestamp;
+
+/// Job order within a queue: higher priority, fewer pods than needed, older, smaller UID.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct JobKey {
+    /// Priority, negated; zero when priorities have no influence.
+    pub priority: std::cmp::Reverse<i32>,
+    /// Below, exactly at or above its minimum; constant when elasticity has no influence.
+    pub fill: Fill,
+    /// Creation time.
+    pub created: Timestamp,
+    /// UID.
+    pub uid: Text,
+    /// The job.
+    pub job: JobId,
+}
+
+/// How many pods a job has of those it needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Fill {
+    /// Some leaf has fewer than it needs.
+    Below,
+    /// Every leaf has exactly what it needs.
+    Exact,
+    /// No leaf has fewer, some have more.
+    Above,
+}
+
+/// Jobs of one queue.
+#[derive(Clone, Debug, Default)]
+pub struct QueueJobs {
+    /// Jobs with a pending pod.
+    pub pending: BTreeSet<JobKey>,
+    /// Preemptible jobs with a pod that holds a place.
+    pub running: BTreeSet<JobKey>,
+}
+
+/// Jobs by queue slot.
+#[derive(Clone, Debug, Default)]
+pub struct JobIndex {
+    queues: Vec<QueueJobs>,
+    none: QueueJobs,
+    /// Under which queue and key each job was put.
+    places: Vec<Option<(QueueId, JobKey)>>,
+}
+
+impl JobIndex {
+    /// Jobs of the queue in slot `queue`.
+    pub fn of(&self, queue: QueueId) -> &QueueJobs {
+        self.queues.get(queue.index()).unwrap_or(&self.none)
+    }
+
+    pub(crate) fn of_mut(&mut self, queue: QueueId) -> &mut QueueJobs {
+        if self.queues.len() <= queue.index() {
+            self.queues.resize_with(queue.index() + 1, QueueJobs::default);
+        }
+        &mut self.queues[queue.index()]
+    }
+
+    pub(crate) fn remember(&mut self, job: JobId, queue: QueueId, key: JobKey) {
+        if self.places.len() <= job.index() {
+            self.places.resize_with(job.index() + 1, || None);
+        }
+        self.places[job.index()] = Some((queue, key));
+    }
+
+    pub(crate) fn recall(&mut self, job: JobId) -> Option<(QueueId, JobKey)> {
+        self.places.get_mut(job.index())?.take()
+    }
+}
+
+const WORD: usize = 64;
+
+/// A set of node ranks that finds its next member fast: one bit per rank, one bit per word of those.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankSet {
+    words: Vec<u64>,
+    summary: Vec<u64>,
+}
+
+impl RankSet {
+    /// An empty set of ranks below `len`.
+    pub fn with_len(len: usize) -> Self {
+        let words = len.div_ceil(WORD);
+        Self { words: vec![0; words], summary: vec![0; words.div_ceil(WORD)] }
+    }
+
+    /// Puts `rank` in.
+    #[inline]
+    pub fn insert(&mut self, rank: usize) {
+        let word = rank / WORD;
+        self.words[word] |= 1 << (rank % WORD);
+        self.summary[word / WORD] |= 1 << (word % WORD);
+    }
+
+    /// Takes `rank` out.
+    #[inline]
+    pub fn remove(&mut self, rank: usize) {
+        let word = rank / WORD;
+        self.words[word] &= !(1 << (rank % WORD));
+        if self.words[word] == 0 {
+            self.summary[word / WORD] &= !(1 << (word % WORD));
+        }
+    }
+
+    /// Whether `rank` is in.
+    #[inline]
+    pub fn contains(&self, rank: usize) -> bool {
+        self.words.get(rank / WORD).is_some_and(|word| word & (1 << (rank % WORD)) != 0)
+    }
+
+    /// The smallest member that is at least `from`.
+    pub fn next(&self, from: usize) -> Option<usize> {
+        let first = from / WORD;
+        let word = *self.words.get(first)? & (u64::MAX << (from % WORD));
+        if word != 0 {
+            return Some(first * WORD + word.trailing_zeros() as usize);
+        }
+        let mut block = (first + 1) / WORD;
+        let mut mask = *self.summary.get(block)? & (u64::MAX << ((first + 1) % WORD));
+        while mask == 0 {
+            block += 1;
+            mask = *self.summary.get(block)?;
+        }
+        let at = block * WORD + mask.trailing_zeros() as usize;
+        Some(at * WORD + self.words[at].trailing_zeros() as usize)
+    }
+
+    /// Members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let found = self.next(from)?;
+            from = found + 1;
+            Some(found)
+        })
+    }
+
+    /// True without members.
+    pub fn is_empty(&self) -> bool {
+        self.summary.iter().all(|word| *word == 0)
+    }
+}
+
+/// Nodes by the number of whole GPUs that are free or becoming free.
+#[derive(Clone, Debug, Default)]
+pub struct FreeGpuIndex {
+    /// One set per number of free devices; the first also holds nodes with none or fewer.
+    buckets: Vec<RankSet>,
+    /// The bucket of each rank.
+    bucket_of: Vec<u32>,
+    /// Nodes on which some GPU, or a part of one, is free or becoming free.
+    room: RankSet,
+}
+
+impl FreeGpuIndex {
+    /// An index of `len` nodes, all in the first bucket until they are updated.
+    pub(crate) fn with_len(len: usize) -> Self {
+        let mut first = RankSet::with_len(len);
+        (0..len).for_each(|rank| first.insert(rank));
+        Self { buckets: vec![first], bucket_of: vec![0; len], room: RankSet::with_len(len) }
+    }
+
+    /// Notes that the node at `rank` now has `free` devices, and whether it has room for any part of one.
+    #[inline]
+    pub(crate) fn update(&mut self, rank: usize, free: i64, room: bool) {
+        let bucket = usize::try_from(free).unwrap_or(0);
+        let old = self.bucket_of[rank] as usize;
+        if old != bucket {
+            if self.buckets.len() <= bucket {
+                let len = self.bucket_of.len();
+                self.buckets.resize_with(bucket + 1, || RankSet::with_len(len));
+            }
+            self.buckets[old].remove(rank);
+            self.buckets[bucket].insert(rank);
+            self.bucket_of[rank] = bucket as u32;
+        }
+        if room {
+            self.room.insert(rank);
+        } else {
+            self.room.remove(rank);
+        }
+    }
+
+    /// Nodes with exactly `free` devices; `free` 0 means none or fewer.
+    pub fn with_free(&self, free: usize) -> Option<&RankSet> {
+        self.buckets.get(free)
+    }
+
+    /// The most free devices any bucket stands for.
+    pub fn most_free(&self) -> usize {
+        self.buckets.len().saturating_sub(1)
+    }
+
+    /// Nodes on which some GPU, or a part of one, is free or becoming free.
+    pub fn room(&self) -> &RankSet {
+        &self.room
+    }
+}
+
+/// A node by its rank.
+pub type ByRank = [NodeId];

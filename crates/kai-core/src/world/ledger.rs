@@ -1,0 +1,334 @@
+//! Writes of a running cycle. Each saves what it replaces in the undo log and keeps the indexes of nodes true;
+//! the index of jobs follows when a decision is committed.
+
+use crate::ids::{JobId, NodeId, QueueId, TaskId};
+use crate::input::pod::PodRole;
+use crate::plugins::numa::ZonePlacement;
+use crate::resources::GPU;
+use crate::status::Status;
+use crate::time::Timestamp;
+use crate::world::World;
+use crate::world::accounting;
+use crate::world::index::{Fill, JobKey};
+use crate::world::node::{DeviceDemand, Groups, Resident};
+use crate::world::undo::{Checkpoint, Undo};
+
+/// Where a task is put.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) node: NodeId,
+    pub(crate) groups: Groups,
+    pub(crate) zones: ZonePlacement,
+}
+
+impl World {
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        self.log.checkpoint()
+    }
+
+    /// Restores everything written since `checkpoint`.
+    pub(crate) fn rollback(&mut self, checkpoint: Checkpoint) {
+        while let Some(entry) = self.log.pop_after(checkpoint) {
+            self.log.written += 1;
+            match entry {
+                Undo::Task(task, state) => self.restore_task(task, state),
+                Undo::Amounts(node, amounts) => {
+                    self.nodes[node.index()].amounts = amounts;
+                    self.index_node(node);
+                }
+                Undo::Groups(node, groups) => self.nodes[node.index()].groups = groups,
+                Undo::ResidentAdded(node) => {
+                    self.nodes[node.index()].residents.pop();
+                }
+                Undo::ResidentChanged(node, at, resident) => {
+                    self.nodes[node.index()].residents[at] = resident;
+                }
+                Undo::Queue(queue, allocated, non_preemptible) => {
+                    let shares = &mut self.tree.queues[queue.index()].shares;
+                    shares.allocated = allocated;
+                    shares.allocated_non_preemptible = non_preemptible;
+                }
+                Undo::Zones(node, amounts) => {
+                    if let Some(numa) = &mut self.nodes[node.index()].numa {
+                        numa.restore(amounts);
+                    }
+                }
+                Undo::Claim(claim, state) => self.claims.restore(claim, state),
+                Undo::LastStart(job, time) => self.jobs[job.index()].last_start = time,
+            }
+        }
+    }
+
+    /// Puts a task on a node it is not on: placed now, or promised.
+    pub(crate) fn put(&mut self, task: TaskId, place: &Place, status: Status) {
+        let accepted = {
+            let node = &self.nodes[place.node.index()];
+            node.accepted(self.shape_of(task), self.config.compatibility)
+        };
+        self.change_task(task, |state| {
+            state.status = status;
+            state.tentative = true;
+            state.node = Some(place.node);
+            state.groups.clone_from(&place.groups);
+            state.zones.clone_from(&place.zones);
+            state.accepted = accepted;
+        });
+        self.save_node(place.node, task);
+        self.account(task, place.node, &place.groups, status, accounting::add);
+        let resident = Resident {
+            task,
+            status,
+            groups: place.groups.clone(),
+            zones: place.zones.clone(),
+        };
+        self.nodes[place.node.index()].residents.push(resident);
+        self.log.push(Undo::ResidentAdded(place.node));
+        self.index_node(place.node);
+        self.hold(task, place.node);
+    }
+
+    /// Gives the entry of a task on its node another status, keeping its place.
+    pub(crate) fn turn(&mut self, task: TaskId, status: Status, tentative: bool) {
+        self.change_task(task, |state| {
+            state.status = status;
+            state.tentative = tentative;
+        });
+        let Some(node) = self.task(task).state.node else { return };
+        let Some(at) = self.node(node).resident(task) else { return };
+        let old = self.node(node).residents[at].clone();
+        self.save_node(node, task);
+        self.account(task, node, &old.groups, old.status, accounting::remove);
+        self.account(task, node, &old.groups, status, accounting::add);
+        self.nodes[node.index()].residents[at].status = status;
+        self.log.push(Undo::ResidentChanged(node, at, old));
+        self.index_node(node);
+    }
+
+    /// Tells a task to go: it keeps its place on its way out and no longer counts in its queue.
+    pub(crate) fn evict(&mut self, task: TaskId) {
+        let node = self.task(task).state.node;
+        self.turn(task, Status::Releasing, true);
+        if let Some(node) = node {
+            self.release(task, node);
+        }
+    }
+
+    /// Takes an eviction back: the task is what it was, where it was.
+    pub(crate) fn unevict(&mut self, task: TaskId, status: Status, tentative: bool) {
+        self.turn(task, status, tentative);
+        if let Some(node) = self.task(task).state.node {
+            self.hold(task, node);
+        }
+    }
+
+    /// Turns a placement of this cycle into a promise on the same node.
+    pub(crate) fn turn_into_promise(&mut self, task: TaskId) {
+        self.turn(task, Status::Pipelined, true);
+    }
+
+    /// Marks a placed task as being bound; accounts are the same.
+    pub(crate) fn mark_binding(&mut self, task: TaskId) {
+        self.turn(task, Status::Binding, false);
+    }
+
+    /// Notes that the status of a task is decided.
+    pub(crate) fn mark_decided(&mut self, task: TaskId) {
+        self.change_task(task, |state| state.tentative = false);
+    }
+
+    /// Notes when a job started.
+    pub(crate) fn set_last_start(&mut self, job: JobId, time: Timestamp) {
+        let entry = &mut self.jobs[job.index()];
+        self.log.push(Undo::LastStart(job, entry.last_start));
+        entry.last_start = Some(time);
+    }
+
+    fn change_task(
+        &mut self,
+        task: TaskId,
+        change: impl FnOnce(&mut crate::world::task::TaskState),
+    ) {
+        let entry = &mut self.tasks[task.index()];
+        self.log.push(Undo::Task(task, entry.state.clone()));
+        let before = entry.state.status;
+        change(&mut entry.state);
+        let after = entry.state.status;
+        self.recount(task, before, after);
+    }
+
+    fn restore_task(&mut self, task: TaskId, state: crate::world::task::TaskState) {
+        let before = self.task(task).state.status;
+        let after = state.status;
+        self.tasks[task.index()].state = state;
+        self.recount(task, before, after);
+    }
+
+    fn recount(&mut self, task: TaskId, before: Status, after: Status) {
+        if before == after {
+            return;
+        }
+        let entry = &self.tasks[task.index()];
+        let (Some(job), Some(leaf)) = (entry.job, entry.leaf) else { return };
+        let job = &mut self.jobs[job.index()];
+        job.counts.remove(before);
+        job.counts.add(after);
+        let leaf = &mut job.leaves[leaf as usize];
+        leaf.counts.remove(before);
+        leaf.counts.add(after);
+    }
+
+    fn save_node(&mut self, id: NodeId, task: TaskId) {
+        let node = &self.nodes[id.index()];
+        self.log.push(Undo::Amounts(id, node.amounts.clone()));
+        if node.demand(self.shape_of(task), self.config.compatibility) != DeviceDemand::Vector {
+            self.log.push(Undo::Groups(id, self.nodes[id.index()].groups.clone()));
+        }
+    }
+
+    fn account(
+        &mut self,
+        task: TaskId,
+        id: NodeId,
+        groups: &Groups,
+        status: Status,
+        operation: fn(
+            &mut crate::world::node::Node,
+            &crate::resources::ResourceVector,
+            DeviceDemand,
+            &Groups,
+            Status,
+        ),
+    ) {
+        let entry = &self.tasks[task.index()];
+        let shape = &self.shapes[entry.shape];
+        let node = &mut self.nodes[id.index()];
+        let compatibility = self.config.compatibility;
+        let demand = node.demand(shape, compatibility);
+        let holds_gpus = entry.spec.role != PodRole::Reservation;
+        let mut vector = accounting::tracked(node, shape, holds_gpus, compatibility);
+        if !entry.claims.is_empty() {
+            let repeated = self.claims.repeated_devices(id, &entry.claims);
+            vector.add_at(GPU, -repeated.min(vector.get(GPU)));
+        }
+        operation(node, &vector, demand, groups, status);
+    }
+
+    /// The task counts in its queue, its zones and its claims.
+    fn hold(&mut self, task: TaskId, node: NodeId) {
+        if self.policy.charges_queues() {
+            self.charge_chain(task, 1.0);
+        }
+        self.draw_zones(task, node);
+        self.reserve_claims(task, node);
+    }
+
+    /// The task no longer counts in its queue, its zones and its claims.
+    fn release(&mut self, task: TaskId, node: NodeId) {
+        if self.policy.charges_queues() {
+            self.charge_chain(task, -1.0);
+        }
+        self.return_zones(task, node);
+        self.free_claims(task);
+    }
+
+    fn charge_chain(&mut self, task: TaskId, sign: f64) {
+        let entry = &self.tasks[task.index()];
+        let Some(job) = entry.job else { return };
+        let job = &self.jobs[job.index()];
+        let Some(queue) = job.queue else { return };
+        let amounts = entry.state.accepted.amounts();
+        let preemptible = job.is_preemptible();
+        let mut next: Option<QueueId> = Some(queue);
+        while let Some(queue) = next {
+            let node = &mut self.tree.queues[queue.index()];
+            let shares = &mut node.shares;
+            self.log.push(Undo::Queue(
+                queue,
+                shares.allocated,
+                shares.allocated_non_preemptible,
+            ));
+            for resource in crate::fairness::QueueResource::ALL {
+                shares.allocated[resource] += sign * amounts[resource];
+                if !preemptible {
+                    shares.allocated_non_preemptible[resource] += sign * amounts[resource];
+                }
+            }
+            next = node.parent;
+        }
+    }
+
+    /// The job's place in job order, as things stand.
+    pub(crate) fn job_key(&self, id: JobId) -> JobKey {
+        let job = self.job(id);
+        JobKey {
+            priority: std::cmp::Reverse(if self.policy.orders_by_priority {
+                job.spec.priority
+            } else {
+                0
+            }),
+            fill: if self.policy.orders_by_fill { self.fill(id) } else { Fill::Below },
+            created: job.spec.created,
+            uid: job.spec.uid.clone(),
+            job: id,
+        }
+    }
+
+    /// How many pods the job has of those it needs.
+    pub(crate) fn fill(&self, id: JobId) -> Fill {
+        fill_of(
+            self.job(id)
+                .leaves
+                .iter()
+                .map(|leaf| (leaf.counts.active_allocated(), leaf.min_available)),
+        )
+    }
+
+    /// Puts the job where it belongs in the index of its queue.
+    pub(crate) fn index_job(&mut self, id: JobId) {
+        let job = self.job(id);
+        let Some(queue) = job.queue else { return };
+        let pending = job.counts.of(Status::Pending) > 0;
+        let running = job.is_preemptible() && job.counts.active_allocated() > 0;
+        if !pending && !running {
+            return;
+        }
+        let key = self.job_key(id);
+        let jobs = self.job_index.of_mut(queue);
+        if pending {
+            jobs.pending.insert(key.clone());
+        }
+        if running {
+            jobs.running.insert(key.clone());
+        }
+        self.job_index.remember(id, queue, key);
+    }
+
+    /// Takes the job out of the index, wherever it was put.
+    pub(crate) fn unindex_job(&mut self, id: JobId) {
+        if let Some((queue, key)) = self.job_index.recall(id) {
+            let jobs = self.job_index.of_mut(queue);
+            jobs.pending.remove(&key);
+            jobs.running.remove(&key);
+        }
+    }
+
+    /// Brings the index of jobs up to date after pods of `id` changed.
+    pub(crate) fn reindex_job(&mut self, id: JobId) {
+        self.unindex_job(id);
+        self.index_job(id);
+    }
+}
+
+/// Below if some leaf has fewer than it needs, exact if all have just that, above otherwise.
+pub(crate) fn fill_of(leaves: impl Iterator<Item = (u32, u32)>) -> Fill {
+    let mut fill = Fill::Exact;
+    for (have, need) in leaves {
+        if have < need {
+            return Fill::Below;
+        }
+        if have > need {
+            fill = Fill::Above;
+        }
+    }
+    fill
+}

@@ -1,0 +1,256 @@
+//! The world: everything the planner knows of a cluster, kept up to date by deltas.
+//!
+//! Ids are slots of arenas and never reach a result: orders are by name, UID and time.
+
+pub mod accounting;
+mod apply;
+mod attach;
+mod fingerprint;
+pub mod gpu_facts;
+pub mod index;
+pub mod job;
+mod ledger;
+pub mod node;
+mod queues;
+pub mod shape;
+pub mod task;
+pub mod totals;
+pub(crate) mod undo;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+pub use apply::{Effect, InputProblem};
+pub use undo::Checkpoint;
+
+use crate::config::Config;
+use crate::fairness::QueueTree;
+use crate::ids::{JobId, NodeId, QueueId, TaskId};
+use crate::input::{
+    BindRequestSpec, BudgetSpec, NumaSpec, ObjectName, QueueSpec, Text, TopologySpec, UsageSpec,
+};
+use crate::plugins::Policy;
+use crate::plugins::dynamicresources::Claims;
+use crate::plugins::predicates::volumes::Volumes;
+use crate::plugins::topology::Trees;
+use crate::resources::ResourceNames;
+use crate::world::index::{FreeGpuIndex, JobIndex};
+use crate::world::job::Job;
+use crate::world::node::{GroupId, Node};
+use crate::world::queues::Held;
+use crate::world::shape::{Shape, Shapes};
+use crate::world::task::Task;
+use crate::world::totals::Totals;
+use crate::world::undo::UndoLog;
+
+/// Everything the planner knows of a cluster.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub(crate) config: Config,
+    pub(crate) policy: Policy,
+    pub(crate) names: ResourceNames,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) node_ids: BTreeMap<Text, NodeId>,
+    pub(crate) nodes_by_rank: Vec<NodeId>,
+    pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
+    pub(crate) tree: QueueTree,
+    pub(crate) queue_specs: Vec<QueueSpec>,
+    pub(crate) queue_ids: BTreeMap<Text, QueueId>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) usage: BTreeMap<Text, UsageSpec>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) job_ids: FxHashMap<ObjectName, JobId>,
+    pub(crate) jobs_of_queue: FxHashMap<Text, BTreeSet<JobId>>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) task_ids: FxHashMap<ObjectName, TaskId>,
+    pub(crate) pods_of_group: FxHashMap<ObjectName, BTreeSet<TaskId>>,
+    pub(crate) pods_of_node: FxHashMap<Text, BTreeSet<TaskId>>,
+    pub(crate) shapes: Shapes,
+    pub(crate) groups: GroupNames,
+    pub(crate) bind_requests: BTreeMap<ObjectName, BindRequestSpec>,
+    pub(crate) assumed: BTreeMap<ObjectName, Assumed>,
+    pub(crate) topologies: BTreeMap<Text, TopologySpec>,
+    pub(crate) trees: Trees,
+    pub(crate) claims: Claims,
+    pub(crate) volumes: Volumes,
+    pub(crate) config_maps: BTreeSet<ObjectName>,
+    pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
+    pub(crate) totals: Totals,
+    pub(crate) job_index: JobIndex,
+    pub(crate) free_gpus: FreeGpuIndex,
+    pub(crate) free_task_slots: Vec<TaskId>,
+    pub(crate) free_job_slots: Vec<JobId>,
+    pub(crate) free_node_slots: Vec<NodeId>,
+    pub(crate) log: UndoLog,
+}
+
+/// A decision in flight: made by a plan, not yet seen in the cluster.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Assumed {
+    /// The pod of this UID is being bound to a node, on these shared devices.
+    Bind {
+        /// UID of the pod that was bound.
+        uid: Text,
+        /// Node name.
+        node: Text,
+        /// Shared devices.
+        groups: Vec<Text>,
+    },
+    /// The pod of this UID was told to go.
+    Eviction {
+        /// UID of the pod that was evicted.
+        uid: Text,
+    },
+}
+
+/// Names of shared devices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupNames {
+    names: Vec<Text>,
+    ids: FxHashMap<Text, GroupId>,
+}
+
+impl GroupNames {
+    pub(crate) fn intern(&mut self, name: &str) -> GroupId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = GroupId::new(self.names.len());
+        let name: Text = name.into();
+        self.ids.insert(Arc::clone(&name), id);
+        self.names.push(name);
+        id
+    }
+
+    pub(crate) fn name(&self, id: GroupId) -> &Text {
+        &self.names[id.index()]
+    }
+}
+
+impl World {
+    /// An empty world under `config`.
+    pub fn new(config: Config) -> Self {
+        let policy = Policy::new(&config);
+        Self {
+            config,
+            policy,
+            names: ResourceNames::default(),
+            nodes: Vec::new(),
+            node_ids: BTreeMap::new(),
+            nodes_by_rank: Vec::new(),
+            numa_specs: BTreeMap::new(),
+            tree: QueueTree::default(),
+            queue_specs: Vec::new(),
+            queue_ids: BTreeMap::new(),
+            held: Vec::new(),
+            usage: BTreeMap::new(),
+            jobs: Vec::new(),
+            job_ids: FxHashMap::default(),
+            jobs_of_queue: FxHashMap::default(),
+            tasks: Vec::new(),
+            task_ids: FxHashMap::default(),
+            pods_of_group: FxHashMap::default(),
+            pods_of_node: FxHashMap::default(),
+            shapes: Shapes::default(),
+            groups: GroupNames::default(),
+            bind_requests: BTreeMap::new(),
+            assumed: BTreeMap::new(),
+            topologies: BTreeMap::new(),
+            trees: Trees::default(),
+            claims: Claims::default(),
+            volumes: Volumes::default(),
+            config_maps: BTreeSet::new(),
+            budgets: BTreeMap::new(),
+            totals: Totals::default(),
+            job_index: JobIndex::default(),
+            free_gpus: FreeGpuIndex::default(),
+            free_task_slots: Vec::new(),
+            free_job_slots: Vec::new(),
+            free_node_slots: Vec::new(),
+            log: UndoLog::default(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The node `id`.
+    #[inline]
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The job `id`.
+    #[inline]
+    pub fn job(&self, id: JobId) -> &Job {
+        &self.jobs[id.index()]
+    }
+
+    /// The task `id`.
+    #[inline]
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.tasks[id.index()]
+    }
+
+    /// The shape of `task`.
+    #[inline]
+    pub fn shape_of(&self, task: TaskId) -> &Shape {
+        &self.shapes[self.tasks[task.index()].shape]
+    }
+
+    /// Live nodes in name order.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> + '_ {
+        self.node_ids.values().map(|id| (*id, self.node(*id)))
+    }
+
+    /// The node called `name`.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.node_ids.get(name).copied()
+    }
+
+    /// The pod called `name`.
+    pub fn task_named(&self, name: &ObjectName) -> Option<TaskId> {
+        self.task_ids.get(name).copied()
+    }
+
+    /// The pod group called `name`.
+    pub fn job_named(&self, name: &ObjectName) -> Option<JobId> {
+        self.job_ids.get(name).copied()
+    }
+
+    /// Live tasks, in no order that may reach a result.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskId, &Task)> + '_ {
+        let numbered = self.tasks.iter().enumerate();
+        numbered.filter(|(_, task)| task.live).map(|(at, task)| (TaskId::new(at), task))
+    }
+
+    /// Live jobs, in no order that may reach a result.
+    pub fn jobs(&self) -> impl Iterator<Item = (JobId, &Job)> + '_ {
+        let numbered = self.jobs.iter().enumerate();
+        numbered.filter(|(_, job)| job.live).map(|(at, job)| (JobId::new(at), job))
+    }
+
+    /// Names of resources by slot.
+    pub fn resource_names(&self) -> &ResourceNames {
+        &self.names
+    }
+
+    /// The queues with their shares as of the latest cycle.
+    pub fn queue_tree(&self) -> &QueueTree {
+        &self.tree
+    }
+
+    /// The queue called `name`.
+    pub fn queue_named(&self, name: &str) -> Option<QueueId> {
+        self.queue_ids.get(name).copied()
+    }
+
+    /// The name of a shared device.
+    pub fn group_name(&self, id: GroupId) -> &Text {
+        self.groups.name(id)
+    }
+}

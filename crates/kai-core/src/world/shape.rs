@@ -1,0 +1,285 @@
+//! Shapes: what a pod asks for and where it may run, shared by all pods that ask the same. Questions about
+//! placement are answered per shape, so that a thousand equal pods cost one.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::ids::define_id;
+use crate::input::pod::{GpuRequest, PodConstraints, PodRequest};
+use crate::resources::{CPU, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
+
+define_id!(
+    /// A shape of pods.
+    ShapeId
+);
+
+/// Part of one device, in (0, 1]. Compared bit by bit.
+#[derive(Clone, Copy, Debug)]
+pub struct Portion(pub f64);
+
+impl PartialEq for Portion {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Portion {}
+
+impl std::hash::Hash for Portion {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+impl Portion {
+    /// Hundredths of a device, rounded as KAI rounds.
+    pub fn centi(self) -> i64 {
+        (self.0 * 100.0).round() as i64
+    }
+}
+
+/// What a shape asks of GPUs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum GpuDemand {
+    /// Nothing through the device plugin.
+    None,
+    /// Whole devices.
+    Whole {
+        /// Devices.
+        count: i64,
+    },
+    /// A part of each of several devices.
+    Portion {
+        /// Part of one device.
+        portion: Portion,
+        /// Devices.
+        devices: i64,
+    },
+    /// Memory of each of several devices.
+    Memory {
+        /// MiB of one device.
+        mib: i64,
+        /// Devices.
+        devices: i64,
+    },
+    /// MIG instances.
+    Mig {
+        /// `(slot, instances)`.
+        instances: Vec<(usize, i64)>,
+        /// Compute slices in all: what the request costs a queue.
+        slices: i64,
+    },
+}
+
+/// What all pods of a shape share.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Shape {
+    /// Amounts per slot; the GPU slot counts whole devices and claimed ones.
+    pub request: ResourceVector,
+    /// GPUs through the device plugin.
+    pub gpu: GpuDemand,
+    /// GPUs through resource claims.
+    pub claimed_gpus: i64,
+    /// Where it may run.
+    pub constraints: Arc<PodConstraints>,
+    /// Overhead within the request, for texts.
+    pub overhead: ResourceVector,
+    /// Asked for MIG by annotation: never placed.
+    pub legacy_mig: bool,
+}
+
+/// What a request costs a queue before a node is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueueCost {
+    /// Millicores.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+    /// Hundredths of a GPU.
+    pub gpu_centi: i64,
+    /// MiB of GPU memory over all devices; converted with the memory of the cluster's GPUs.
+    pub gpu_memory_mib: i64,
+}
+
+impl QueueCost {
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.cpu_milli += other.cpu_milli;
+        self.memory_bytes += other.memory_bytes;
+        self.gpu_centi += other.gpu_centi;
+        self.gpu_memory_mib += other.gpu_memory_mib;
+    }
+
+    /// Subtracts `other`.
+    pub fn sub(&mut self, other: &Self) {
+        self.cpu_milli -= other.cpu_milli;
+        self.memory_bytes -= other.memory_bytes;
+        self.gpu_centi -= other.gpu_centi;
+        self.gpu_memory_mib -= other.gpu_memory_mib;
+    }
+}
+
+impl Shape {
+    /// The shape of a pod that asks for this, with `claimed_gpus` through claims.
+    pub fn new(
+        request: &PodRequest,
+        claimed_gpus: i64,
+        constraints: &Arc<PodConstraints>,
+        names: &mut ResourceNames,
+    ) -> Self {
+        let mut vector = ResourceVector::zero();
+        vector.set(CPU, request.cpu_milli);
+        vector.set(MEMORY, request.memory_bytes);
+        vector.set(PODS, 1);
+        for (name, amount) in &request.other {
+            let slot = names.slot(name);
+            vector.add_at(slot, *amount);
+        }
+        let gpu = match &request.gpu {
+            GpuRequest::None | GpuRequest::Whole { count: 0 } => GpuDemand::None,
+            GpuRequest::Whole { count } => GpuDemand::Whole { count: *count },
+            GpuRequest::Fraction { portion, devices } => {
+                GpuDemand::Portion { portion: Portion(*portion), devices: *devices }
+            }
+            GpuRequest::Memory { mib, devices } => {
+                GpuDemand::Memory { mib: *mib, devices: *devices }
+            }
+            GpuRequest::Mig(instances) => mig_demand(instances, &mut vector, names),
+        };
+        let whole = if let GpuDemand::Whole { count } = gpu { count } else { 0 };
+        vector.set(GPU, whole + claimed_gpus);
+        let mut overhead = ResourceVector::zero();
+        for (name, amount) in &request.overhead {
+            overhead.add_at(names.slot(name), *amount);
+        }
+        Self {
+            request: vector,
+            gpu,
+            claimed_gpus,
+            constraints: Arc::clone(constraints),
+            overhead,
+            legacy_mig: request.legacy_mig,
+        }
+    }
+
+    /// Asks for a part of devices.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.gpu, GpuDemand::Portion { .. } | GpuDemand::Memory { .. })
+    }
+
+    /// Asks for MIG instances.
+    pub fn is_mig(&self) -> bool {
+        matches!(self.gpu, GpuDemand::Mig { .. })
+    }
+
+    /// Asks for no GPU in any way.
+    pub fn is_cpu_only(&self) -> bool {
+        self.gpu == GpuDemand::None && self.claimed_gpus == 0
+    }
+
+    /// Devices a shared request wants.
+    pub fn shared_devices(&self) -> i64 {
+        match self.gpu {
+            GpuDemand::Portion { devices, .. } | GpuDemand::Memory { devices, .. } => devices,
+            GpuDemand::None | GpuDemand::Whole { .. } | GpuDemand::Mig { .. } => 0,
+        }
+    }
+
+    /// Hundredths of devices asked for through the device plugin as devices or parts of them.
+    pub fn device_centi(&self) -> i64 {
+        match self.gpu {
+            GpuDemand::Whole { count } => count * 100,
+            GpuDemand::Portion { portion, devices } => portion.centi() * devices,
+            GpuDemand::None | GpuDemand::Memory { .. } | GpuDemand::Mig { .. } => 0,
+        }
+    }
+
+    /// Hundredths of GPUs the request counts as: devices, parts, MIG slices and claims. Memory counts nothing.
+    pub fn quota_centi(&self) -> i64 {
+        let slices = if let GpuDemand::Mig { slices, .. } = self.gpu { slices } else { 0 };
+        self.device_centi() + (slices + self.claimed_gpus) * 100
+    }
+
+    /// What the request costs a queue before a node is known.
+    pub fn queue_cost(&self) -> QueueCost {
+        let gpu_memory_mib =
+            if let GpuDemand::Memory { mib, devices } = self.gpu { mib * devices } else { 0 };
+        QueueCost {
+            cpu_milli: self.request.get(CPU),
+            memory_bytes: self.request.get(MEMORY),
+            gpu_centi: self.quota_centi(),
+            gpu_memory_mib,
+        }
+    }
+}
+
+fn mig_demand(
+    instances: &[(crate::input::Text, i64)],
+    vector: &mut ResourceVector,
+    names: &mut ResourceNames,
+) -> GpuDemand {
+    let mut slots = Vec::with_capacity(instances.len());
+    let mut slices = 0;
+    for (name, count) in instances {
+        let slot = names.slot(name);
+        vector.add_at(slot, *count);
+        slots.push((slot, *count));
+        slices += mig_slices(name).unwrap_or(0) * count;
+    }
+    GpuDemand::Mig { instances: slots, slices }
+}
+
+/// Compute slices of a MIG profile: `nvidia.com/mig-<g>g.<m>gb` gives g. Profiles with a suffix
+/// (`.me`) have the slices their name says.
+pub fn mig_slices(resource: &str) -> Option<i64> {
+    let profile = resource.strip_prefix("nvidia.com/mig-")?;
+    let (slices, rest) = profile.split_once("g.")?;
+    let memory = rest.split_once("gb")?.0;
+    memory.parse::<i64>().ok()?;
+    slices.parse().ok()
+}
+
+/// GB of a MIG profile.
+pub fn mig_gigabytes(resource: &str) -> Option<i64> {
+    let profile = resource.strip_prefix("nvidia.com/mig-")?;
+    profile.split_once("g.")?.1.split_once("gb")?.0.parse().ok()
+}
+
+/// All shapes met so far.
+#[derive(Clone, Debug, Default)]
+pub struct Shapes {
+    shapes: Vec<Shape>,
+    ids: FxHashMap<Shape, ShapeId>,
+}
+
+impl Shapes {
+    /// The id of `shape`, given now if it is new.
+    pub fn intern(&mut self, shape: Shape) -> ShapeId {
+        if let Some(id) = self.ids.get(&shape) {
+            return *id;
+        }
+        let id = ShapeId::new(self.shapes.len());
+        self.ids.insert(shape.clone(), id);
+        self.shapes.push(shape);
+        id
+    }
+
+    /// How many shapes there are.
+    pub fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// True before the first pod.
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
+    }
+}
+
+impl std::ops::Index<ShapeId> for Shapes {
+    type Output = Shape;
+
+    fn index(&self, id: ShapeId) -> &Shape {
+        &self.shapes[id.index()]
+    }
+}

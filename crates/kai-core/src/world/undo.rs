@@ -1,0 +1,65 @@
+//! The undo log: every write of a cycle saves the value it replaces. A checkpoint is a length; going back
+//! restores saved values in reverse. Nothing is cloned that did not change.
+
+use crate::fairness::Amounts;
+use crate::ids::{JobId, NodeId, QueueId, TaskId};
+use crate::plugins::dynamicresources::ClaimState;
+use crate::plugins::numa::ZoneAmounts;
+use crate::time::Timestamp;
+use crate::world::node::{GpuGroup, NodeAmounts, Resident};
+use crate::world::task::TaskState;
+
+/// One saved value.
+#[derive(Clone, Debug)]
+pub(crate) enum Undo {
+    /// State of a task.
+    Task(TaskId, TaskState),
+    /// Vectors of a node.
+    Amounts(NodeId, NodeAmounts),
+    /// Shared devices of a node.
+    Groups(NodeId, Vec<GpuGroup>),
+    /// A resident was added last.
+    ResidentAdded(NodeId),
+    /// A resident changed.
+    ResidentChanged(NodeId, usize, Resident),
+    /// What a queue holds: all, and what may not be preempted.
+    Queue(QueueId, Amounts, Amounts),
+    /// Free amounts of a node's NUMA zones.
+    Zones(NodeId, ZoneAmounts),
+    /// State of a resource claim.
+    Claim(usize, ClaimState),
+    /// Start time of a job.
+    LastStart(JobId, Option<Timestamp>),
+}
+
+/// A point to go back to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Checkpoint(usize);
+
+/// The log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UndoLog {
+    entries: Vec<Undo>,
+    /// Entries written over the log's life; work is counted in them.
+    pub(crate) written: u64,
+}
+
+impl UndoLog {
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
+        Checkpoint(self.entries.len())
+    }
+
+    pub(crate) fn push(&mut self, entry: Undo) {
+        self.written += 1;
+        self.entries.push(entry);
+    }
+
+    /// The latest entry if it was written after `checkpoint`.
+    pub(crate) fn pop_after(&mut self, checkpoint: Checkpoint) -> Option<Undo> {
+        if self.entries.len() > checkpoint.0 { self.entries.pop() } else { None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
