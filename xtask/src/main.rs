@@ -18,18 +18,16 @@ Environment: KAI_SHARED names the folder of shared material, ../shared by defaul
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => match parts::run_all() {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::FAILURE,
-            Err(error) => {
-                println!("xtask: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => {
-            println!("{USAGE}");
-            ExitCode::from(2)
+    if arguments != ["test"] {
+        println!("{USAGE}");
+        return ExitCode::from(2);
+    }
+    match parts::run_all() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("xtask: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }

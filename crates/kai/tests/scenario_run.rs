@@ -13,13 +13,13 @@ impl Folder {
     fn new(test: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("kai-cli-{}-{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).expect("a folder for the test");
         Self(folder)
     }
 
     fn write(&self, name: &str, document: &Value) -> PathBuf {
         let file = self.0.join(name);
-        fs::write(&file, document.to_string()).unwrap();
+        fs::write(&file, document.to_string()).expect("a file for the test");
         file
     }
 }
@@ -36,11 +36,11 @@ fn kai(arguments: &[&str], path: &Path) -> Output {
         .arg(path)
         .args(arguments)
         .output()
-        .unwrap()
+        .expect("kai starts")
 }
 
 fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
+    String::from_utf8(output.stdout.clone()).expect("kai prints text")
 }
 
 fn empty_cluster() -> Value {

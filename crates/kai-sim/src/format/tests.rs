@@ -26,7 +26,7 @@ fn error_of(place: &str, with: &str) -> (String, String) {
 
 #[test]
 fn unknown_keys_are_errors_wherever_they_are() {
-    let (path, message) = error_of(r#"[{}]"#, r#"[{"colour": "red"}]"#);
+    let (path, message) = error_of("[{}]", r#"[{"colour": "red"}]"#);
     assert_eq!(path, "cluster.jobs[0].tasks[0].colour");
     assert!(message.starts_with("unknown field `colour`, expected one of `name`"), "{message}");
 
