@@ -54,6 +54,12 @@ pub struct Node {
     /// Extension: false leaves `nvidia.com/gpu.count` and `.memory` to the labels written.
     #[serde(default = "super::yes")]
     pub gpu_labels: bool,
+    /// Extension: annotations, such as the overrides of GPU count and memory.
+    #[serde(default)]
+    pub annotations: StringMap,
+    /// Extension: UUIDs of devices that were seen on the node.
+    #[serde(default)]
+    pub gpu_uuids_seen: Vec<String>,
     /// Extension: taints.
     #[serde(default)]
     pub taints: Vec<Taint>,

@@ -63,6 +63,10 @@ pub struct Node {
     pub name: String,
     /// All labels.
     pub labels: StringMap,
+    /// Annotations.
+    pub annotations: StringMap,
+    /// UUIDs of devices that were seen on it.
+    pub gpu_uuids_seen: Vec<String>,
     /// What it offers.
     pub allocatable: Allocatable,
     /// Memory of each device as advertised, not rounded.

@@ -67,6 +67,8 @@ pub(super) fn node(written: &format::Node, policy: WholeGpuPolicy) -> Node {
     let strategy_label = labels.get(MIG_STRATEGY_LABEL).and_then(|value| mig_strategy(value));
     Node {
         name: written.name.clone(),
+        annotations: written.annotations.clone(),
+        gpu_uuids_seen: written.gpu_uuids_seen.clone(),
         allocatable: written.allocatable.clone(),
         gpu_memory_mib: memory_label.unwrap_or(written.gpu_memory_mib),
         gpu_memory_known: written.gpu_memory_known.unwrap_or(memory_label.is_some()),
