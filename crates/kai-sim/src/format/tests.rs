@@ -158,3 +158,51 @@ fn a_bind_request_fails_for_good_at_its_limit() {
     assert!(request(3, Some(3)).has_failed());
     assert!(!BindRequest { phase: BindPhase::Pending, ..request(3, Some(3)) }.has_failed());
 }
+
+#[test]
+fn every_extension_is_understood() {
+    let text = r#"{
+        "schema": "scenario/v1",
+        "title": "all extensions",
+        "config": {"actions": ["allocate"], "params": {
+            "gpu_memory_reserve_mib": 256, "whole_gpu_policy": "replica", "compatibility": "kai"}},
+        "cluster": {
+            "nodes": [{
+                "name": "node0", "gpu_labels": false, "unschedulable": true,
+                "allocatable": {"extended": {"example.com/port": 2}},
+                "annotations": {"kai.scheduler/gpu-count": "2"}, "gpu_uuids_seen": ["GPU-1"],
+                "taints": [{"key": "a", "effect": "NoExecute"}],
+                "conditions": {"Ready": "Unknown"}, "whole_gpu_policy": "physical"
+            }],
+            "queues": [{"name": "team", "usage": {"gpu": 0.5}}],
+            "jobs": [{"name": "job", "queue": "team", "last_eviction_ago_s": 5, "tasks": [{
+                "request": {"extended": {"example.com/port": 1}},
+                "node_selector": {"a": "b"}, "node_affinity_any": [[{"key": "a", "op": "Exists"}]],
+                "pod_affinity": [{"topology_key": "t", "match_labels": {}, "namespaces": ["n"]}],
+                "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+                "host_ports": [{"port": 80}, {"port": 53, "protocol": "UDP", "ip": "10.0.0.1"}],
+                "gates": ["g"], "config_maps": ["settings"], "nominated_node": "node0",
+                "bind_request": {"node": "node0", "phase": "failed", "backoff_limit": 2}
+            }]}],
+            "pvcs": [{"name": "c", "phase": "Bound", "volume": "v", "owner": "job-0"}],
+            "pvs": [{"name": "v", "node_affinity": [[{"key": "a", "op": "In", "values": ["b"]}]],
+                     "claim": {"name": "c"}}],
+            "storage_classes": [{"name": "s", "provisioner": "p",
+                                 "binding_mode": "WaitForFirstConsumer"}],
+            "csi_drivers": [{"name": "p", "storage_capacity": true}],
+            "csi_capacities": [{"name": "k", "storage_class": "s", "capacity_bytes": 1e9}],
+            "config_maps": [{"namespace": "n", "name": "settings"}],
+            "foreign_pods": [{"name": "f", "node": "node0", "host_ports": [{"port": 80}]}],
+            "disruption_budgets": [{"name": "d", "match_labels": {"a": "b"}, "allowed": 1}]
+        },
+        "run": {"mode": "cycle"}
+    }"#;
+    let scenario = Scenario::from_json(text).unwrap();
+    let task = &scenario.cluster.jobs[0].tasks[0];
+    assert_eq!(
+        (task.host_ports[0].protocol, task.host_ports[0].ip.as_str()),
+        (Protocol::Tcp, "0.0.0.0")
+    );
+    assert_eq!(scenario.cluster.queues[0].usage, Usage { gpu: 0.5, cpu: 0.0, memory: 0.0 });
+    assert!(crate::state::ClusterState::from_scenario(&scenario).is_ok());
+}

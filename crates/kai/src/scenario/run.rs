@@ -42,7 +42,7 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     strict: bool,
 
-    /// Write status and node of every task in every cycle to DIR/<id>.json.
+    /// Write status and node of every task in every cycle to DIR/ID.json.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
