@@ -1,6 +1,6 @@
 //! Scenarios in virtual time: the format, the runner, the comparison with expectations.
 //!
-//! The way through the crate: [`format`] reads a document, [`state`] spells it out into a
+//! The way through the crate: [`mod@format`] reads a document, [`state`] spells it out into a
 //! [`state::ClusterState`] the runner can change, [`run`] drives a [`run::Planner`] through cycles,
 //! [`compare`] and [`strict`] judge each [`outcome::CycleOutcome`], [`suite`] does this for many files
 //! at once and [`report`] prints the verdicts. [`vectors`] are single calls of pure functions.
