@@ -1,2 +1,27 @@
-//! The `kai` binary.
-fn main() {}
+//! The binary: arguments, wiring, output.
+
+mod arguments;
+mod output;
+mod scenario;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Verb};
+
+/// Exit status of an error that is neither a failed expectation nor a success.
+const BAD_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    let ended = match Arguments::parse().verb {
+        Verb::Scenario(arguments) => scenario::run(&arguments),
+    };
+    match ended {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            output::complain(&format!("kai: {error:#}\n"));
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}

@@ -88,9 +88,9 @@ impl LabelSelector {
 
     /// Whether `labels` satisfy every requirement.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| requirement.holds(labels.get(&requirement.key).map(|value| &**value)))
+        self.requirements.iter().all(|requirement| {
+            requirement.holds(labels.get(&requirement.key).map(|value| &**value))
+        })
     }
 }
 
@@ -101,9 +101,8 @@ impl NodeTerm {
             return false;
         }
         let field = |name: &str| (name == "metadata.name").then_some(node_name);
-        self.labels
-            .iter()
-            .all(|requirement| requirement.holds(labels.get(&requirement.key).map(|value| &**value)))
-            && self.fields.iter().all(|requirement| requirement.holds(field(&requirement.key)))
+        self.labels.iter().all(|requirement| {
+            requirement.holds(labels.get(&requirement.key).map(|value| &**value))
+        }) && self.fields.iter().all(|requirement| requirement.holds(field(&requirement.key)))
     }
 }

@@ -141,8 +141,7 @@ fn remove_from_group(node: &mut Node, id: GroupId, mib: i64, status: Status) {
         _ => {
             let group = &mut node.groups[at];
             group.allocated_mib -= mib;
-            let all_on_its_way_out =
-                group.used_mib != 0 && group.used_mib == group.releasing_mib;
+            let all_on_its_way_out = group.used_mib != 0 && group.used_mib == group.releasing_mib;
             let nothing_left = group.used_mib <= 0;
             if nothing_left {
                 give_idle_device(node);

@@ -196,11 +196,8 @@ impl World {
     }
 
     fn fresh_node(&mut self, spec: Box<NodeSpec>) -> Node {
-        let claimable = if self.config.params.dynamic_resources {
-            self.claims.gpus_on(&spec.name)
-        } else {
-            0
-        };
+        let claimable =
+            if self.config.params.dynamic_resources { self.claims.gpus_on(&spec.name) } else { 0 };
         let numa = self
             .numa_specs
             .get(&spec.name)
@@ -370,7 +367,8 @@ fn queue_problems(spec: &QueueSpec) -> Vec<InputProblem> {
         for resource in crate::fairness::QueueResource::ALL {
             let amount = amounts[resource];
             if !amount.is_finite() || (amount < 0.0 && amount != UNLIMITED) {
-                let message = format!("{resource:?} must be -1 (unlimited) or at least 0, is {amount}");
+                let message =
+                    format!("{resource:?} must be -1 (unlimited) or at least 0, is {amount}");
                 found.push(problem(object(), field, message));
             }
         }
@@ -410,14 +408,14 @@ fn pod_problems(spec: &PodSpec) -> Vec<InputProblem> {
         GpuRequest::Memory { mib, .. } if *mib <= 0 => {
             Some(("gpu-memory", format!("must be above 0, is {mib}")))
         }
-        GpuRequest::Fraction { devices, .. } | GpuRequest::Memory { devices, .. } => {
-            (*devices <= 0)
-                .then(|| ("gpu-fraction-num-devices", format!("must be above 0, is {devices}")))
+        GpuRequest::Fraction { devices, .. } | GpuRequest::Memory { devices, .. } => (*devices
+            <= 0)
+            .then(|| ("gpu-fraction-num-devices", format!("must be above 0, is {devices}"))),
+        GpuRequest::Mig(instances) => {
+            instances.iter().find(|(_, count)| *count < 0).map(|(name, count)| {
+                ("nvidia.com/mig", format!("{name} must not be negative, is {count}"))
+            })
         }
-        GpuRequest::Mig(instances) => instances
-            .iter()
-            .find(|(_, count)| *count < 0)
-            .map(|(name, count)| ("nvidia.com/mig", format!("{name} must not be negative, is {count}"))),
     };
     found.extend(gpu_problem.map(|(field, message)| problem(object(), field, message)));
     found

@@ -103,8 +103,7 @@ impl World {
     fn attach(&mut self, id: TaskId) {
         let observed = self.observe(id);
         self.tasks[id.index()].state = TaskState::nowhere(observed.status);
-        let groups: Groups =
-            observed.groups.iter().map(|name| self.groups.intern(name)).collect();
+        let groups: Groups = observed.groups.iter().map(|name| self.groups.intern(name)).collect();
         self.tasks[id.index()].state.groups = groups;
         if let Some(name) = observed.node
             && observed.status.is_active_used()
@@ -154,9 +153,10 @@ impl World {
             Some(Assumed::Bind { node, .. }) => Some(node.clone()),
             _ => None,
         };
-        [named, bound, assumed].into_iter().flatten().find(|name| {
-            self.pods_of_node.get(name).is_some_and(|pods| pods.contains(&id))
-        })
+        [named, bound, assumed]
+            .into_iter()
+            .flatten()
+            .find(|name| self.pods_of_node.get(name).is_some_and(|pods| pods.contains(&id)))
     }
 
     /// The pod's own word, then a live bind request, then a decision in flight.
@@ -220,8 +220,11 @@ impl World {
     /// Accounts of `node` from its pods alone.
     fn refold_node(&mut self, id: NodeId) {
         let name = self.node(id).name().clone();
-        let mut pods: Vec<TaskId> =
-            self.pods_of_node.get(&name).map(|pods| pods.iter().copied().collect()).unwrap_or_default();
+        let mut pods: Vec<TaskId> = self
+            .pods_of_node
+            .get(&name)
+            .map(|pods| pods.iter().copied().collect())
+            .unwrap_or_default();
         pods.sort_by(|left, right| {
             let key = |task: TaskId| {
                 let spec = &self.task(task).spec;
@@ -354,9 +357,10 @@ impl World {
             .unwrap_or_default();
         let waiting = self.bind_requests.values().filter(|bind| bind.node == *name);
         pods.extend(waiting.filter_map(|bind| self.task_ids.get(&bind.pod)).copied());
-        let in_flight = self.assumed.iter().filter(
-            |(_, assumed)| matches!(assumed, Assumed::Bind { node, .. } if node == name),
-        );
+        let in_flight = self
+            .assumed
+            .iter()
+            .filter(|(_, assumed)| matches!(assumed, Assumed::Bind { node, .. } if node == name));
         pods.extend(in_flight.filter_map(|(pod, _)| self.task_ids.get(pod)).copied());
         pods.sort();
         pods.dedup();
@@ -556,7 +560,9 @@ impl World {
     /// Devices, classes or claims changed: nodes and pods that depend on them look anew.
     pub(crate) fn change_devices(
         &mut self,
-        change: impl FnOnce(&mut crate::plugins::dynamicresources::Claims) -> crate::plugins::dynamicresources::Touched,
+        change: impl FnOnce(
+            &mut crate::plugins::dynamicresources::Claims,
+        ) -> crate::plugins::dynamicresources::Touched,
     ) -> Effect {
         let touched = change(&mut self.claims);
         for node in &touched.nodes {

@@ -108,7 +108,8 @@ fn device_memory(node: &NodeSpec, compatibility: Compatibility, reserve_mib: i64
     let Some(value) = stated else {
         return (UNKNOWN_GPU_MEMORY_MIB, node.gpu_memory_known.unwrap_or(false));
     };
-    let mib = if value >= SMALLEST_VALUE_IN_BYTES { value / SMALLEST_VALUE_IN_BYTES } else { value };
+    let mib =
+        if value >= SMALLEST_VALUE_IN_BYTES { value / SMALLEST_VALUE_IN_BYTES } else { value };
     let mib = if compatibility.is_kai() { mib - mib % 100 } else { mib };
     ((mib - reserve_mib).max(0), node.gpu_memory_known.unwrap_or(true))
 }

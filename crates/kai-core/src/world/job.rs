@@ -1,10 +1,10 @@
 //! A pod group as the planner keeps it: a tree of sets and leaves with their pods.
 
 use crate::ids::{QueueId, TaskId};
+use crate::input::Text;
 use crate::input::pod_group::{
     DEFAULT_LEAF, GroupSet, PodGroupSpec, Preemptibility, TopologyConstraint,
 };
-use crate::input::{Text};
 use crate::status::Status;
 use crate::time::Timestamp;
 

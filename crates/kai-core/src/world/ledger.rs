@@ -79,12 +79,8 @@ impl World {
         });
         self.save_node(place.node, task);
         self.account(task, place.node, &place.groups, status, accounting::add);
-        let resident = Resident {
-            task,
-            status,
-            groups: place.groups.clone(),
-            zones: place.zones.clone(),
-        };
+        let resident =
+            Resident { task, status, groups: place.groups.clone(), zones: place.zones.clone() };
         self.nodes[place.node.index()].residents.push(resident);
         self.log.push(Undo::ResidentAdded(place.node));
         self.index_node(place.node);
@@ -246,11 +242,7 @@ impl World {
         while let Some(queue) = next {
             let node = &mut self.tree.queues[queue.index()];
             let shares = &mut node.shares;
-            self.log.push(Undo::Queue(
-                queue,
-                shares.allocated,
-                shares.allocated_non_preemptible,
-            ));
+            self.log.push(Undo::Queue(queue, shares.allocated, shares.allocated_non_preemptible));
             for resource in crate::fairness::QueueResource::ALL {
                 shares.allocated[resource] += sign * amounts[resource];
                 if !preemptible {

@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::config::Params;
 use crate::compatibility::Compatibility;
+use crate::config::Params;
 use crate::ids::{TaskId, define_id};
 use crate::input::node::WholeGpuPolicy;
 use crate::input::{NodeSpec, Text};
@@ -226,7 +226,9 @@ impl Node {
                 let mib = self.gpus.memory_mib / self.gpus.replicas();
                 DeviceDemand::Shared { mib, devices: count, replica: true }
             }
-            GpuDemand::None | GpuDemand::Whole { .. } | GpuDemand::Mig { .. } => DeviceDemand::Vector,
+            GpuDemand::None | GpuDemand::Whole { .. } | GpuDemand::Mig { .. } => {
+                DeviceDemand::Vector
+            }
         }
     }
 
@@ -264,8 +266,7 @@ impl Node {
     pub fn idle_gpu_centi(&self, names: &ResourceNames) -> i64 {
         let whole = Self::total_gpus(&self.amounts.idle, names) * 100;
         let parts = self.groups.iter().filter(|group| group.allocated_mib > 0);
-        whole
-            + parts.map(|group| 100 - self.gpus.centi_of_memory(group.allocated_mib)).sum::<i64>()
+        whole + parts.map(|group| 100 - self.gpus.centi_of_memory(group.allocated_mib)).sum::<i64>()
     }
 
     /// Hundredths of GPUs on their way out.

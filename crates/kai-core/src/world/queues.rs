@@ -37,11 +37,7 @@ impl Accepted {
 
     /// As amounts of a queue.
     pub fn amounts(&self) -> Amounts {
-        Amounts::new(
-            self.cpu_milli as f64,
-            self.memory_bytes as f64,
-            self.gpu_centi as f64 / 100.0,
-        )
+        Amounts::new(self.cpu_milli as f64, self.memory_bytes as f64, self.gpu_centi as f64 / 100.0)
     }
 }
 

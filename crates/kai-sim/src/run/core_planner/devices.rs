@@ -1,0 +1,86 @@
+//! Device classes, slices and claims in the core's words.
+
+use kai_core::input::devices::{
+    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
+    DeviceRequest,
+};
+use kai_core::input::{ClaimSpec, DeviceClassSpec, Object, ObjectKey, ObjectName, SliceSpec, Text};
+
+use super::selectors::{kubernetes_node_terms, labels, text, texts};
+use crate::format::{self, ClaimAllocation, ClaimStatus, ResourceClaim, ResourceSlice};
+use crate::state::ClusterState;
+
+pub(super) fn translate(state: &ClusterState) -> Vec<(ObjectKey, Object)> {
+    let mut objects = Vec::new();
+    for class in &state.device_classes {
+        let spec = DeviceClassSpec { name: text(class), extended_resource: None, devices: None };
+        objects.push((ObjectKey::DeviceClass(text(class)), Object::DeviceClass(spec)));
+    }
+    for slice in &state.resource_slices {
+        objects.push((ObjectKey::Slice(text(&slice.name)), Object::Slice(slice_spec(slice))));
+    }
+    for claim in &state.resource_claims {
+        let spec = claim_spec(claim);
+        objects.push((ObjectKey::Claim(spec.name.clone()), Object::Claim(spec)));
+    }
+    objects
+}
+
+fn slice_spec(slice: &ResourceSlice) -> SliceSpec {
+    let access = match (&slice.node, &slice.node_selector) {
+        (Some(node), _) => DeviceAccess::Node(text(node)),
+        (None, Some(selector)) => DeviceAccess::Nodes(kubernetes_node_terms(selector)),
+        (None, None) => DeviceAccess::AllNodes,
+    };
+    let pool = slice.pool.as_ref().or(slice.node.as_ref()).unwrap_or(&slice.name);
+    SliceSpec {
+        name: text(&slice.name),
+        driver: text(&slice.driver),
+        pool: text(pool),
+        access,
+        devices: texts(&slice.devices),
+    }
+}
+
+fn claim_spec(claim: &ResourceClaim) -> ClaimSpec {
+    let request = |request: &format::ClaimRequest| DeviceRequest {
+        name: text(&request.name),
+        alternatives: vec![DeviceAlternative {
+            class: text(&request.device_class),
+            // Kubernetes reads a count of 0 as 1.
+            count: DeviceCount::Exactly(request.count.max(1)),
+            devices: None,
+            admin_access: false,
+        }],
+    };
+    let nothing = ClaimStatus::default();
+    let status = claim.status.as_ref().unwrap_or(&nothing);
+    ClaimSpec {
+        name: ObjectName::new(claim.namespace.as_str(), claim.name.as_str()),
+        labels: labels(&claim.labels),
+        owner_pod: None,
+        requests: claim.requests.iter().map(request).collect(),
+        for_extended_resource: false,
+        allocation: status.allocation.as_ref().map(allocation),
+        reserved_for: status
+            .reserved_for
+            .iter()
+            .map(|user| text(&user.name))
+            .collect::<Vec<Text>>(),
+    }
+}
+
+fn allocation(given: &ClaimAllocation) -> Allocation {
+    let device = |device: &format::AllocatedDevice| AllocatedDevice {
+        request: text(&device.request),
+        device: DeviceRef {
+            driver: text(&device.driver),
+            pool: text(&device.pool),
+            device: text(&device.device),
+        },
+    };
+    Allocation {
+        results: given.devices.results.iter().map(device).collect(),
+        nodes: given.node_selector.as_ref().map(kubernetes_node_terms).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,110 @@
+//! The planner of `kai-core` in the runner's words.
+//!
+//! A cluster state is translated into the core's objects. From cycle to cycle only what changed is handed
+//! over, so that every scenario of several cycles also tests the world's incremental upkeep.
+
+mod config;
+mod devices;
+mod jobs;
+mod nodes;
+mod selectors;
+mod storage;
+
+use std::collections::BTreeMap;
+
+use kai_core::config::Config;
+use kai_core::input::{Delta, Object, ObjectKey};
+use kai_core::time::{Span, Timestamp};
+use kai_core::world::World;
+
+use super::{Planner, PlannerError};
+use crate::format::Action;
+use crate::outcome::CycleOutcome;
+use crate::state::ClusterState;
+
+/// Time 0 of a scenario: some day, so that no time of a scenario is one that means "not set".
+const ZERO_S: f64 = 1_767_225_600.0;
+
+/// Drives the core's planner.
+#[derive(Debug, Default)]
+pub struct CorePlanner {
+    known: Option<Known>,
+}
+
+/// The world, and what it was told.
+#[derive(Debug)]
+struct Known {
+    config: Config,
+    world: World,
+    objects: BTreeMap<ObjectKey, Object>,
+}
+
+impl CorePlanner {
+    /// Brings the core's world up to `state`.
+    fn update(&mut self, state: &ClusterState) -> Result<&mut World, PlannerError> {
+        let config = config::translate(&state.config);
+        let known = match self.known.take() {
+            Some(known) if known.config == config => known,
+            _ => Known { world: World::new(config.clone()), config, objects: BTreeMap::new() },
+        };
+        let known = self.known.insert(known);
+        let objects = objects(state);
+        for delta in changes(&known.objects, &objects) {
+            let problems = known.world.apply(delta).problems;
+            if let Some(problem) = problems.first() {
+                return Err(PlannerError(format!("the core refused an object: {problem}")));
+            }
+        }
+        known.objects = objects;
+        Ok(&mut known.world)
+    }
+}
+
+impl Planner for CorePlanner {
+    fn cycle(
+        &mut self,
+        state: &ClusterState,
+        _actions: &[Action],
+        _now_s: f64,
+    ) -> Result<CycleOutcome, PlannerError> {
+        self.update(state)?;
+        Err(PlannerError("the core's planner is not connected yet".to_owned()))
+    }
+}
+
+/// Everything in `state` as objects of the core.
+fn objects(state: &ClusterState) -> BTreeMap<ObjectKey, Object> {
+    let mut objects = BTreeMap::new();
+    let parts = [
+        nodes::translate(state),
+        devices::translate(state),
+        storage::translate(state),
+        jobs::translate(state),
+    ];
+    objects.extend(parts.into_iter().flatten());
+    objects
+}
+
+/// What must be told to somebody who knows `before`, so that they know `after`. The order of keys puts
+/// nodes and queues before what refers to them.
+fn changes(
+    before: &BTreeMap<ObjectKey, Object>,
+    after: &BTreeMap<ObjectKey, Object>,
+) -> Vec<Delta> {
+    let gone = before.keys().filter(|key| !after.contains_key(key));
+    let gone = gone.map(|key| Delta::Remove(key.clone()));
+    let changed = after.iter().filter(|(key, object)| before.get(key) != Some(object));
+    gone.chain(changed.map(|(_, object)| Delta::Set(object.clone()))).collect()
+}
+
+/// A time of the runner's clock on the core's.
+fn timestamp(at_s: f64) -> Timestamp {
+    Timestamp::from_seconds(ZERO_S + at_s)
+}
+
+fn span(seconds: f64) -> Span {
+    Span::from_seconds(seconds)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The objects of a cluster, every default spelled out.
+
+use std::collections::BTreeMap;
+
+use super::config::Config;
+use crate::format::{
+    Allocatable, Amount, BindRequest, ConditionStatus, CsiCapacity, CsiDriver, DisruptionBudget,
+    ForeignPod, HostPort, MigStrategy, NodeExpression, Numa, ObjectName, OnEvict, PersistentVolume,
+    PodTerm, Preemptibility, Qos, Request, ResourceClaim, ResourceSlice, Status, StorageClass,
+    StringMap, SubGroup, Taint, Toleration, Topology, Usage, VolumeClaim, WholeGpuPolicy,
+};
+
+/// A cluster and its scheduler's settings at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterState {
+    /// How the scheduler is set up.
+    pub config: Config,
+    /// Topologies.
+    pub topologies: Vec<Topology>,
+    /// Nodes, as listed.
+    pub nodes: Vec<Node>,
+    /// Queues, the implicit root included.
+    pub queues: Vec<Queue>,
+    /// Queues that name no parent are under an implicit root.
+    pub implicit_root_queue: bool,
+    /// Jobs with their tasks, as listed.
+    pub jobs: Vec<Job>,
+    /// Names of device classes.
+    pub device_classes: Vec<String>,
+    /// Devices offered through dynamic resource allocation.
+    pub resource_slices: Vec<ResourceSlice>,
+    /// Claims of such devices.
+    pub resource_claims: Vec<ResourceClaim>,
+    /// Volumes and what belongs to them.
+    pub storage: Storage,
+    /// Config maps that exist.
+    pub config_maps: Vec<ObjectName>,
+    /// Pods of other schedulers.
+    pub foreign_pods: Vec<ForeignPod>,
+    /// Disruption budgets.
+    pub disruption_budgets: Vec<DisruptionBudget>,
+}
+
+/// Volumes and what belongs to them.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Storage {
+    /// Claims.
+    pub claims: Vec<VolumeClaim>,
+    /// Volumes.
+    pub volumes: Vec<PersistentVolume>,
+    /// Classes.
+    pub classes: Vec<StorageClass>,
+    /// Drivers.
+    pub drivers: Vec<CsiDriver>,
+    /// Free storage.
+    pub capacities: Vec<CsiCapacity>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// All labels.
+    pub labels: StringMap,
+    /// Annotations.
+    pub annotations: StringMap,
+    /// UUIDs of devices that were seen on it.
+    pub gpu_uuids_seen: Vec<String>,
+    /// What it offers.
+    pub allocatable: Allocatable,
+    /// Memory of each device as advertised, not rounded.
+    pub gpu_memory_mib: i64,
+    /// Whether that memory is known to the scheduler.
+    pub gpu_memory_known: bool,
+    /// How its devices are split.
+    pub mig_strategy: Option<MigStrategy>,
+    /// NUMA zones.
+    pub numa: Option<Numa>,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// It is cordoned.
+    pub unschedulable: bool,
+    /// Conditions by type; none: ready, no pressure.
+    pub conditions: BTreeMap<String, ConditionStatus>,
+    /// What a whole-GPU request takes here.
+    pub whole_gpu_policy: WholeGpuPolicy,
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// The queue above it.
+    pub parent: Option<String>,
+    /// Higher is served first.
+    pub priority: i64,
+    /// When it was created.
+    pub created_at_s: f64,
+    /// Its part of the GPUs, in devices.
+    pub gpu: Share,
+    /// Its part of the processors.
+    pub cpu_milli: Share,
+    /// Its part of the memory.
+    pub memory_bytes: Share,
+    /// How long its jobs run before they may be preempted.
+    pub preempt_min_runtime_s: Option<f64>,
+    /// How long its jobs run before their resources may be reclaimed.
+    pub reclaim_min_runtime_s: Option<f64>,
+    /// What it used in the past, as a part of the cluster's capacity.
+    pub usage: Usage,
+}
+
+/// A queue's part of one resource.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// What it is owed.
+    pub quota: Amount,
+    /// What it may have at most.
+    pub limit: Amount,
+    /// Its weight when the rest is divided.
+    pub over_quota_weight: f64,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Its namespace, and that of its tasks.
+    pub namespace: String,
+    /// Its queue.
+    pub queue: String,
+    /// Higher goes first.
+    pub priority: i64,
+    /// Whether its tasks may become victims.
+    pub preemptibility: Preemptibility,
+    /// When it was created.
+    pub created_at_s: f64,
+    /// When it last started.
+    pub started_at_s: Option<f64>,
+    /// How long ago a start lies when time does not pass between cycles.
+    pub start_age_s: f64,
+    /// When one of its tasks was last evicted.
+    pub evicted_at_s: Option<f64>,
+    /// Since when it has been below its minimum.
+    pub stale_since_s: Option<f64>,
+    /// How long it may be below its minimum; negative: for ever; none: as the parameters say.
+    pub staleness_grace_s: Option<f64>,
+    /// It may not cause evictions before this age.
+    pub preemption_delay_s: Option<f64>,
+    /// What becomes of an evicted task.
+    pub on_evict: OnEvict,
+    /// Its parts.
+    pub sub_groups: SubGroup,
+    /// Its tasks.
+    pub tasks: Vec<Task>,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// Its status.
+    pub status: Status,
+    /// Where it is; means something only while it occupies a node.
+    pub node: Option<String>,
+    /// Its pod set.
+    pub sub_group: String,
+    /// What it asks for.
+    pub request: Request,
+    /// Ids of the shared devices it sits on.
+    pub gpu_groups: Vec<String>,
+    /// NUMA zones it was given in an earlier cycle.
+    pub numa_zones: Vec<usize>,
+    /// Labels of the pod.
+    pub labels: StringMap,
+    /// Annotations of the pod.
+    pub annotations: StringMap,
+    /// Labels its node must have.
+    pub node_selector: StringMap,
+    /// Demands on its node: alternatives, all demands of one must hold; empty: none.
+    pub node_affinity: Vec<Vec<NodeExpression>>,
+    /// Pods it must be near.
+    pub pod_affinity: Vec<PodTerm>,
+    /// Pods it must not be near.
+    pub pod_anti_affinity: Vec<PodTerm>,
+    /// Taints it puts up with.
+    pub tolerations: Vec<Toleration>,
+    /// Ports it takes on its node.
+    pub host_ports: Vec<HostPort>,
+    /// What must be lifted before it may be placed.
+    pub gates: Vec<String>,
+    /// Volume claims by name.
+    pub pvcs: Vec<String>,
+    /// Config maps it cannot start without.
+    pub config_maps: Vec<String>,
+    /// It asked for MIG by annotation.
+    pub legacy_mig: bool,
+    /// Its quality of service.
+    pub qos: Qos,
+    /// The node it was promised in an earlier cycle.
+    pub nominated_node: Option<String>,
+    /// A binding that was begun.
+    pub bind_request: Option<BindRequest>,
+    /// When it was told to go.
+    pub evicted_at_s: Option<f64>,
+}
+
+impl ClusterState {
+    /// The node called `name`.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The queue called `name`.
+    pub fn queue(&self, name: &str) -> Option<&Queue> {
+        self.queues.iter().find(|queue| queue.name == name)
+    }
+
+    /// The job called `name`.
+    pub fn job(&self, name: &str) -> Option<&Job> {
+        self.jobs.iter().find(|job| job.name == name)
+    }
+
+    /// The task called `name` and its job.
+    pub fn task(&self, name: &str) -> Option<(&Job, &Task)> {
+        self.tasks().find(|(_, task)| task.name == name)
+    }
+
+    /// All tasks, each with its job.
+    pub fn tasks(&self) -> impl Iterator<Item = (&Job, &Task)> {
+        self.jobs.iter().flat_map(|job| job.tasks.iter().map(move |task| (job, task)))
+    }
+}
+
+impl Job {
+    /// At least one of its tasks has its place for good.
+    pub fn has_allocated_task(&self) -> bool {
+        self.tasks.iter().any(|task| task.status.is_allocated())
+    }
+}
+
+impl Task {
+    /// It sits on shared devices of a node.
+    pub fn shares_devices(&self) -> bool {
+        self.request.gpu.as_ref().is_some_and(crate::format::GpuRequest::is_shared)
+    }
+}

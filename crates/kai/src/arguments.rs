@@ -1,0 +1,21 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::scenario::ScenarioArguments;
+
+/// A scheduler for AI workloads on Kubernetes.
+#[derive(Parser)]
+#[command(name = "kai", version)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What `kai` can do.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Work with scenarios: small clusters with expectations, run in virtual time.
+    Scenario(ScenarioArguments),
+}

@@ -1,0 +1,151 @@
+//! `kai scenario run`: the judge.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+
+use kai_sim::format::{CompatibilityChoice, Scenario};
+use kai_sim::report::{self, JsonReport};
+use kai_sim::run::{CorePlanner, Planner, RunOptions};
+use kai_sim::suite::{
+    Filter, IdPattern, InputError, Progress, Settings, SuiteResult, discover, run_files,
+};
+
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  kai scenario run examples/                      every scenario of a folder
+  kai scenario run examples/ --id 'reclaim*'      those whose id begins with reclaim
+  kai scenario run examples/ --feature topology   those with a tag
+  kai scenario run a.json b.json --out states/    also write the states of every cycle
+  kai scenario run tables/ --compatibility kai --strict
+                                                  judge agreement with recorded outcomes
+
+Exit status: 0 when every expectation held, 1 when one failed, 2 on bad input.";
+
+/// What to run and how.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArguments {
+    /// Scenario files, or folders with scenarios (`*.json` whose schema is scenario/v1).
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Fix the reference scheduler's known faults (right) or reproduce them (kai). Overrides the files.
+    #[arg(long, value_enum)]
+    compatibility: Option<Compatibility>,
+
+    /// Also compare every task in every cycle with the recorded outcome, where there is a stable one.
+    #[arg(long)]
+    strict: bool,
+
+    /// Write status and node of every task in every cycle to DIR/ID.json.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+
+    /// Only scenarios whose id contains PATTERN, or matches it as a whole where it has * or ?.
+    #[arg(long, value_name = "PATTERN")]
+    id: Option<String>,
+
+    /// Only scenarios with this feature tag.
+    #[arg(long, value_name = "TAG")]
+    feature: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Compatibility {
+    Right,
+    Kai,
+}
+
+impl From<Compatibility> for CompatibilityChoice {
+    fn from(choice: Compatibility) -> Self {
+        match choice {
+            Compatibility::Right => Self::Right,
+            Compatibility::Kai => Self::Kai,
+        }
+    }
+}
+
+/// Runs the scenarios and reports; the exit status.
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
+    let settings = Settings {
+        filter: Filter {
+            id: arguments.id.as_ref().map(IdPattern::new),
+            feature: arguments.feature.clone(),
+        },
+        options: RunOptions { strict: arguments.strict },
+        compatibility: arguments.compatibility.map(Into::into),
+        workers: 0,
+    };
+    let new_planner = |_: &Scenario| -> Box<dyn Planner> { Box::new(CorePlanner::default()) };
+    let mut result =
+        run_files(discover(&arguments.paths), &settings, new_planner, &Counter::default());
+    report_nothing_to_run(&mut result, &arguments.paths);
+    if let Some(folder) = &arguments.out {
+        write_states(folder, &result)?;
+    }
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&JsonReport::from(&result))? + "\n"
+    } else {
+        report::text(&result, output::width())
+    };
+    output::print(&text)?;
+    Ok(result.exit_code())
+}
+
+/// A run that judged nothing must not look like one in which all went well.
+fn report_nothing_to_run(result: &mut SuiteResult, paths: &[PathBuf]) {
+    if !result.scenarios.is_empty() || !result.errors.is_empty() {
+        return;
+    }
+    let message = if result.filtered_out > 0 {
+        "the filter leaves no scenario, expected one that matches"
+    } else {
+        "no scenario found, expected JSON documents with schema scenario/v1"
+    };
+    result.errors.push(InputError {
+        file: paths.first().cloned().unwrap_or_default(),
+        path: String::new(),
+        message: message.to_owned(),
+    });
+}
+
+fn write_states(folder: &Path, result: &SuiteResult) -> anyhow::Result<()> {
+    for scenario in &result.scenarios {
+        let file = folder.join(format!("{}.json", scenario.id));
+        let text = serde_json::to_string_pretty(&report::states_document(scenario))? + "\n";
+        let parent = file.parent().unwrap_or(folder);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&file, text))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Shows how many files are done, to somebody who watches.
+struct Counter {
+    watched: bool,
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self { watched: output::someone_watches() }
+    }
+}
+
+impl Progress for Counter {
+    fn advanced(&self, done: usize, total: usize) {
+        if self.watched {
+            let end = if done == total { "\r\x1b[K" } else { "" };
+            output::complain(&format!("\r{done}/{total} scenarios{end}"));
+        }
+    }
+}

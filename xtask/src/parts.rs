@@ -1,0 +1,93 @@
+//! The parts of the full test run, in order.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Context;
+
+use crate::process::{cargo, show};
+use crate::scenarios;
+use crate::tally::Tally;
+
+/// One part: its name and what it does.
+struct Part {
+    name: &'static str,
+    run: fn(&Path) -> anyhow::Result<Tally>,
+}
+
+const PARTS: [Part; 8] = [
+    Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
+    Part { name: "clippy", run: |root| one(root, clippy()) },
+    Part { name: "tests", run: tests },
+    Part { name: "doc tests", run: doc_tests },
+    Part { name: "docs", run: |root| one(root, docs()) },
+    Part { name: "examples", run: scenarios::examples },
+    Part { name: "recorded scenarios as KAI", run: scenarios::recorded_as_kai },
+    Part { name: "recorded scenarios", run: scenarios::recorded_by_default },
+];
+
+/// Runs every part, whatever the others do. True when all went well.
+pub(crate) fn run_all() -> anyhow::Result<bool> {
+    let root = workspace_root()?;
+    let mut total = Tally::default();
+    let mut lines = Vec::new();
+    for part in &PARTS {
+        println!("\n== {} ==", part.name);
+        let started = Instant::now();
+        let tally = (part.run)(&root).unwrap_or_else(|error| {
+            println!("{error:#}");
+            Tally::of_one(false)
+        });
+        let seconds = started.elapsed().as_secs_f64();
+        lines.push(format!("{:<28}{seconds:>8.1} s   {tally}", part.name));
+        total += tally;
+    }
+    println!("\n{}\n{total}", lines.join("\n"));
+    Ok(total.failed == 0)
+}
+
+fn workspace_root() -> anyhow::Result<PathBuf> {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let root = manifest.as_deref().and_then(Path::parent);
+    root.map(Path::to_path_buf).context("run this with `cargo xtask`")
+}
+
+fn cargo_with(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = cargo();
+    command.args(arguments).envs(variables.iter().copied());
+    command
+}
+
+/// A command that is one check.
+fn one(root: &Path, command: Command) -> anyhow::Result<Tally> {
+    show(command, root, |_| {}).map(Tally::of_one)
+}
+
+fn clippy() -> Command {
+    cargo_with(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+}
+
+fn docs() -> Command {
+    cargo_with(&["doc", "--locked", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+fn tests(root: &Path) -> anyhow::Result<Tally> {
+    let targets = ["--lib", "--bins", "--tests", "--examples"];
+    let base = ["test", "--locked", "--workspace", "--no-fail-fast"];
+    counted(root, cargo_with(&[base.as_slice(), &targets].concat(), &[]))
+}
+
+fn doc_tests(root: &Path) -> anyhow::Result<Tally> {
+    counted(root, cargo_with(&["test", "--locked", "--workspace", "--no-fail-fast", "--doc"], &[]))
+}
+
+/// A test run, counted test by test.
+fn counted(root: &Path, command: Command) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    let ended_well = show(command, root, |line| tally.read_test_line(line))?;
+    if !ended_well && tally.failed == 0 {
+        tally.failed = 1; // nothing could be run at all
+    }
+    Ok(tally)
+}

@@ -1,0 +1,75 @@
+//! How many checks passed, failed and were skipped.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Counts of checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    /// May be negative while the results of tests that were skipped are still to come.
+    pub(crate) passed: i64,
+    pub(crate) failed: i64,
+    pub(crate) skipped: i64,
+}
+
+impl Tally {
+    /// One check that passed or failed.
+    pub(crate) fn of_one(passed: bool) -> Self {
+        Self { passed: passed.into(), failed: (!passed).into(), skipped: 0 }
+    }
+
+    /// Adds what a line of a test run says. A test that reports on stderr that it was skipped ends well
+    /// all the same, so it must not count as passed.
+    pub(crate) fn read_test_line(&mut self, line: &str) {
+        if line.starts_with("SKIPPED") {
+            self.skipped += 1;
+            self.passed -= 1;
+        }
+        let Some(counts) = line.strip_prefix("test result: ") else { return };
+        for part in counts.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            let (Some(count), Some(kind)) = (words.next(), words.next()) else { continue };
+            let Ok(count) = count.parse::<i64>() else { continue };
+            match kind {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.skipped += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { passed, failed, skipped } = self;
+        write!(formatter, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_test_runs_add_up() {
+        let mut tally = Tally::default();
+        for line in [
+            "SKIPPED vectors: not found",
+            "running 3 tests",
+            "test result: ok. 30 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.0s",
+        ] {
+            tally.read_test_line(line);
+        }
+        assert_eq!(tally, Tally { passed: 33, failed: 2, skipped: 2 });
+    }
+}

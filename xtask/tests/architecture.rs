@@ -1,0 +1,161 @@
+//! The crates may depend on each other and on others only as the design draws it, and files stay of a
+//! size one can read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What one crate may depend on.
+struct Rule {
+    name: &'static str,
+    /// Crates of the workspace.
+    ours: &'static [&'static str],
+    /// Crates of others.
+    others: Others,
+}
+
+enum Others {
+    /// Only these.
+    Only(&'static [&'static str]),
+    /// Any but these.
+    AnyBut(&'static [&'static str]),
+}
+
+const PURE_DATA: &[&str] = &["fixedbitset", "rustc-hash", "smallvec"];
+const SERDE: &[&str] =
+    &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "serde_yaml_ng", "thiserror"];
+const API: &[&str] =
+    &["k8s-openapi", "kube", "kube-derive", "schemars", "serde", "serde_json", "thiserror"];
+const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "k8s-openapi"];
+
+const RULES: &[Rule] = &[
+    Rule { name: "kai-core", ours: &[], others: Others::Only(PURE_DATA) },
+    Rule { name: "kai-api", ours: &[], others: Others::Only(API) },
+    Rule { name: "kai-workloads", ours: &["kai-api"], others: Others::Only(API) },
+    Rule {
+        name: "kai-sim",
+        ours: &["kai-core", "kai-workloads", "kai-api"],
+        others: Others::Only(SERDE),
+    },
+    Rule {
+        name: "kai-cluster",
+        ours: &["kai-core", "kai-workloads", "kai-api"],
+        others: Others::AnyBut(&[]),
+    },
+    Rule { name: "kai-gpu", ours: &[], others: Others::AnyBut(CLIENTS) },
+    Rule { name: "kai-guard", ours: &[], others: Others::Only(&["libc"]) },
+    Rule { name: "kai-embed", ours: &["kai-api"], others: Others::AnyBut(&["kube-client"]) },
+    Rule { name: "kai-web", ours: &[], others: Others::AnyBut(CLIENTS) },
+    Rule {
+        name: "kai",
+        ours: &[
+            "kai-core",
+            "kai-api",
+            "kai-workloads",
+            "kai-sim",
+            "kai-cluster",
+            "kai-gpu",
+            "kai-embed",
+            "kai-web",
+        ],
+        others: Others::AnyBut(&[]),
+    },
+    Rule { name: "kai-testenv", ours: &["kai-api"], others: Others::AnyBut(&[]) },
+    Rule { name: "xtask", ours: &[], others: Others::AnyBut(CLIENTS) },
+];
+
+/// The core's tests may use a generator of random worlds, and nothing else.
+const CORE_DEV: &[&str] = &["proptest"];
+
+const LONGEST_FILE: usize = 700;
+
+#[test]
+fn dependencies_are_those_of_the_design() {
+    let mut forbidden = Vec::new();
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let Some(rule) = RULES.iter().find(|rule| rule.name == name) else {
+            forbidden.push(format!("{name} has no rule; give it one"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let on = dependency["name"].as_str().expect("a name");
+            let kind = dependency["kind"].as_str();
+            if !allowed(rule, on, kind) {
+                forbidden.push(format!("{name} depends on {on} ({})", kind.unwrap_or("normal")));
+            }
+        }
+    }
+    assert_eq!(forbidden, Vec::<String>::new());
+}
+
+fn allowed(rule: &Rule, on: &str, kind: Option<&str>) -> bool {
+    if kind == Some("dev") {
+        return rule.name != "kai-core" || CORE_DEV.contains(&on);
+    }
+    let is_ours = RULES.iter().any(|rule| rule.name == on);
+    match rule.others {
+        _ if is_ours => rule.ours.contains(&on),
+        Others::Only(few) => few.contains(&on),
+        Others::AnyBut(few) => !few.contains(&on),
+    }
+}
+
+#[test]
+fn the_rules_forbid_what_they_should() {
+    let rule = |name: &str| RULES.iter().find(|rule| rule.name == name).expect("a rule");
+    assert!(!allowed(rule("kai-core"), "serde", None));
+    assert!(!allowed(rule("kai-core"), "kai-sim", None));
+    assert!(!allowed(rule("kai-core"), "rand", Some("dev")));
+    assert!(allowed(rule("kai-core"), "smallvec", None));
+    assert!(!allowed(rule("kai-sim"), "tokio", None));
+    assert!(!allowed(rule("kai-web"), "kube", None));
+    assert!(!allowed(rule("kai-cluster"), "kai-sim", None));
+    assert!(allowed(rule("kai-cluster"), "tokio", None));
+}
+
+#[test]
+fn no_source_file_is_too_long_to_read() {
+    let root = workspace_root();
+    let mut files = Vec::new();
+    for folder in ["crates", "xtask"] {
+        rust_files(&root.join(folder), &mut files);
+    }
+    assert!(files.len() > 10, "no sources found");
+    let length = |file: &Path| fs::read_to_string(file).expect("a readable file").lines().count();
+    let long: Vec<_> = files
+        .iter()
+        .map(|file| (file, length(file)))
+        .filter(|(_, lines)| *lines > LONGEST_FILE)
+        .collect();
+    assert!(long.is_empty(), "over {LONGEST_FILE} lines: {long:?}");
+}
+
+fn workspace_root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this test");
+    Path::new(&here).parent().expect("xtask is in the workspace").to_path_buf()
+}
+
+fn metadata() -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--locked", "--offline"])
+        .current_dir(workspace_root())
+        .output()
+        .expect("cargo metadata runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
