@@ -84,3 +84,11 @@ fn allocation(given: &ClaimAllocation) -> Allocation {
         nodes: given.node_selector.as_ref().map(kubernetes_node_terms).unwrap_or_default(),
     }
 }
+
+/// Claims as the world shows them.
+pub(super) fn claims_back(
+    _state: &ClusterState,
+    _world: &kai_core::world::World,
+    _outcome: &mut crate::outcome::CycleOutcome,
+) {
+}

@@ -262,7 +262,6 @@ fn status(status: format::Status) -> Status {
 }
 
 /// The other way round.
-#[cfg_attr(not(test), expect(dead_code, reason = "read when plans come back"))]
 pub(super) fn status_back(status: Status) -> format::Status {
     match status {
         Status::Pending => format::Status::Pending,

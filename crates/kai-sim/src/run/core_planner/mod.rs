@@ -7,6 +7,7 @@ mod config;
 mod devices;
 mod jobs;
 mod nodes;
+mod outcome;
 mod selectors;
 mod storage;
 
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 
 use kai_core::config::Config;
 use kai_core::input::{Delta, Object, ObjectKey};
+use kai_core::plan::plan_and_observe;
 use kai_core::time::{Span, Timestamp};
 use kai_core::world::World;
 
@@ -64,11 +66,21 @@ impl Planner for CorePlanner {
     fn cycle(
         &mut self,
         state: &ClusterState,
-        _actions: &[Action],
-        _now_s: f64,
+        actions: &[Action],
+        now_s: f64,
     ) -> Result<CycleOutcome, PlannerError> {
-        self.update(state)?;
-        Err(PlannerError("the core's planner is not connected yet".to_owned()))
+        let world = self.update(state)?;
+        if actions.is_empty() {
+            let mut outcome = outcome::states(state, world);
+            outcome::add_times(&mut outcome, state, now_s);
+            return Ok(outcome);
+        }
+        let mut outcome = CycleOutcome::default();
+        let plan = plan_and_observe(world, timestamp(now_s), |world| {
+            outcome = outcome::states(state, world);
+        });
+        outcome::add_plan(&mut outcome, state, &plan, now_s);
+        Ok(outcome)
     }
 }
 
@@ -100,6 +112,11 @@ fn changes(
 /// A time of the runner's clock on the core's.
 fn timestamp(at_s: f64) -> Timestamp {
     Timestamp::from_seconds(ZERO_S + at_s)
+}
+
+/// The other way round.
+fn seconds(moment: Timestamp) -> f64 {
+    moment.nanos as f64 / 1e9 - ZERO_S
 }
 
 fn span(seconds: f64) -> Span {

@@ -161,3 +161,11 @@ fn queue_spec(queue: &Queue) -> QueueSpec {
         reclaim_min_runtime: queue.reclaim_min_runtime_s.map(span),
     }
 }
+
+/// Free amounts of a node's zones as the world shows them.
+pub(super) fn zones_back(
+    _world: &kai_core::world::World,
+    _node: &kai_core::world::node::Node,
+) -> Vec<AmountMap> {
+    Vec::new()
+}
