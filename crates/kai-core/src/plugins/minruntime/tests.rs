@@ -262,7 +262,9 @@ fn every_leaf_that_loses_pods_is_looked_at() {
     let victim = cluster.world.job_named(&ObjectName::new(NAMESPACE, "job")).unwrap();
     let mut allows = |tasks: &[TaskId]| {
         let checkpoint = cluster.world.checkpoint();
-        tasks.iter().for_each(|task| cluster.world.evict(*task));
+        for task in tasks {
+            cluster.world.evict(*task);
+        }
         let answer = allows_victims(&cluster.world, at(101.0), Preempt, taker, victim, tasks);
         cluster.world.rollback(checkpoint);
         answer

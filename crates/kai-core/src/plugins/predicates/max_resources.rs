@@ -1,4 +1,4 @@
-//! MaxNodePoolResources: a pod that asks for more than the largest node has is refused before any node is tried.
+//! `MaxNodePoolResources`: a pod that asks for more than the largest node has is refused before any node is tried.
 //!
 //! Rule: GPUs, then CPU, then memory, then every other resource in slot order is compared with the most any node
 //! of the pool offers; the first that exceeds it is named. Parts of a device count as parts, requests by memory as

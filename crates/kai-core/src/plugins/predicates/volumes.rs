@@ -1,4 +1,4 @@
-//! Volumes: claims, volumes, classes and capacities, and what they say about nodes (VolumeBinding).
+//! Volumes: claims, volumes, classes and capacities, and what they say about nodes (`VolumeBinding`).
 //!
 //! Rules: every claim a pod mounts must exist and not be on its way out. A claim that is not bound yet must wait
 //! for its pod's node; one that should have been bound at once is a dead end. A bound claim's volume must be
@@ -27,7 +27,7 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
     claims: BTreeMap<ObjectName, Arc<VolumeClaimSpec>>,
-    volumes: BTreeMap<Text, Arc<VolumeSpec>>,
+    by_name: BTreeMap<Text, Arc<VolumeSpec>>,
     classes: BTreeMap<Text, Arc<StorageClassSpec>>,
     drivers: BTreeSet<Text>,
     capacities: BTreeMap<ObjectName, Arc<StorageCapacitySpec>>,
@@ -41,7 +41,7 @@ impl Volumes {
                 self.claims.insert(spec.name.clone(), Arc::new(spec));
             }
             StorageObject::Volume(spec) => {
-                self.volumes.insert(spec.name.clone(), Arc::new(spec));
+                self.by_name.insert(spec.name.clone(), Arc::new(spec));
             }
             StorageObject::Class(spec) => {
                 self.classes.insert(spec.name.clone(), Arc::new(spec));
@@ -59,7 +59,7 @@ impl Volumes {
     pub(crate) fn remove(&mut self, key: &StorageKey) -> bool {
         match key {
             StorageKey::Claim(name) => self.claims.remove(name).is_some(),
-            StorageKey::Volume(name) => self.volumes.remove(name).is_some(),
+            StorageKey::Volume(name) => self.by_name.remove(name).is_some(),
             StorageKey::Class(name) => self.classes.remove(name).is_some(),
             StorageKey::Driver(name) => self.drivers.remove(name),
             StorageKey::Capacity(name) => self.capacities.remove(name).is_some(),
@@ -132,14 +132,22 @@ struct WaitingClaim {
     candidates: Vec<Arc<VolumeSpec>>,
 }
 
-/// Volumes of one node that do not suit, in the order of their texts.
-#[derive(Default)]
-struct Conflicts {
-    unreachable: bool,
-    none_to_bind: bool,
-    no_space: bool,
-    missing: bool,
+/// Why volumes do not suit a node, in the order in which it is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Conflict {
+    /// A bound volume cannot be reached.
+    Unreachable,
+    /// No volume is there and none can be made.
+    NoneToBind,
+    /// A volume could be made, but not where space is.
+    NoSpace,
+    /// A claim is bound to a volume that does not exist.
+    Missing,
 }
+
+/// The conflicts met on one node, each once.
+#[derive(Default)]
+struct Conflicts([bool; Conflict::ALL.len()]);
 
 impl PodVolumes {
     /// The claims of `task`; none when it mounts none.
@@ -153,7 +161,7 @@ impl PodVolumes {
         let mut pod = Self { bound: Vec::new(), waiting: Vec::new() };
         for claim in names.iter().filter_map(|name| store.claim(&spec.name.namespace, name)) {
             if let Some(volume) = &claim.volume {
-                pod.bound.push(store.volumes.get(volume).cloned());
+                pod.bound.push(store.by_name.get(volume).cloned());
             } else if let Some(class) = store.class_waiting_for_node(claim) {
                 let (claim, class) = (Arc::clone(claim), Arc::clone(class));
                 let candidates = candidates(store, &claim);
@@ -172,8 +180,11 @@ impl PodVolumes {
         let mut conflicts = Conflicts::default();
         for volume in &self.bound {
             match volume {
-                None => conflicts.missing = true,
-                Some(volume) => conflicts.unreachable |= !reaches(&volume.nodes, node),
+                None => conflicts.add(Conflict::Missing),
+                Some(volume) if !reaches(&volume.nodes, node) => {
+                    conflicts.add(Conflict::Unreachable);
+                }
+                Some(_) => {}
             }
         }
         self.find_for_waiting(world, node, &mut conflicts);
@@ -191,12 +202,10 @@ impl PodVolumes {
         }
         for waiting in to_make {
             if !waiting.can_be_made_on(node) {
-                conflicts.none_to_bind = true;
-                return;
+                return conflicts.add(Conflict::NoneToBind);
             }
             if !waiting.has_space_on(&world.volumes, node) {
-                conflicts.no_space = true;
-                return;
+                return conflicts.add(Conflict::NoSpace);
             }
         }
     }
@@ -204,7 +213,7 @@ impl PodVolumes {
 
 fn candidates(store: &Volumes, claim: &VolumeClaimSpec) -> Vec<Arc<VolumeSpec>> {
     let mut found: Vec<Arc<VolumeSpec>> = store
-        .volumes
+        .by_name
         .values()
         .filter(|volume| {
             volume.class == claim.class
@@ -250,25 +259,35 @@ impl WaitingClaim {
     }
 }
 
+impl Conflict {
+    const ALL: [Self; 4] = [Self::Unreachable, Self::NoneToBind, Self::NoSpace, Self::Missing];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Unreachable => "node(s) didn't match PersistentVolume's node affinity",
+            Self::NoneToBind => "node(s) didn't find available persistent volumes to bind",
+            Self::NoSpace => "node(s) did not have enough free storage",
+            Self::Missing => {
+                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+            }
+        }
+    }
+}
+
 impl Conflicts {
+    fn add(&mut self, conflict: Conflict) {
+        self.0[conflict as usize] = true;
+    }
+
     /// Where capacities are looked at by the scheduler itself, a lack of space alone does not refuse.
     fn verdict(&self, capacities_are_planned: bool) -> Result<(), NodeRefusal> {
-        let reasons = [
-            (self.unreachable, "node(s) didn't match PersistentVolume's node affinity"),
-            (self.none_to_bind, "node(s) didn't find available persistent volumes to bind"),
-            (self.no_space, "node(s) did not have enough free storage"),
-            (
-                self.missing,
-                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-            ),
-        ];
-        let only_space = self.no_space && !self.unreachable && !self.none_to_bind && !self.missing;
-        let holding: Vec<&str> =
-            reasons.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text).collect();
-        if holding.is_empty() || (only_space && capacities_are_planned) {
+        let met: Vec<Conflict> =
+            Conflict::ALL.into_iter().filter(|conflict| self.0[*conflict as usize]).collect();
+        if met.is_empty() || (capacities_are_planned && met == [Conflict::NoSpace]) {
             return Ok(());
         }
-        Err(NodeRefusal::rule(Rule::Volume, holding.join(", ")))
+        let texts: Vec<&str> = met.into_iter().map(Conflict::text).collect();
+        Err(NodeRefusal::rule(Rule::Volume, texts.join(", ")))
     }
 }
 
