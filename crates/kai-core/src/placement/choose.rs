@@ -157,7 +157,7 @@ impl TaskFilter {
                 Filter::Predicates => match &self.predicates {
                     Some(context) => {
                         let opens = self.shares && world.would_open_device(self.task, node);
-                        predicates::check_node(world, context, self.task, node, opens)
+                        context.check_node(world, node, opens)
                     }
                     None => Ok(()),
                 },

@@ -1,6 +1,7 @@
 //! Whether a pod fits a node by its amounts: now, or when what is on its way out is gone.
 
 use crate::ids::TaskId;
+use crate::plugins::predicates::volumes;
 use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
 use crate::resources::{FIXED_SLOTS, GPU, ResourceVector};
 use crate::world::World;
@@ -23,7 +24,15 @@ impl World {
         let shape = self.shape_of(task);
         let repeated = self.repeated_gpus(task, node);
         amounts_fit(self, shape, node, when, repeated)
-            && crate::plugins::predicates::volumes_fit(self, task, node, when == When::Now)
+            && (!self.config.params.schedule_csi_storage || self.volumes_fit(task, node, when))
+    }
+
+    fn volumes_fit(&self, task: TaskId, node: &Node, when: When) -> bool {
+        let id = self.nodes_by_rank[node.rank as usize];
+        match when {
+            When::Now => volumes::fits_now(self, task, id),
+            When::Later => volumes::fits_later(self, task, id),
+        }
     }
 
     fn repeated_gpus(&self, task: TaskId, node: &Node) -> i64 {

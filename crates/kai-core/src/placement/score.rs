@@ -15,7 +15,7 @@ use crate::world::node::Node;
 /// What scoring needs to know of all nodes tried before it looks at one.
 pub(crate) struct ScoreContext<'a> {
     free: Option<FreeRange>,
-    affinity: Option<podaffinity::Scores>,
+    affinity: Option<podaffinity::DomainScores>,
     topology: &'a TopologyScores,
 }
 
@@ -36,7 +36,7 @@ impl<'a> ScoreContext<'a> {
                     context.free = Some(FreeRange::over(tried, nodeplacement::slot(shape)));
                 }
                 Score::PodAffinity => {
-                    context.affinity = podaffinity::scores(world, task, nodes);
+                    context.affinity = podaffinity::scores(world, task);
                 }
                 _ => {}
             }

@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::cycle::Cycle;
 use crate::cycle::members::Tasks;
 use crate::ids::{JobId, NodeId, TaskId};
+use crate::plugins::predicates::kubernetes;
 use crate::solver::gpu_filter::GpuFilter;
 use crate::solver::topology_filter::TopologyFilter;
 use crate::solver::victim_queue::VictimQueue;
@@ -173,7 +174,7 @@ impl AffinityFilter {
         let node = cycle.world.node(node);
         self.unmatched.retain(|task| {
             let constraints = &cycle.world.shape_of(*task).constraints;
-            !crate::plugins::predicates::matches_node(constraints, node)
+            !kubernetes::matches_node(constraints, node)
         });
     }
 

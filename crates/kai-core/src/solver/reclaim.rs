@@ -13,7 +13,7 @@ use crate::fairness::{
     involved_resources, may_be_victim,
 };
 use crate::ids::{JobId, QueueId, TaskId};
-use crate::plugins::minruntime;
+use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -104,12 +104,12 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
             continue;
         }
         queues.push(queue);
-        if !minruntime::may_protect(cycle.world) && cycle.world.budgets.is_empty() {
+        if !cycle.world.policy.min_runtime.is_some() && cycle.world.budgets.is_empty() {
             continue;
         }
         let victims: Vec<JobId> = running.iter().map(|key| key.job).collect();
         for victim in victims {
-            let verdict = if cycle.is_too_young(victim, job, ActionKind::Reclaim) {
+            let verdict = if cycle.is_too_young(Cause::Reclaim, job, victim) {
                 VictimVerdict::YoungerThanMinRuntime
             } else if cycle.is_protected_by_budget(victim) {
                 VictimVerdict::DisruptionBudget

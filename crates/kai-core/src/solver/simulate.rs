@@ -13,7 +13,7 @@ use crate::fairness::Amounts;
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::placement::node_set::NodeSet;
 use crate::solver::{Probe, Rules, Search, reclaim};
-use crate::plugins::minruntime;
+use crate::plugins::minruntime::Cause;
 use crate::status::Status;
 use crate::world::index::{JobKey, RankSet};
 
@@ -104,9 +104,9 @@ fn is_acceptable(
                 search.report.last_refusal = Some(refusal);
                 return false;
             }
-            minruntime::allows_reclaim(cycle.world, cycle.now, search.job, victims)
+            cycle.leaves_the_young_alone(Cause::Reclaim, search.job, victims)
         }
-        Rules::Preempt => minruntime::allows_preempt(cycle.world, cycle.now, search.job, victims),
+        Rules::Preempt => cycle.leaves_the_young_alone(Cause::Preempt, search.job, victims),
         Rules::Consolidation => victims
             .iter()
             .all(|task| cycle.world.task(*task).state.status != Status::Releasing),
