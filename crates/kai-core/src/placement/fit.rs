@@ -98,6 +98,10 @@ fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) 
                 return None;
             }
             let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
+            // KAI is silent about devices that are in use; it only tells of devices that are too small.
+            if by_memory && mib <= node.gpus.memory_mib && world.config.compatibility.is_kai() {
+                return None;
+            }
             Some(Shortage {
                 what: if by_memory { Lacking::GpuMemory } else { Lacking::Gpus },
                 requested: if by_memory { mib } else { shape.quota_centi() },

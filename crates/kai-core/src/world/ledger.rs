@@ -126,6 +126,18 @@ impl World {
         self.turn(task, Status::Pipelined, true);
     }
 
+    /// Promises an evicted task its own node again with other NUMA zones.
+    pub(crate) fn realign(&mut self, task: TaskId, place: &Place) {
+        self.turn(task, Status::Pipelined, true);
+        self.change_task(task, |state| state.zones.clone_from(&place.zones));
+        if let Some(at) = self.node(place.node).resident(task) {
+            let old = self.node(place.node).residents[at].clone();
+            self.nodes[place.node.index()].residents[at].zones.clone_from(&place.zones);
+            self.log.push(Undo::ResidentChanged(place.node, at, old));
+        }
+        self.hold(task, place.node);
+    }
+
     /// Marks a placed task as being bound; accounts are the same.
     pub(crate) fn mark_binding(&mut self, task: TaskId) {
         self.turn(task, Status::Binding, false);

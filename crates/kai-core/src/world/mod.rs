@@ -85,6 +85,8 @@ pub struct World {
     pub(crate) free_node_slots: Vec<NodeId>,
     /// Pods on their way out, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
+    /// Every shortcut is off: for tests and benchmarks that compare with it.
+    pub(crate) naive: bool,
     pub(crate) log: UndoLog,
 }
 
@@ -172,8 +174,14 @@ impl World {
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
             releasing: BTreeSet::new(),
+            naive: false,
             log: UndoLog::default(),
         }
+    }
+
+    /// Switches every shortcut of the search off or on. Plans are the same, only slower without them.
+    pub fn set_naive_search(&mut self, naive: bool) {
+        self.naive = naive;
     }
 
     /// The configuration.
