@@ -42,7 +42,10 @@ impl World {
                 }
                 Undo::Groups(node, groups) => self.nodes[node.index()].groups = groups,
                 Undo::ResidentAdded(node) => {
-                    self.nodes[node.index()].residents.pop();
+                    if let Some(resident) = self.nodes[node.index()].residents.pop() {
+                        let pod = &self.tasks[resident.task.index()].spec;
+                        self.terms.leave(node, &pod.constraints);
+                    }
                 }
                 Undo::ResidentChanged(node, at, resident) => {
                     self.nodes[node.index()].residents[at] = resident;
@@ -82,6 +85,7 @@ impl World {
         let resident =
             Resident { task, status, groups: place.groups.clone(), zones: place.zones.clone() };
         self.nodes[place.node.index()].residents.push(resident);
+        self.terms.arrive(place.node, &self.tasks[task.index()].spec.constraints);
         self.log.push(Undo::ResidentAdded(place.node));
         self.index_node(place.node);
         self.hold(task, place.node);

@@ -33,6 +33,7 @@ use crate::input::{
 };
 use crate::plugins::Policy;
 use crate::plugins::dynamicresources::Claims;
+use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
 use crate::resources::ResourceNames;
@@ -75,6 +76,7 @@ pub struct World {
     pub(crate) trees: Trees,
     pub(crate) claims: Claims,
     pub(crate) volumes: Volumes,
+    pub(crate) terms: TermIndex,
     pub(crate) config_maps: BTreeSet<ObjectName>,
     pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
     pub(crate) totals: Totals,
@@ -165,6 +167,7 @@ impl World {
             trees: Trees::default(),
             claims: Claims::default(),
             volumes: Volumes::default(),
+            terms: TermIndex::default(),
             config_maps: BTreeSet::new(),
             budgets: BTreeMap::new(),
             totals: Totals::default(),
