@@ -106,7 +106,7 @@ impl World {
             ObjectKey::PodGroup(name) => self.remove_pod_group(name),
             ObjectKey::Pod(name) => self.remove_pod(name),
             ObjectKey::BindRequest(name) => match self.bind_requests.remove(name) {
-                Some(_) => self.refresh_pod(name),
+                Some(_) => self.refresh_bound_pod(name),
                 None => Effect::unchanged(),
             },
             ObjectKey::Topology(name) => {
@@ -300,7 +300,16 @@ impl World {
             return Effect::unchanged();
         }
         self.bind_requests.insert(pod.clone(), spec);
-        self.refresh_pod(&pod)
+        self.refresh_bound_pod(&pod)
+    }
+
+    /// A bind request came, changed or went: it says where the pod is and what its claims have.
+    fn refresh_bound_pod(&mut self, name: &ObjectName) -> Effect {
+        if let Some(id) = self.task_ids.get(name).copied() {
+            let sharing = self.assume_claims(name, Some(self.task(id).spec.status));
+            self.reattach_sharing(&sharing, id);
+        }
+        self.refresh_pod(name)
     }
 
     fn refresh_pod(&mut self, name: &ObjectName) -> Effect {

@@ -51,6 +51,7 @@ impl World {
             );
         }
         let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));
+        text.push_str(&self.claims.describe());
         let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
         text
     }

@@ -9,7 +9,7 @@ mod fingerprint;
 pub mod gpu_facts;
 pub mod index;
 pub mod job;
-mod ledger;
+pub(crate) mod ledger;
 pub mod node;
 mod queues;
 pub mod shape;
@@ -133,6 +133,7 @@ impl World {
     /// An empty world under `config`.
     pub fn new(config: Config) -> Self {
         let policy = Policy::new(&config);
+        let claims = Claims::new(config.compatibility);
         Self {
             config,
             policy,
@@ -159,7 +160,7 @@ impl World {
             assumed: BTreeMap::new(),
             topologies: BTreeMap::new(),
             trees: Trees::default(),
-            claims: Claims::default(),
+            claims,
             volumes: Volumes::default(),
             config_maps: BTreeSet::new(),
             budgets: BTreeMap::new(),
