@@ -68,6 +68,7 @@ impl World {
             Object::Numa(spec) => {
                 let node = spec.node.clone();
                 self.numa_specs.insert(node.clone(), spec);
+                self.count_zones();
                 self.refresh_node(&node)
             }
             Object::Queue(spec) => self.set_queue(&spec),
@@ -98,7 +99,10 @@ impl World {
         match key {
             ObjectKey::Node(name) => self.remove_node(name),
             ObjectKey::Numa(name) => match self.numa_specs.remove(name) {
-                Some(_) => self.refresh_node(name),
+                Some(_) => {
+                    self.count_zones();
+                    self.refresh_node(name)
+                }
                 None => Effect::unchanged(),
             },
             ObjectKey::Queue(name) => self.remove_queue(name),

@@ -55,6 +55,8 @@ pub struct World {
     pub(crate) node_ids: BTreeMap<Text, NodeId>,
     pub(crate) nodes_by_rank: Vec<NodeId>,
     pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
+    /// The most NUMA zones that any node has.
+    pub(crate) most_zones: usize,
     pub(crate) tree: QueueTree,
     pub(crate) queue_specs: Vec<QueueSpec>,
     pub(crate) queue_ids: BTreeMap<Text, QueueId>,
@@ -142,6 +144,7 @@ impl World {
             node_ids: BTreeMap::new(),
             nodes_by_rank: Vec::new(),
             numa_specs: BTreeMap::new(),
+            most_zones: 0,
             tree: QueueTree::default(),
             queue_specs: Vec::new(),
             queue_ids: BTreeMap::new(),

@@ -145,7 +145,8 @@ fn asks_of(pod: &PodSpec, served: &[(&str, &Text)]) -> Vec<Ask> {
         for (resource, amount) in amounts {
             let Some(class) = class_of(resource) else { continue };
             let is_gpu = GPU_RESOURCES.contains(&&**resource);
-            let count = if is_gpu { *amount } else { (amount + MILLI - 1) / MILLI };
+            let count =
+                if is_gpu { *amount } else { amount / MILLI + i64::from(amount % MILLI > 0) };
             if count > 0 {
                 let name = format!("container-{container}-request-{next}").into();
                 asks.push(Ask { name, class, count, kind });
