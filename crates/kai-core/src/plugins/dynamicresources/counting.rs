@@ -41,12 +41,21 @@ impl Claims {
             })
     }
 
-    /// GPUs among the devices a claim was given, looks at devices left out.
+    /// GPUs among the devices a claim was given, looks at devices left out. The class that was asked for decides,
+    /// so that a claim costs the same before and after it is allocated; the driver where no request is known, and
+    /// always for KAI.
     pub(super) fn allocated_gpus(&self, at: usize) -> i64 {
-        let results = self.entries[at].state.allocation.iter().flat_map(|given| &given.results);
-        let gpus =
-            results.filter(|result| is_gpu_name(&result.device.driver) && self.takes(at, result));
-        gpus.count() as i64
+        let claim = &self.entries[at];
+        let results = claim.state.allocation.iter().flat_map(|given| &given.results);
+        let gpus = results.filter(|result| {
+            let name = result.request.split('/').next().unwrap_or_default();
+            let asked = claim.spec.requests.iter().find(|request| &*request.name == name);
+            match asked.filter(|_| !self.compatibility.is_kai()) {
+                Some(request) => request.alternatives.iter().any(|one| is_gpu_name(&one.class)),
+                None => is_gpu_name(&result.device.driver),
+            }
+        });
+        gpus.filter(|result| self.takes(at, result)).count() as i64
     }
 
     fn gpus_of(&self, at: usize, compatibility: Compatibility) -> i64 {

@@ -409,13 +409,13 @@ impl Claims {
     /// Everything that can influence a plan, in name order.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("{:?}\n{:?}\n", self.classes, self.slices);
-        let extended = self.extended.iter().map(|(pod, at)| (pod, *at));
-        let mut slots: Vec<(&ObjectName, usize)> =
-            self.ids.iter().map(|(name, at)| (name, *at)).chain(extended).collect();
+        let named = self.ids.iter().map(|(name, at)| (name, false, *at));
+        let extended = self.extended.iter().map(|(pod, at)| (pod, true, *at));
+        let mut slots: Vec<(&ObjectName, bool, usize)> = named.chain(extended).collect();
         slots.sort();
-        for (name, at) in slots {
+        for (name, is_extended, at) in slots {
             let claim = &self.entries[at];
-            if !self.ids.contains_key(name) && claim.state == ClaimState::default() {
+            if is_extended && claim.state == ClaimState::default() {
                 continue;
             }
             let line = format!("claim {name} {:?} {:?}\n", claim.spec, claim.state);

@@ -193,6 +193,20 @@ fn choices_and_all_devices_count_by_what_there_is() {
 }
 
 #[test]
+fn a_claim_costs_the_same_before_and_after_it_is_allocated() {
+    for compatibility in [Compatibility::Right, Compatibility::Kai] {
+        let mut world = cluster(compatibility, &[2]);
+        // Devices of a GPU driver through a class that is not about GPUs.
+        let plain = claim("c", vec![request("request", vec![exactly(NIC_CLASS, 2)])]);
+        set(&mut world, Object::Claim(plain.clone()));
+        let task = put_pod(&mut world, using("a", &["c"]));
+        assert_eq!(world.shape_of(task).claimed_gpus, 0);
+        set(&mut world, Object::Claim(given(plain, "n1", &[0, 1], &["a"])));
+        assert_eq!(world.shape_of(task).claimed_gpus, 0);
+    }
+}
+
+#[test]
 fn every_pod_of_a_shared_claim_counts_it() {
     for (compatibility, second) in [(Compatibility::Right, 1), (Compatibility::Kai, 0)] {
         let mut world = cluster(compatibility, &[2]);
