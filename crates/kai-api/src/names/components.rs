@@ -1,0 +1,21 @@
+//! Components and the leases that keep two of a kind from acting at once.
+
+/// Source of the events of the grouper.
+pub const POD_GROUPER: &str = "pod-grouper";
+/// Source of the events of the binder.
+pub const BINDER: &str = "binder";
+
+/// Lease of the operator.
+pub const OPERATOR_LEASE: &str = "41fce092.run.ai";
+/// Lease of the binder.
+pub const BINDER_LEASE: &str = "2ad35f9c.kai.scheduler";
+/// Lease of the grouper.
+pub const POD_GROUPER_LEASE: &str = "54dff599.kai.scheduler";
+/// Lease of the pod-group status controller.
+pub const POD_GROUP_CONTROLLER_LEASE: &str = "o1x22tjj.kai.scheduler";
+/// Lease of the queue status controller.
+pub const QUEUE_CONTROLLER_LEASE: &str = "ov3xj497.kai.scheduler";
+/// Lease of admission.
+pub const ADMISSION_LEASE: &str = "ojptxr84.kai.scheduler";
+/// Lease of the node scale adjuster.
+pub const NODE_SCALE_ADJUSTER_LEASE: &str = "7n7h49uc.kai.scheduler";
