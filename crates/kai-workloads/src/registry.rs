@@ -1,14 +1,16 @@
 //! Which rule a kind has. The table reads like KAI's; kinds that are not in it are described by a `Karta` or take the default.
 
-use kai_api::names::objects::{BUILD, INFERENCE, TRAIN};
+use kai_api::names::objects::{BUILD, INFERENCE};
 
 use crate::facts::Gvk;
 
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// One group per workload, of at least one pod, with this priority class unless the workload names one.
-    Default(&'static str),
+    /// One group per workload, of at least one pod; the nearest owner is asked first for priority and the like.
+    Default,
+    /// The same, with this priority class unless the workload names one, and the workload asked first.
+    WithClass(&'static str),
     /// A pod without owners; the driver and executors of a Spark application.
     Pod,
     /// One group per pod.
@@ -69,8 +71,8 @@ type Line = (&'static str, &'static str, &'static str, Rule);
 const KAI: &[Line] = &[
     ("", "v1", "Pod", Rule::Pod),
     ("apps", "v1", "Deployment", Rule::Deployment),
-    ("apps", "v1", "ReplicaSet", Rule::Default(TRAIN)),
-    ("apps", "v1", "StatefulSet", Rule::Default(TRAIN)),
+    ("apps", "v1", "ReplicaSet", Rule::Default),
+    ("apps", "v1", "StatefulSet", Rule::Default),
     ("batch", "v1", "Job", Rule::Job),
     ("batch", "v1", "CronJob", Rule::CronJob),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet", Rule::JobSet),
@@ -81,8 +83,8 @@ const KAI: &[Line] = &[
     ("kubeflow.org", "v1", "PyTorchJob", Rule::PyTorchJob),
     ("kubeflow.org", "v1", "MPIJob", Rule::MpiJob),
     ("kubeflow.org", "v2beta1", "MPIJob", Rule::MpiJob),
-    ("kubeflow.org", "v1beta1", "Notebook", Rule::Default(BUILD)),
-    ("kubeflow.org", "v1alpha1", "ScheduledWorkflow", Rule::Default(TRAIN)),
+    ("kubeflow.org", "v1beta1", "Notebook", Rule::WithClass(BUILD)),
+    ("kubeflow.org", "v1alpha1", "ScheduledWorkflow", Rule::Default),
     ("trainer.kubeflow.org", "v1alpha1", "TrainJob", Rule::SkipTopOwner),
     ("argoproj.io", "v1alpha1", "Workflow", Rule::SkipTopOwner),
     ("run.ai", "*", "TrainingWorkload", Rule::SkipTopOwner),
@@ -92,8 +94,8 @@ const KAI: &[Line] = &[
     ("run.ai", "*", "DistributedInferenceWorkload", Rule::SkipTopOwner),
     ("nvidia.com", "*", "DynamoGraphDeployment", Rule::SkipTopOwner),
     ("run.ai", "v1", "RunaiJob", Rule::RunaiJob),
-    ("tekton.dev", "v1", "PipelineRun", Rule::Default(TRAIN)),
-    ("tekton.dev", "v1", "TaskRun", Rule::Default(TRAIN)),
+    ("tekton.dev", "v1", "PipelineRun", Rule::Default),
+    ("tekton.dev", "v1", "TaskRun", Rule::Default),
     ("ray.io", "v1alpha1", "RayCluster", Rule::Ray),
     ("ray.io", "v1alpha1", "RayJob", Rule::Ray),
     ("ray.io", "v1alpha1", "RayService", Rule::Ray),
@@ -104,11 +106,11 @@ const KAI: &[Line] = &[
     ("grove.io", "v1alpha1", "PodGangSet", Rule::Grove),
     ("serving.knative.dev", "v1", "Service", Rule::Knative),
     ("amlarc.azureml.com", "v1alpha1", "AmlJob", Rule::AmlJob),
-    ("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment", Rule::Default(TRAIN)),
-    ("machinelearning.seldon.io", "v1", "SeldonDeployment", Rule::Default(TRAIN)),
-    ("kubevirt.io", "v1", "VirtualMachineInstance", Rule::Default(TRAIN)),
-    ("workspace.devfile.io", "v1alpha2", "DevWorkspace", Rule::Default(TRAIN)),
-    ("egx.nvidia.io", "v1", "SPOTRequest", Rule::Default(INFERENCE)),
+    ("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment", Rule::Default),
+    ("machinelearning.seldon.io", "v1", "SeldonDeployment", Rule::Default),
+    ("kubevirt.io", "v1", "VirtualMachineInstance", Rule::Default),
+    ("workspace.devfile.io", "v1alpha2", "DevWorkspace", Rule::Default),
+    ("egx.nvidia.io", "v1", "SPOTRequest", Rule::WithClass(INFERENCE)),
 ];
 
 /// Kinds of which KAI sees only what is below, for want of permission. Here they may be readable: their groups stay what they
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(rule("batch/v2", "Job"), None);
         assert_eq!(rule("run.ai/v7", "TrainingWorkload"), Some(Rule::SkipTopOwner));
         assert_eq!(rule("v1", "Pod"), Some(Rule::Pod));
-        assert_eq!(rule("kubeflow.org/v1beta1", "Notebook"), Some(Rule::Default("build")));
+        assert_eq!(rule("kubeflow.org/v1beta1", "Notebook"), Some(Rule::WithClass("build")));
     }
 
     #[test]

@@ -21,6 +21,8 @@ macro_rules! golden {
                 run(concat!(stringify!($name), ".yaml"), include_str!(concat!("golden/", stringify!($name), ".yaml")));
             }
         )*
+
+        const FILES: &[&str] = &[$(include_str!(concat!("golden/", stringify!($name), ".yaml"))),*];
     };
 }
 
@@ -42,7 +44,7 @@ golden! {
     workload_api
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Case {
     #[serde(rename = "case")]
@@ -59,7 +61,7 @@ struct Case {
     expect: Value,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Config {
     queue_label_key: Option<String>,
@@ -122,6 +124,93 @@ fn check(file: &str, case: &Case) -> Option<String> {
     (!wrong.is_empty()).then(|| format!("{file}: {}\n{}{details}", case.title, wrong.join("\n")))
 }
 
+/// Every value of every object of every case, replaced by values that make no sense there: whatever the answer, there is one, and it
+/// is the same twice.
+#[test]
+fn mutilated_objects_get_an_answer() {
+    let nonsense = [
+        Value::Null,
+        json!(-1),
+        json!(i64::MAX),
+        json!(i32::MAX),
+        json!("x"),
+        json!(""),
+        json!([null]),
+        json!({}),
+    ];
+    let mut runs = 0;
+    for text in FILES {
+        let cases: Vec<Case> = serde_saphyr::from_str(text).expect("cases");
+        for case in cases {
+            for place in places(&case.pod["metadata"], String::new()) {
+                for value in ["", "x", "-1", "0", "7", "2147483647", "9223372036854775807"] {
+                    let mut broken = case.clone();
+                    match broken.pod["metadata"].pointer_mut(&place) {
+                        Some(Value::String(text)) if place != "/name" => value.clone_into(text),
+                        _ => continue,
+                    }
+                    assert_eq!(
+                        outcome(&broken),
+                        outcome(&broken),
+                        "{}: {place} = {value}",
+                        case.title
+                    );
+                    runs += 1;
+                }
+            }
+            let objects = case.owners.len() + case.cluster.len();
+            for index in 0..objects {
+                let places = places(object(&case, index), String::new());
+                for place in places.iter().filter(|place| !place.starts_with("/metadata/name")) {
+                    for value in &nonsense {
+                        let mut broken = case.clone();
+                        *object_mut(&mut broken, index).pointer_mut(place).expect("a place") =
+                            value.clone();
+                        assert_eq!(
+                            outcome(&broken),
+                            outcome(&broken),
+                            "{}: {place} = {value}",
+                            case.title
+                        );
+                        runs += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(runs > 10_000, "{runs} runs");
+}
+
+fn object(case: &Case, index: usize) -> &Value {
+    case.owners.get(index).unwrap_or_else(|| &case.cluster[index - case.owners.len()])
+}
+
+fn object_mut(case: &mut Case, index: usize) -> &mut Value {
+    let owners = case.owners.len();
+    if index < owners { &mut case.owners[index] } else { &mut case.cluster[index - owners] }
+}
+
+/// JSON pointers to everything below the top.
+fn places(value: &Value, path: String) -> Vec<String> {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.replace('~', "~0").replace('/', "~1"), value))
+            .collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(index, item)| (index.to_string(), item)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut out = Vec::new();
+    for (key, child) in children {
+        let path = format!("{path}/{key}");
+        out.push(path.clone());
+        out.extend(places(child, path));
+    }
+    out
+}
+
 /// What came out, in the words of the files.
 fn outcome(case: &Case) -> BTreeMap<String, Value> {
     let config = case.config.build();
@@ -156,18 +245,22 @@ fn classes(case: &Case) -> BTreeSet<String> {
 fn in_namespace(object: &Value) -> Value {
     let mut object = object.clone();
     let cluster_scoped = object["kind"] == "Karta";
-    let metadata = object["metadata"].as_object_mut().expect("metadata");
+    let Some(metadata) = object["metadata"].as_object_mut() else { return object };
     if !cluster_scoped {
         metadata.entry("namespace").or_insert_with(|| json!("ns"));
     }
-    let name = metadata["name"].as_str().expect("a name").to_owned();
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     metadata.entry("uid").or_insert_with(|| json!(format!("{name}-uid")));
     object
 }
 
 fn read_pod(value: &Value) -> Pod {
+    try_read_pod(value).expect("a pod")
+}
+
+fn try_read_pod(value: &Value) -> Option<Pod> {
     let mut value = in_namespace(value);
-    if value["spec"].is_null() {
+    if !value["spec"].is_object() {
         value["spec"] = json!({});
     }
     value["spec"]
@@ -175,7 +268,7 @@ fn read_pod(value: &Value) -> Pod {
         .expect("a spec")
         .entry("schedulerName")
         .or_insert_with(|| json!("kai-scheduler"));
-    serde_json::from_value(value).expect("a pod")
+    serde_json::from_value(value).ok()
 }
 
 fn answer(facts: &mut Facts, need: Need, cluster: &[Value], pod: &Pod) {
@@ -191,7 +284,8 @@ fn answer(facts: &mut Facts, need: Need, cluster: &[Value], pod: &Pod) {
             facts.objects.insert(key, found.cloned());
         }
         Need::Pods(query) => {
-            let pods = cluster.iter().filter(|object| object["kind"] == "Pod").map(read_pod);
+            let pods =
+                cluster.iter().filter(|object| object["kind"] == "Pod").filter_map(try_read_pod);
             let matches = |pod: &Pod| {
                 query.labels.iter().all(|(key, value)| pod.label(key) == Some(value.as_str()))
             };

@@ -130,11 +130,11 @@ struct Segmentation {
 
 impl Segmentation {
     /// Do the workers alone fill whole segments, so that the leader is an extra pod?
-    fn workers_fill(&self) -> bool {
+    const fn workers_fill(&self) -> bool {
         (self.size - 1) % self.length == 0
     }
 
-    fn segment(&self, index: i32) -> i32 {
+    const fn segment(&self, index: i32) -> i32 {
         match index {
             0 => 0,
             index if self.workers_fill() => (index - 1) / self.length,
@@ -142,17 +142,16 @@ impl Segmentation {
         }
     }
 
-    fn count(&self) -> i32 {
+    const fn count(&self) -> i32 {
         self.segment(self.size - 1) + 1
     }
 
-    /// The leader is no worker, but the first to be counted where segments are not filled by workers.
-    fn members(&self, segment: i32) -> i32 {
-        if segment + 1 < self.count() {
+    /// The pods of a segment; the leader is one of them where it is no extra pod.
+    const fn members(&self, segment: i32) -> i32 {
+        if self.workers_fill() || segment + 1 < self.count() {
             return self.length;
         }
-        let first = i32::from(self.workers_fill());
-        (first..self.size).filter(|index| self.segment(*index) == segment).count() as i32
+        self.size - segment * self.length
     }
 
     fn sub_groups(

@@ -16,19 +16,51 @@ mod runai_job;
 mod skip;
 mod workload_api;
 
+use std::collections::BTreeSet;
+
 use kai_api::names::objects::TRAIN;
 
-use crate::base::{Case, default_plan};
-use crate::error::Stop;
-use crate::plan::PodGroupPlan;
+use crate::base::{Case, default_plan, pod_name, workload_plan};
+use crate::error::{GroupingError, Stop};
+use crate::plan::{Notice, PodGroupPlan};
 use crate::registry::{Rule, rule_for};
 
 /// The group of a pod.
 pub(crate) fn plan(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
-    match workload_api::plan(case)? {
-        Some(plan) => Ok(plan),
-        None => by_kind(case),
+    let mut plan = match workload_api::plan(case)? {
+        Some(plan) => plan,
+        None => by_kind(case)?,
+    };
+    check_parts(case, &plan)?;
+    let exists = |name: &String| plan.sub_groups.iter().any(|part| part.name == *name);
+    if let Some(name) = plan.pod_sub_group.take_if(|name| !exists(name)) {
+        let problem = format!("{} has no part {name}", case.top().describe());
+        plan.notices.push(Notice::NoSubGroup { pod: pod_name(case.pod), problem });
     }
+    Ok(plan)
+}
+
+/// Names of parts are labels of pods, and each is there once; the API server would refuse the group in fewer words.
+fn check_parts(case: &Case<'_>, plan: &PodGroupPlan) -> Result<(), GroupingError> {
+    let mut seen = BTreeSet::new();
+    for part in &plan.sub_groups {
+        let name = part.name.as_str();
+        let problem = if !is_label(name) {
+            "must be at most 63 lower-case letters, digits and dashes, with no dash at either end"
+        } else if !seen.insert(name) {
+            "is there twice"
+        } else {
+            continue;
+        };
+        let field = format!("sub-group {name:?}");
+        return Err(case.top().error(field, problem));
+    }
+    Ok(())
+}
+
+fn is_label(name: &str) -> bool {
+    let inner = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    inner && (1..=63).contains(&name.len()) && !name.starts_with('-') && !name.ends_with('-')
 }
 
 /// The group of a pod by the kind of its top owner.
@@ -41,7 +73,8 @@ fn by_kind(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
 
 fn apply(rule: Rule, case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
     match rule {
-        Rule::Default(class) => Ok(default_plan(case, class)),
+        Rule::Default => Ok(unknown(case)),
+        Rule::WithClass(class) => Ok(workload_plan(case, case.top(), class)),
         Rule::Pod => Ok(pod::plan(case)),
         Rule::Deployment => Ok(deployment::plan(case)),
         Rule::Job => job::plan(case),
@@ -60,7 +93,7 @@ fn apply(rule: Rule, case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
     }
 }
 
-/// The group of a kind that nobody knows.
+/// The group of a kind without a rule of its own, known or not.
 fn unknown(case: &Case<'_>) -> PodGroupPlan {
     default_plan(case, TRAIN)
 }

@@ -37,7 +37,8 @@ pub(super) fn plan(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
 /// Copies labels or annotations that the object has not itself.
 fn inherit(object: &mut Value, from: &Value, section: &str) {
     let Some(inherited) = from["metadata"][section].as_object() else { return };
-    let own = &mut object["metadata"][section];
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let own = metadata.entry(section).or_insert_with(|| Value::Object(Map::new()));
     if !own.is_object() {
         *own = Value::Object(Map::new());
     }

@@ -9,6 +9,7 @@ use crate::jq::Query;
 use crate::object::pod_error;
 use crate::plan::{Minimum, PodGroupPlan};
 
+use super::super::is_label;
 use super::definition::{Member, Structure, TypeSelector};
 use super::{pod_value, scale};
 
@@ -133,11 +134,7 @@ fn unmatched(case: &Case<'_>, structure: &Structure, problem: String) -> Groupin
     pod_error(case.pod, &format!("as described by Karta {}", structure.name), problem)
 }
 
-/// Lower-case letters, digits, dashes and dots, each part starting and ending with a letter or digit.
+/// Labels, joined by dots.
 fn is_subdomain(name: &str) -> bool {
-    let part = |part: &str| {
-        let inner = part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        inner && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(part)
+    name.len() <= 253 && name.split('.').all(is_label)
 }
