@@ -142,7 +142,7 @@ fn mutilated_objects_get_an_answer() {
     for text in FILES {
         let cases: Vec<Case> = serde_saphyr::from_str(text).expect("cases");
         for case in cases {
-            for place in places(&case.pod["metadata"], String::new()) {
+            for place in places(&case.pod["metadata"], "") {
                 for value in ["", "x", "-1", "0", "7", "2147483647", "9223372036854775807"] {
                     let mut broken = case.clone();
                     match broken.pod["metadata"].pointer_mut(&place) {
@@ -160,7 +160,7 @@ fn mutilated_objects_get_an_answer() {
             }
             let objects = case.owners.len() + case.cluster.len();
             for index in 0..objects {
-                let places = places(object(&case, index), String::new());
+                let places = places(object(&case, index), "");
                 for place in places.iter().filter(|place| !place.starts_with("/metadata/name")) {
                     for value in &nonsense {
                         let mut broken = case.clone();
@@ -191,7 +191,7 @@ fn object_mut(case: &mut Case, index: usize) -> &mut Value {
 }
 
 /// JSON pointers to everything below the top.
-fn places(value: &Value, path: String) -> Vec<String> {
+fn places(value: &Value, path: &str) -> Vec<String> {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map
             .iter()
@@ -206,7 +206,7 @@ fn places(value: &Value, path: String) -> Vec<String> {
     for (key, child) in children {
         let path = format!("{path}/{key}");
         out.push(path.clone());
-        out.extend(places(child, path));
+        out.extend(places(child, &path));
     }
     out
 }
