@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::names::objects::POD_GROUP_PREFIX;
 use kai_api::pod_group::TopologyConstraint;
-use kai_api::view::OwnerReference;
+use kai_api::view::{OwnerReference, Pod};
 
 use crate::queue::QueueLabel;
 
@@ -49,6 +50,17 @@ pub struct PodGroupPlan {
     pub pod_sub_group: Option<String>,
     /// What the user should hear about, although it does not stop the pod.
     pub notices: Vec<Notice>,
+}
+
+impl PodGroupPlan {
+    /// Is the pod alone in a group that goes with it? Such a pod waits for no other.
+    pub fn is_own_group_of(&self, pod: &Pod) -> bool {
+        let (name, uid) = (&pod.metadata.name, &pod.metadata.uid);
+        self.owner.uid == *uid
+            && self.name == format!("{POD_GROUP_PREFIX}{name}-{uid}")
+            && self.minimum == Minimum::Members(1)
+            && self.sub_groups.is_empty()
+    }
 }
 
 /// A part of a pod group.

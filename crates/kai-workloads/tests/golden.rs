@@ -231,7 +231,11 @@ fn outcome(case: &Case) -> BTreeMap<String, Value> {
                 return BTreeMap::from([("skip".to_owned(), json!(format!("{reason:?}")))]);
             }
             Err(error) => return BTreeMap::from([("error".to_owned(), json!(error.to_string()))]),
-            Ok(Decision::Group(plan)) => return describe(&plan, rounds),
+            Ok(Decision::Group(plan)) => {
+                let mut out = describe(&plan, rounds);
+                out.insert("alone".to_owned(), json!(plan.is_own_group_of(&pod)));
+                return out;
+            }
         }
     }
     panic!("{}: no end of questions", case.title);

@@ -16,3 +16,13 @@ pub const SINGLE_SCHEDULING_BACKOFF: i32 = 1;
 pub const QUEUE_MEMORY_UNIT: f64 = 1_000_000.0;
 /// Implicit sub-group of a flat pod group.
 pub const FLAT_SUB_GROUP: &str = "default";
+/// Seconds after which a running pod past its deletion counts as stuck.
+pub const STUCK_RELEASING_SECONDS: i64 = 120;
+/// Seconds the binder waits for a reservation to name its device.
+pub const RESERVATION_WAIT_SECONDS: i64 = 40;
+/// Seconds between two rounds of the node scale adjuster.
+pub const SCALE_ADJUST_COOL_DOWN_SECONDS: i64 = 60;
+/// Step to which the node scale adjuster rounds fractions.
+pub const SCALE_ADJUST_ROUNDING: f64 = 0.01;
+/// First and longest delay of a retry, in seconds.
+pub const RETRY_SECONDS: (i64, i64) = (1, 60);

@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod legacy;
 pub mod node;
 pub mod objects;
+pub mod resources;
 pub mod scheduling;
 pub mod status;
 pub mod third_party;
