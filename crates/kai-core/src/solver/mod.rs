@@ -6,6 +6,7 @@
 //! could be free, and tries sets of them on the model.
 
 pub(crate) mod accumulate;
+pub(crate) mod bounds;
 pub(crate) mod budget;
 pub(crate) mod consolidation;
 pub(crate) mod generators;
@@ -268,7 +269,10 @@ fn try_state(
         let victims = scenario.victims(probe.recorded);
         let pods = probe.tasks.len();
         let key = Failures::key(pods, &victims);
-        if !cycle.world.naive && search.failures.contain(pods, &key) {
+        if !cycle.world.naive
+            && (search.failures.contain(pods, &key)
+                || bounds::cannot_help(cycle, search, probe, &victims))
+        {
             continue;
         }
         search.report.simulations += 1;

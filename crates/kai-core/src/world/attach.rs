@@ -454,6 +454,7 @@ impl World {
         };
         let usable = node.unusable.is_none();
         self.free_gpus.update(rank, idle, free, has_room);
+        self.free_gpus.update_sharing(rank, !node.groups.is_empty());
         self.free_gpus.update_room(rank, if usable { room } else { GpuRoom::default() });
     }
 
@@ -461,6 +462,18 @@ impl World {
     pub(crate) fn available_on_ready_nodes(&self) -> (i64, i64) {
         let room = self.free_gpus.total_room();
         (room.centi, room.mib)
+    }
+
+    /// The least memory a part of a device can be, on whatever node.
+    pub(crate) fn least_share(&self, shape: &Shape) -> i64 {
+        match shape.gpu {
+            crate::world::shape::GpuDemand::Memory { mib, .. } => mib,
+            crate::world::shape::GpuDemand::Portion { portion, .. } => {
+                let smallest = self.totals.smallest_gpu_mib().unwrap_or(0);
+                (portion.0 * smallest as f64) as i64
+            }
+            _ => 0,
+        }
     }
 
     /// Jobs that lack members, or did.

@@ -170,6 +170,10 @@ pub struct FreeGpuIndex {
     room_of: Vec<GpuRoom>,
     /// The sum of it.
     total_room: GpuRoom,
+    /// How many nodes are in each bucket.
+    bucket_counts: Vec<u32>,
+    /// Nodes with shared devices.
+    sharing: RankSet,
 }
 
 /// GPUs that are free or becoming free.
@@ -194,6 +198,8 @@ impl FreeGpuIndex {
             idle_of: vec![0; len],
             room_of: vec![GpuRoom::default(); len],
             total_room: GpuRoom::default(),
+            bucket_counts: vec![len as u32],
+            sharing: RankSet::with_len(len),
         }
     }
 
@@ -208,7 +214,10 @@ impl FreeGpuIndex {
             if self.buckets.len() <= bucket {
                 let len = self.bucket_of.len();
                 self.buckets.resize_with(bucket + 1, || RankSet::with_len(len));
+                self.bucket_counts.resize(bucket + 1, 0);
             }
+            self.bucket_counts[old] -= 1;
+            self.bucket_counts[bucket] += 1;
             self.buckets[old].remove(rank);
             self.buckets[bucket].insert(rank);
             self.bucket_of[rank] = bucket as u32;
@@ -240,6 +249,33 @@ impl FreeGpuIndex {
         let old = std::mem::replace(&mut self.room_of[rank], room);
         self.total_room.centi += room.centi - old.centi;
         self.total_room.mib += room.mib - old.mib;
+    }
+
+    /// Notes whether the node at `rank` has shared devices.
+    #[inline]
+    pub(crate) fn update_sharing(&mut self, rank: usize, shares: bool) {
+        if shares {
+            self.sharing.insert(rank);
+        } else {
+            self.sharing.remove(rank);
+        }
+    }
+
+    /// Nodes with shared devices.
+    pub fn sharing(&self) -> &RankSet {
+        &self.sharing
+    }
+
+    /// Devices free or becoming free on all nodes.
+    pub fn total_whole(&self) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 * i64::from(*nodes)).sum()
+    }
+
+    /// How many pods of `size` devices each all nodes have room for, each on one node.
+    pub fn slots_of(&self, size: i64) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 / size * i64::from(*nodes)).sum()
     }
 
     /// What is free or becoming free on all nodes where pods may be placed.
