@@ -43,7 +43,10 @@ impl World {
         let capacity = &node.allocatable;
         for slot in 0..shape.request.len() {
             let requested = shape.request.get(slot);
-            if slot == GPU || requested <= node.amounts.idle.get(slot) || !counts(self, shape, node, slot) {
+            if slot == GPU
+                || requested <= node.amounts.idle.get(slot)
+                || !counts(self, shape, node, slot)
+            {
                 continue;
             }
             let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
@@ -61,7 +64,12 @@ impl World {
     }
 }
 
-fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) -> Option<Shortage> {
+fn gpu_shortage(
+    world: &World,
+    task: TaskId,
+    node: &Node,
+    demand: DeviceDemand,
+) -> Option<Shortage> {
     let shape = world.shape_of(task);
     let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
     let used = (node.amounts.used.get(GPU) + shared) * 100;

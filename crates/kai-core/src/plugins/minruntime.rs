@@ -10,9 +10,15 @@ pub struct Arguments {}
 pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
     policy.min_runtime = Some(Arguments {});
 }
-use crate::world::World;
 use crate::ids::{JobId, TaskId};
 use crate::time::Timestamp;
-pub(crate) fn may_protect(_: &World) -> bool { false }
-pub(crate) fn allows_reclaim(_: &World, _: Timestamp, _: JobId, _: &[TaskId]) -> bool { true }
-pub(crate) fn allows_preempt(_: &World, _: Timestamp, _: JobId, _: &[TaskId]) -> bool { true }
+use crate::world::World;
+pub(crate) fn may_protect(_: &World) -> bool {
+    false
+}
+pub(crate) fn allows_reclaim(_: &World, _: Timestamp, _: JobId, _: &[TaskId]) -> bool {
+    true
+}
+pub(crate) fn allows_preempt(_: &World, _: Timestamp, _: JobId, _: &[TaskId]) -> bool {
+    true
+}
