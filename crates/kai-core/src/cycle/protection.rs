@@ -1,13 +1,42 @@
 //! Who is spared as a victim: jobs that started a short while ago, and pods that a disruption budget protects.
 
-use crate::config::ActionKind;
+use std::collections::BTreeMap;
+
 use crate::cycle::Cycle;
-use crate::ids::JobId;
+use crate::ids::{JobId, TaskId};
+use crate::plugins::minruntime::{self, Cause};
 
 impl Cycle<'_> {
-    /// The job has not run long enough to be a victim of `action` for `for_job`.
-    pub(crate) fn is_too_young(&mut self, _: JobId, _: JobId, _: ActionKind) -> bool {
-        false
+    /// The victim has not run long enough to go for `taker`.
+    pub(crate) fn is_too_young(&mut self, cause: Cause, taker: JobId, victim: JobId) -> bool {
+        if minruntime::may_be_victim(self.world, self.now, cause, taker, victim) {
+            return false;
+        }
+        if let Some(until) = minruntime::protected_until(self.world, cause, taker, victim) {
+            self.wake_at(until);
+        }
+        true
+    }
+
+    /// Victims that are too young keep the pods they need.
+    pub(crate) fn leaves_the_young_alone(
+        &self,
+        cause: Cause,
+        taker: JobId,
+        victims: &[TaskId],
+    ) -> bool {
+        if self.world.policy.min_runtime.is_none() {
+            return true;
+        }
+        let mut of_job: BTreeMap<JobId, Vec<TaskId>> = BTreeMap::new();
+        for task in victims {
+            if let Some(job) = self.world.task(*task).job {
+                of_job.entry(job).or_default().push(*task);
+            }
+        }
+        of_job.iter().all(|(victim, tasks)| {
+            minruntime::allows_victims(self.world, self.now, cause, taker, *victim, tasks)
+        })
     }
 
     /// A disruption budget has no disruption left for some pod of the job. KAI ignores budgets.

@@ -116,6 +116,12 @@ impl Statement {
             if !moves && !realigns && self.unevict(world, task) {
                 return;
             }
+            if !moves {
+                world.realign(task, place);
+                let kind = OperationKind::Promise { node: place.node };
+                self.operations.push(Operation { task, kind, cancelled: false });
+                return;
+            }
         }
         world.put(task, place, Status::Pipelined);
         let kind = OperationKind::Promise { node: place.node };

@@ -28,7 +28,7 @@ pub(crate) struct NodeSearch<'a> {
 impl NodeSearch<'_> {
     /// The best node that was not tried in vain yet.
     pub(crate) fn best(&mut self, world: &World) -> Option<NodeId> {
-        if self.failed.is_empty() && self.index_decides(world) {
+        if !world.naive && self.failed.is_empty() && self.index_decides(world) {
             return self.best_by_index(world);
         }
         self.best_by_scan(world)
@@ -63,21 +63,14 @@ impl NodeSearch<'_> {
         let spec = &world.task(self.task).spec;
         let shape = world.shape_of(self.task);
         let whole = matches!(shape.gpu, GpuDemand::Whole { count } if count > 0);
-        if !whole
-            || shape.claimed_gpus > 0
-            || spec.nominated_node.is_some()
-            || world.has_replica_nodes()
-        {
+        if !whole || shape.claimed_gpus > 0 || spec.nominated_node.is_some() || world.has_replica_nodes() {
             return false;
         }
         let mut packs = false;
         for rule in &world.policy.scores {
             match rule {
                 Score::Placement(strategies) => packs = strategies.of(shape) == Strategy::Pack,
-                Score::Availability
-                | Score::GpuSharing
-                | Score::ResourceType
-                | Score::Nominated => {}
+                Score::Availability | Score::GpuSharing | Score::ResourceType | Score::Nominated => {}
                 Score::Topology if self.topology.is_empty() => {}
                 Score::Topology | Score::PodAffinity | Score::Numa => return false,
             }
@@ -164,7 +157,7 @@ impl TaskFilter {
                 Filter::Predicates => match &self.predicates {
                     Some(context) => {
                         let opens = self.shares && world.would_open_device(self.task, node);
-                        predicates::check_node(world, context, self.task, node, opens)
+                        context.check_node(world, node, opens)
                     }
                     None => Ok(()),
                 },

@@ -1,6 +1,7 @@
 //! Whether a pod fits a node by its amounts: now, or when what is on its way out is gone.
 
 use crate::ids::TaskId;
+use crate::plugins::predicates::volumes;
 use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
 use crate::resources::{FIXED_SLOTS, GPU, ResourceVector};
 use crate::world::World;
@@ -23,7 +24,15 @@ impl World {
         let shape = self.shape_of(task);
         let repeated = self.repeated_gpus(task, node);
         amounts_fit(self, shape, node, when, repeated)
-            && crate::plugins::predicates::volumes_fit(self, task, node, when == When::Now)
+            && (!self.config.params.schedule_csi_storage || self.volumes_fit(task, node, when))
+    }
+
+    fn volumes_fit(&self, task: TaskId, node: &Node, when: When) -> bool {
+        let id = self.nodes_by_rank[node.rank as usize];
+        match when {
+            When::Now => volumes::fits_now(self, task, id),
+            When::Later => volumes::fits_later(self, task, id),
+        }
     }
 
     fn repeated_gpus(&self, task: TaskId, node: &Node) -> i64 {
@@ -43,10 +52,7 @@ impl World {
         let capacity = &node.allocatable;
         for slot in 0..shape.request.len() {
             let requested = shape.request.get(slot);
-            if slot == GPU
-                || requested <= node.amounts.idle.get(slot)
-                || !counts(self, shape, node, slot)
-            {
+            if slot == GPU || requested <= node.amounts.idle.get(slot) || !counts(self, shape, node, slot) {
                 continue;
             }
             let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
@@ -64,12 +70,7 @@ impl World {
     }
 }
 
-fn gpu_shortage(
-    world: &World,
-    task: TaskId,
-    node: &Node,
-    demand: DeviceDemand,
-) -> Option<Shortage> {
+fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) -> Option<Shortage> {
     let shape = world.shape_of(task);
     let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
     let used = (node.amounts.used.get(GPU) + shared) * 100;
@@ -97,6 +98,10 @@ fn gpu_shortage(
                 return None;
             }
             let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
+            // KAI is silent about devices that are in use; it only tells of devices that are too small.
+            if by_memory && mib <= node.gpus.memory_mib && world.config.compatibility.is_kai() {
+                return None;
+            }
             Some(Shortage {
                 what: if by_memory { Lacking::GpuMemory } else { Lacking::Gpus },
                 requested: if by_memory { mib } else { shape.quota_centi() },

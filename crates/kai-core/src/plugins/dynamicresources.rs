@@ -112,18 +112,8 @@ impl World {
     /// Frees the claims of a pod that was told to go in a cycle.
     pub(crate) fn free_claims(&mut self, _task: TaskId) {}
 }
-pub(crate) fn check_node(
-    _: &World,
-    _: TaskId,
-    _: NodeId,
-) -> Result<(), crate::report::refusal::NodeRefusal> {
-    Ok(())
-}
-pub(crate) fn check_task(_: &World, _: TaskId) -> Result<(), crate::report::refusal::TaskRefusal> {
-    Ok(())
-}
+pub(crate) fn check_node(_: &World, _: TaskId, _: NodeId) -> Result<(), crate::report::refusal::NodeRefusal> { Ok(()) }
+pub(crate) fn check_task(_: &World, _: TaskId) -> Result<(), crate::report::refusal::TaskRefusal> { Ok(()) }
 impl Claims {
-    pub(crate) fn backs_resource(&self, _name: &str) -> bool {
-        false
-    }
+    pub(crate) fn backs_resource(&self, _name: &str) -> bool { false }
 }

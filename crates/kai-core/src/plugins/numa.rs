@@ -59,16 +59,6 @@ impl World {
     /// Returns the zones of a pod that was told to go in a cycle.
     pub(crate) fn return_zones(&mut self, _task: TaskId, _node: NodeId) {}
 }
-pub(crate) fn place(_: &World, _: TaskId, _: NodeId) -> ZonePlacement {
-    ZonePlacement::default()
-}
-pub(crate) fn check_node(
-    _: &World,
-    _: TaskId,
-    _: NodeId,
-) -> Result<(), crate::report::refusal::NodeRefusal> {
-    Ok(())
-}
-pub(crate) fn score(_: &World, _: TaskId, _: &crate::world::node::Node) -> f64 {
-    0.0
-}
+pub(crate) fn place(_: &World, _: TaskId, _: NodeId) -> ZonePlacement { ZonePlacement::default() }
+pub(crate) fn check_node(_: &World, _: TaskId, _: NodeId) -> Result<(), crate::report::refusal::NodeRefusal> { Ok(()) }
+pub(crate) fn score(_: &World, _: TaskId, _: &crate::world::node::Node) -> f64 { 0.0 }

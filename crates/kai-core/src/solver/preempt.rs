@@ -8,7 +8,7 @@ use crate::cycle::members::Scope;
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::fairness::check_non_preemptible_quota;
 use crate::ids::{JobId, QueueId};
-use crate::plugins::minruntime;
+use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -68,14 +68,14 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
     spared.insert(job);
     let running: Vec<JobId> =
         cycle.world.job_index.of(queue).running.iter().map(|key| key.job).collect();
-    let checks_each = minruntime::may_protect(cycle.world) || !cycle.world.budgets.is_empty();
+    let checks_each = cycle.world.policy.min_runtime.is_some() || !cycle.world.budgets.is_empty();
     for victim in running {
         if victim == job {
             continue;
         }
         let verdict = if cycle.world.job(victim).spec.priority >= priority {
             VictimVerdict::PriorityNotLower
-        } else if checks_each && cycle.is_too_young(victim, job, ActionKind::Preempt) {
+        } else if checks_each && cycle.is_too_young(Cause::Preempt, job, victim) {
             VictimVerdict::YoungerThanMinRuntime
         } else if checks_each && cycle.is_protected_by_budget(victim) {
             VictimVerdict::DisruptionBudget

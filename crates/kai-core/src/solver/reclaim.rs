@@ -13,7 +13,7 @@ use crate::fairness::{
     involved_resources, may_be_victim,
 };
 use crate::ids::{JobId, QueueId, TaskId};
-use crate::plugins::minruntime;
+use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -70,7 +70,11 @@ fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
 }
 
 /// What `tasks` ask for, and the resources whose saturation that makes comparable.
-pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amounts, ResourceSet) {
+pub(crate) fn required(
+    cycle: &Cycle<'_>,
+    _: JobId,
+    tasks: &[TaskId],
+) -> (Amounts, ResourceSet) {
     let required = cycle.requested(tasks, cycle.world.smallest_gpu_mib());
     let slices: i64 = tasks
         .iter()
@@ -100,12 +104,12 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
             continue;
         }
         queues.push(queue);
-        if !minruntime::may_protect(cycle.world) && cycle.world.budgets.is_empty() {
+        if !cycle.world.policy.min_runtime.is_some() && cycle.world.budgets.is_empty() {
             continue;
         }
         let victims: Vec<JobId> = running.iter().map(|key| key.job).collect();
         for victim in victims {
-            let verdict = if cycle.is_too_young(victim, job, ActionKind::Reclaim) {
+            let verdict = if cycle.is_too_young(Cause::Reclaim, job, victim) {
                 VictimVerdict::YoungerThanMinRuntime
             } else if cycle.is_protected_by_budget(victim) {
                 VictimVerdict::DisruptionBudget
@@ -167,7 +171,8 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
         let tasks = &tasks_of[&job];
         let mut core: Option<Accepted> = None;
         for (at, leaf) in entry.leaves.iter().enumerate() {
-            let of_leaf = tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
+            let of_leaf =
+                tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
             for (position, task) in of_leaf.enumerate() {
                 let state = &world.task(*task).state;
                 let stays = world.config.params.allow_consolidating_reclaim

@@ -239,6 +239,7 @@ impl World {
         node.groups.clear();
         node.residents.clear();
         node.legacy_mig_residents.clear();
+        self.terms.forget(id);
         self.claims.forget_node(id);
         for task in pods {
             self.fold_in(task, id);
@@ -280,6 +281,7 @@ impl World {
         if legacy {
             target.legacy_mig_residents.push(id);
         }
+        self.terms.arrive(node, &self.tasks[id.index()].spec.constraints);
         let zones = self.recorded_zones(id, node);
         self.nodes[node.index()].residents.push(Resident {
             task: id,
@@ -339,6 +341,7 @@ impl World {
             self.charge(task);
         }
         self.nodes[id.index()].residents.clear();
+        self.terms.forget(id);
         self.claims.forget_node(id);
     }
 
@@ -451,8 +454,7 @@ impl World {
     pub(crate) fn some_queue_is_limited(&self) -> bool {
         let unlimited = crate::fairness::Amounts::UNBOUNDED;
         self.tree.queues.iter().any(|queue| {
-            queue.live
-                && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
+            queue.live && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
         })
     }
 

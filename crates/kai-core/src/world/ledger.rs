@@ -42,7 +42,10 @@ impl World {
                 }
                 Undo::Groups(node, groups) => self.nodes[node.index()].groups = groups,
                 Undo::ResidentAdded(node) => {
-                    self.nodes[node.index()].residents.pop();
+                    if let Some(resident) = self.nodes[node.index()].residents.pop() {
+                        let pod = &self.tasks[resident.task.index()].spec;
+                        self.terms.leave(node, &pod.constraints);
+                    }
                 }
                 Undo::ResidentChanged(node, at, resident) => {
                     self.nodes[node.index()].residents[at] = resident;
@@ -82,6 +85,7 @@ impl World {
         let resident =
             Resident { task, status, groups: place.groups.clone(), zones: place.zones.clone() };
         self.nodes[place.node.index()].residents.push(resident);
+        self.terms.arrive(place.node, &self.tasks[task.index()].spec.constraints);
         self.log.push(Undo::ResidentAdded(place.node));
         self.index_node(place.node);
         self.hold(task, place.node);
@@ -124,6 +128,18 @@ impl World {
     /// Turns a placement of this cycle into a promise on the same node.
     pub(crate) fn turn_into_promise(&mut self, task: TaskId) {
         self.turn(task, Status::Pipelined, true);
+    }
+
+    /// Promises an evicted task its own node again with other NUMA zones.
+    pub(crate) fn realign(&mut self, task: TaskId, place: &Place) {
+        self.turn(task, Status::Pipelined, true);
+        self.change_task(task, |state| state.zones.clone_from(&place.zones));
+        if let Some(at) = self.node(place.node).resident(task) {
+            let old = self.node(place.node).residents[at].clone();
+            self.nodes[place.node.index()].residents[at].zones.clone_from(&place.zones);
+            self.log.push(Undo::ResidentChanged(place.node, at, old));
+        }
+        self.hold(task, place.node);
     }
 
     /// Marks a placed task as being bound; accounts are the same.

@@ -33,6 +33,7 @@ use crate::input::{
 };
 use crate::plugins::Policy;
 use crate::plugins::dynamicresources::Claims;
+use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
 use crate::resources::ResourceNames;
@@ -75,6 +76,7 @@ pub struct World {
     pub(crate) trees: Trees,
     pub(crate) claims: Claims,
     pub(crate) volumes: Volumes,
+    pub(crate) terms: TermIndex,
     pub(crate) config_maps: BTreeSet<ObjectName>,
     pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
     pub(crate) totals: Totals,
@@ -85,6 +87,8 @@ pub struct World {
     pub(crate) free_node_slots: Vec<NodeId>,
     /// Pods on their way out, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
+    /// Every shortcut is off: for tests and benchmarks that compare with it.
+    pub(crate) naive: bool,
     pub(crate) log: UndoLog,
 }
 
@@ -163,6 +167,7 @@ impl World {
             trees: Trees::default(),
             claims: Claims::default(),
             volumes: Volumes::default(),
+            terms: TermIndex::default(),
             config_maps: BTreeSet::new(),
             budgets: BTreeMap::new(),
             totals: Totals::default(),
@@ -172,8 +177,14 @@ impl World {
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
             releasing: BTreeSet::new(),
+            naive: false,
             log: UndoLog::default(),
         }
+    }
+
+    /// Switches every shortcut of the search off or on. Plans are the same, only slower without them.
+    pub fn set_naive_search(&mut self, naive: bool) {
+        self.naive = naive;
     }
 
     /// The configuration.

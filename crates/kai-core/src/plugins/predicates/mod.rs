@@ -1,52 +1,226 @@
-//! predicates (stub, replaced on merge).
+//! predicates: what Kubernetes itself asks of a node before a pod may run there, the kind of the node, and the
+//! capacity of the queue on it.
+//!
+//! A pod is asked twice. [`check_task`] says what no node can change: claims and config maps that do not exist, a
+//! request larger than any node. [`TaskContext::check_node`] then asks node by node, in KAI's order: queue
+//! capacity, kind of GPUs, pod slots, node conditions, host ports, taints, node affinity, pod affinity, volumes,
+//! kind of worker. What is the same for all nodes is computed once, in the context; a pod without constraints
+//! costs a handful of comparisons per node.
+//!
+//! KAI remembers for a whole session that a filter had nothing to do for a pod (fault 10). That is not reproduced:
+//! the context is made anew for every attempt.
 
+mod capacity;
+mod gpu_kind;
+pub(crate) mod kubernetes;
+mod max_resources;
+pub(crate) mod pod_affinity;
+pub(crate) mod storage;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod term_index;
+mod texts;
 pub mod volumes;
 
 use crate::config::PluginSpec;
 use crate::ids::{NodeId, TaskId};
-use crate::input::pod::PodConstraints;
+use crate::input::{ObjectName, PodSpec};
 use crate::plugins::{Filter, Policy};
-use crate::report::refusal::{NodeRefusal, TaskRefusal};
+use crate::report::refusal::{NodeRefusal, Rule, TaskRefusal};
+use crate::resources::PODS;
 use crate::world::World;
 use crate::world::node::Node;
+use crate::world::shape::Shape;
+use capacity::QueueRoom;
+use pod_affinity::AffinityFacts;
+use storage::StorageDemand;
+use volumes::PodVolumes;
+
+/// A device of its own needs a slot for the pod and one for the pod that reserves it.
+const SLOTS_TO_OPEN_A_DEVICE: i64 = 2;
 
 pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
     policy.filters.push(Filter::Predicates);
 }
 
-pub(crate) struct TaskContext {}
+/// What can be said of a pod before any node is looked at. All objections are told at once.
+pub(crate) fn check_task(world: &World, task: TaskId) -> Result<(), TaskRefusal> {
+    let spec = &world.task(task).spec;
+    let names_conflict = kubernetes::node_names_conflict(&spec.constraints.node_terms);
+    let objections = [
+        ("NodeAffinity", names_conflict.then(|| "pod affinity terms conflict".to_owned())),
+        ("VolumeBinding", volumes::refusal(world, task)),
+        ("MaxNodePoolResources", max_resources::refusal(world, task)),
+        ("ConfigMap", missing_config_maps(world, spec)),
+    ];
+    let told: String = objections
+        .iter()
+        .filter_map(|(rule, text)| text.as_ref().map(|text| format!("{rule}: {text}.\n")))
+        .collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    let name = &spec.name;
+    let text = format!("Scheduling conditions were not met for pod {name}:\n{told}");
+    Err(TaskRefusal { text: text.into() })
+}
+
+/// The part of [`check_task`] that no eviction can change; the first objection alone, in its own words.
+pub(crate) fn check_task_whatever_goes(world: &World, task: TaskId) -> Result<(), TaskRefusal> {
+    let objection = volumes::refusal(world, task)
+        .or_else(|| missing_config_maps(world, &world.task(task).spec))
+        .or_else(|| max_resources::refusal(world, task));
+    objection.map_or(Ok(()), |text| Err(TaskRefusal { text: text.into() }))
+}
+
+fn missing_config_maps(world: &World, pod: &PodSpec) -> Option<String> {
+    let namespace = &pod.name.namespace;
+    let exists = |name: &&crate::input::Text| {
+        let name = ObjectName { namespace: namespace.clone(), name: (*name).clone() };
+        world.config_maps.contains(&name)
+    };
+    let mut missing: Vec<&str> = pod
+        .constraints
+        .config_maps
+        .iter()
+        .filter(|name| !exists(name))
+        .map(|name| &**name)
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    (!missing.is_empty()).then(|| format!("Missing required configmaps: [{}]", missing.join(" ")))
+}
+
+/// Whether the pod may run on the node. For one node; to try many, make a [`TaskContext`] once.
+///
+/// `opens_device` tells whether the pod would open a new shared device there. KAI takes every group whose id is
+/// not an integer for new (fault 9); whoever calls decides, here only the slots are counted.
+pub(crate) fn check_node(
+    world: &World,
+    task: TaskId,
+    node: NodeId,
+    opens_device: bool,
+) -> Result<(), NodeRefusal> {
+    TaskContext::new(world, task).check_node(world, node, opens_device)
+}
+
+/// What is the same for one pod on all nodes. True as long as nothing in the world changes: make it anew after
+/// every placement or eviction.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskContext {
+    task: TaskId,
+    room: Option<QueueRoom>,
+    /// Asks for GPUs in any way.
+    wants_gpus: bool,
+    is_shared: bool,
+    /// Anything beyond slots, conditions and taints is asked.
+    has_more: bool,
+    affinity: Option<Box<AffinityFacts>>,
+    volumes: Option<Box<PodVolumes>>,
+    storage: Option<Box<StorageDemand>>,
+}
 
 impl TaskContext {
-    pub(crate) fn new(_world: &World, _task: TaskId) -> Self {
-        Self {}
+    /// The context of `task`.
+    pub(crate) fn new(world: &World, task: TaskId) -> Self {
+        let shape = world.shape_of(task);
+        let constraints = &shape.constraints;
+        let affinity = AffinityFacts::new(world, task);
+        let volumes = PodVolumes::new(world, task);
+        let has_more = affinity.is_some()
+            || volumes.is_some()
+            || world.config.params.restrict_node_scheduling
+            || !constraints.host_ports.is_empty()
+            || !constraints.node_selector.is_empty()
+            || !constraints.node_terms.is_empty();
+        Self {
+            task,
+            room: QueueRoom::new(world, task),
+            wants_gpus: !shape.is_cpu_only() || shape.legacy_mig,
+            is_shared: shape.is_shared(),
+            has_more,
+            affinity,
+            volumes,
+            storage: StorageDemand::new(world, task),
+        }
+    }
+
+    /// Whether the pod may run on the node; see [`check_node`] for `opens_device`.
+    #[inline]
+    pub(crate) fn check_node(
+        &self,
+        world: &World,
+        node: NodeId,
+        opens_device: bool,
+    ) -> Result<(), NodeRefusal> {
+        let node = world.node(node);
+        let shape = world.shape_of(self.task);
+        if let Some(room) = &self.room
+            && let Err(violation) = room.check(world, shape, node)
+        {
+            return Err(NodeRefusal::QueueCapacity(Box::new(violation)));
+        }
+        if self.wants_gpus {
+            gpu_kind::check(world, self.task, shape, node)?;
+        }
+        if !self.has_slots(node, opens_device) {
+            return Err(texts::POD_SLOTS.refusal());
+        }
+        if let Some(condition) = &node.unusable {
+            return Err(NodeRefusal::Rule { rule: Rule::NodeCondition, text: condition.clone() });
+        }
+        if !self.has_more {
+            return kubernetes::check_taints(&shape.constraints.tolerations, &node.spec.taints);
+        }
+        self.check_more(world, shape, node)
+    }
+
+    /// The pod's storage can be had on the node now; always true where capacities are not looked at.
+    #[inline]
+    pub(crate) fn storage_fits_now(&self, world: &World, node: NodeId) -> bool {
+        self.storage.as_ref().is_none_or(|demand| demand.fits_now(world, world.node(node)))
+    }
+
+    /// The pod's storage can be had on the node once pods on their way out are gone.
+    #[inline]
+    pub(crate) fn storage_fits_later(&self, world: &World, node: NodeId) -> bool {
+        self.storage.as_ref().is_none_or(|demand| demand.fits_later(world, world.node(node)))
+    }
+
+    /// Why the pod's storage cannot be had on the node now.
+    pub(crate) fn storage_refusal(&self, world: &World, node: NodeId) -> Option<NodeRefusal> {
+        self.storage.as_ref()?.refusal(world, world.node(node))
+    }
+
+    #[inline]
+    fn has_slots(&self, node: &Node, opens_device: bool) -> bool {
+        let available = node.available(PODS);
+        match (self.is_shared, opens_device) {
+            (false, _) => available > 0,
+            (true, true) => available >= SLOTS_TO_OPEN_A_DEVICE,
+            (true, false) => true,
+        }
+    }
+
+    fn check_more(&self, world: &World, shape: &Shape, node: &Node) -> Result<(), NodeRefusal> {
+        let constraints = &shape.constraints;
+        if !constraints.host_ports.is_empty() {
+            kubernetes::check_ports(world, self.task, &constraints.host_ports, node)?;
+        }
+        kubernetes::check_taints(&constraints.tolerations, &node.spec.taints)?;
+        kubernetes::check_node_affinity(constraints, node)?;
+        if let Some(facts) = &self.affinity {
+            facts.check(constraints, node)?;
+        }
+        if let Some(volumes) = &self.volumes {
+            volumes.check(world, node)?;
+        }
+        if world.config.params.restrict_node_scheduling {
+            gpu_kind::check_worker(world, self.task, shape, node)?;
+        }
+        Ok(())
     }
 }
 
-/// What can be said of a pod before any node is looked at.
-pub(crate) fn check_task(_world: &World, _task: TaskId) -> Result<(), TaskRefusal> {
-    Ok(())
-}
-
-/// The part of [`check_task`] that no eviction can change.
-pub(crate) fn check_task_whatever_goes(_world: &World, _task: TaskId) -> Result<(), TaskRefusal> {
-    Ok(())
-}
-
-/// Whether the pod may run on the node.
-pub(crate) fn check_node(
-    _world: &World,
-    _context: &TaskContext,
-    _task: TaskId,
-    _node: NodeId,
-    _opens_device: bool,
-) -> Result<(), NodeRefusal> {
-    Ok(())
-}
-
-pub(crate) fn volumes_fit(_world: &World, _task: TaskId, _node: &Node, _now: bool) -> bool {
-    true
-}
-
-pub(crate) fn matches_node(_constraints: &PodConstraints, _node: &Node) -> bool {
-    true
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The two questions as a whole: what is asked, in which order, and how objections are told.
+
+use super::testing::{Cluster, NAMESPACE, gpu_node, node, pod, queue};
+use super::{TaskContext, check_task, check_task_whatever_goes};
+use crate::input::node::{Taint, TaintEffect};
+use crate::input::pod::{GpuRequest, HostPort};
+use crate::input::pod_group::Preemptibility;
+use crate::input::selectors::{NodeTerm, Operator};
+use crate::input::{Object, ObjectName};
+use crate::plugins::predicates::testing::requirement;
+use crate::report::refusal::NodeRefusal;
+use crate::status::Status;
+
+#[test]
+fn a_plain_pod_on_a_plain_node_is_not_asked_more() {
+    let mut cluster = Cluster::new();
+    cluster.node(node("n"));
+    let task = cluster.pod(pod("p"));
+    assert!(check_task(&cluster.world, task).is_ok());
+    assert!(!TaskContext::new(&cluster.world, task).has_more);
+    assert_eq!(cluster.refusal(task, "n"), None);
+}
+
+#[test]
+fn config_maps_must_exist_in_the_pods_namespace() {
+    let mut cluster = Cluster::new();
+    cluster.node(node("n"));
+    cluster.set(Object::ConfigMap(ObjectName::new("elsewhere", "b")));
+    cluster.set(Object::ConfigMap(ObjectName::new(NAMESPACE, "c")));
+    let task =
+        cluster.pod(pod("p").config_map("b").config_map("a").config_map("c").config_map("b"));
+    assert_eq!(
+        &*check_task(&cluster.world, task).unwrap_err().text,
+        "Scheduling conditions were not met for pod ns/p:\n\
+         ConfigMap: Missing required configmaps: [a b].\n"
+    );
+    assert_eq!(
+        &*check_task_whatever_goes(&cluster.world, task).unwrap_err().text,
+        "Missing required configmaps: [a b]"
+    );
+    cluster.set(Object::ConfigMap(ObjectName::new(NAMESPACE, "a")));
+    cluster.set(Object::ConfigMap(ObjectName::new(NAMESPACE, "b")));
+    assert!(check_task(&cluster.world, task).is_ok());
+}
+
+#[test]
+fn all_objections_are_told_at_once_and_victims_change_only_some() {
+    let mut cluster = Cluster::new();
+    cluster.node(node("n"));
+    let named = |name: &str| requirement("metadata.name", Operator::In, &[name]);
+    let mut hopeless = pod("p").gpus(1).config_map("a").mounting("data");
+    hopeless.spec.constraints.node_terms =
+        vec![NodeTerm { labels: Vec::new(), fields: vec![named("n"), named("m")] }];
+    let task = cluster.pod(hopeless);
+    assert_eq!(
+        &*check_task(&cluster.world, task).unwrap_err().text,
+        "Scheduling conditions were not met for pod ns/p:\n\
+         NodeAffinity: pod affinity terms conflict.\n\
+         VolumeBinding: persistentvolumeclaim \"data\" not found.\n\
+         MaxNodePoolResources: The pod ns/p requires GPU: 1, CPU: 1 (cores), memory: 1 (GB), \
+         pods: 1. No node in the default node-pool has GPU resources.\n\
+         ConfigMap: Missing required configmaps: [a].\n"
+    );
+    assert_eq!(
+        &*check_task_whatever_goes(&cluster.world, task).unwrap_err().text,
+        "persistentvolumeclaim \"data\" not found"
+    );
+    let conflict_only = {
+        let mut pod = pod("q");
+        pod.spec.constraints.node_terms =
+            vec![NodeTerm { labels: Vec::new(), fields: vec![named("n"), named("m")] }];
+        cluster.pod(pod)
+    };
+    assert!(check_task(&cluster.world, conflict_only).is_err());
+    assert!(check_task_whatever_goes(&cluster.world, conflict_only).is_ok());
+}
+
+#[test]
+fn pod_slots_count_what_is_becoming_free() {
+    let full = "node(s) pod number exceeded";
+    let mut cluster = Cluster::new();
+    cluster.node(node("n").pods(2));
+    cluster.pod(pod("a").on("n"));
+    cluster.pod(pod("b").on("n"));
+    let task = cluster.pod(pod("p"));
+    assert_eq!(cluster.refusal(task, "n").unwrap(), full);
+    cluster.pod(pod("b").on("n").status(Status::Releasing));
+    assert_eq!(cluster.refusal(task, "n"), None);
+}
+
+#[test]
+fn opening_a_device_needs_a_slot_for_its_reservation() {
+    let mut cluster = Cluster::new();
+    cluster.node(gpu_node("n", 2).pods(2));
+    cluster.pod(pod("a").on("n"));
+    let task = cluster.pod(pod("p").gpu(GpuRequest::Fraction { portion: 0.5, devices: 1 }));
+    let context = TaskContext::new(&cluster.world, task);
+    let node = cluster.world.node_named("n").unwrap();
+    assert!(context.check_node(&cluster.world, node, true).is_err());
+    assert!(context.check_node(&cluster.world, node, false).is_ok());
+    cluster.pod(pod("b").on("n"));
+    let context = TaskContext::new(&cluster.world, task);
+    assert!(context.check_node(&cluster.world, node, false).is_ok());
+}
+
+#[test]
+fn unwell_nodes_say_why() {
+    let mut cluster = Cluster::new();
+    let mut cordoned = node("cordoned");
+    cordoned.spec.unschedulable = true;
+    cluster.node(cordoned);
+    let mut unwell = node("unwell");
+    unwell.spec.bad_conditions.push("NotReady".into());
+    cluster.node(unwell);
+    let task = cluster.pod(pod("p"));
+    assert_eq!(cluster.refusal(task, "cordoned").unwrap(), "node is unschedulable");
+    assert_eq!(cluster.refusal(task, "unwell").unwrap(), "node has NotReady condition");
+}
+
+/// Every rule is broken; they are mended one by one in the order they are asked.
+#[test]
+fn the_first_broken_rule_in_kais_order_is_told() {
+    let mut cluster = Cluster::new();
+    cluster.queue(queue("q").limit_gpus(0.0));
+    cluster.job("job", "q", 1, Preemptibility::Preemptible);
+    let port = HostPort { port: 80, protocol: "TCP".into(), ip: "".into() };
+    let mut bad = gpu_node("n", 1).pods(1).taint(Taint {
+        key: "k".into(),
+        value: "v".into(),
+        effect: TaintEffect::NoSchedule,
+    });
+    bad.spec.unschedulable = true;
+    cluster.node(bad);
+    cluster.pod(pod("holder").port(port.clone()).on("n"));
+    let demanding = || {
+        let mig = GpuRequest::Mig(vec![("nvidia.com/mig-1g.5gb".into(), 1)]);
+        pod("p").of("job").gpu(mig).port(port.clone()).selecting("disk", "ssd").mounting("data")
+    };
+    let task = cluster.pod(demanding());
+    assert!(matches!(cluster.check(task, "n"), Err(NodeRefusal::QueueCapacity(_))));
+
+    cluster.queue(queue("q"));
+    assert!(cluster.refusal(task, "n").unwrap().starts_with("MIG job"));
+    let task = cluster.pod(demanding().gpus(1));
+    assert_eq!(cluster.refusal(task, "n").unwrap(), "node(s) pod number exceeded");
+    let taint = Taint { key: "k".into(), value: "v".into(), effect: TaintEffect::NoSchedule };
+    let mut cordoned = gpu_node("n", 1).taint(taint.clone());
+    cordoned.spec.unschedulable = true;
+    cluster.node(cordoned);
+    assert_eq!(cluster.refusal(task, "n").unwrap(), "node is unschedulable");
+    cluster.node(gpu_node("n", 1).taint(taint));
+    assert!(cluster.refusal(task, "n").unwrap().contains("free ports"));
+    cluster.pod(pod("holder").on("n"));
+    assert!(cluster.refusal(task, "n").unwrap().contains("taint"));
+    cluster.node(gpu_node("n", 1));
+    assert!(cluster.refusal(task, "n").unwrap().contains("affinity/selector"));
+    cluster.node(gpu_node("n", 1).label("disk", "ssd"));
+    assert_eq!(cluster.refusal(task, "n"), None);
+}
