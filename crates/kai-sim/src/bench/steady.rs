@@ -38,6 +38,11 @@ impl Steady {
         &self.built
     }
 
+    /// Switches every shortcut of the search off or on.
+    pub fn set_naive_search(&mut self, naive: bool) {
+        self.built.world.set_naive_search(naive);
+    }
+
     /// What happens next: the jobs of queue 0 end in the order in which they started.
     pub fn next_event(&mut self) -> SteadyEvent {
         let running = GPUS_PER_NODE * self.nodes;

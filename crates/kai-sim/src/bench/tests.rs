@@ -47,13 +47,30 @@ fn worlds_have_the_pods_they_should() {
     assert_eq!(built("mixed-51").world.tasks().count(), 550);
 }
 
+/// Reasons are compared as well; how much was searched for them is not.
 #[test]
-fn small_worlds_come_out_right() {
-    for name in ["allocate-20", "reclaim-large-20", "reclaim-many-20", "reclaim-no-20", "gang-512"]
-    {
+fn small_worlds_come_out_right_and_as_without_shortcuts() {
+    let names = [
+        "allocate-20",
+        "gang-512",
+        "reclaim-large-20",
+        "reclaim-many-20",
+        "reclaim-no-20",
+        "consolidate-50",
+    ];
+    for name in names {
         let case: Case = name.parse().unwrap();
-        let plan = case.build().unwrap().cycle();
+        let mut built = case.build().unwrap();
+        let plan = built.cycle();
         assert_eq!(case.check(&plan), Ok(()), "{name}");
+        built.world.set_naive_search(true);
+        let naive = built.cycle();
+        assert_eq!(plan.steps, naive.steps, "{name}");
+        let reasons = |plan: &CyclePlan| -> Vec<_> {
+            let reasons = plan.waiting.iter();
+            reasons.map(|report| (report.job.clone(), report.errors.clone())).collect()
+        };
+        assert_eq!(reasons(&plan), reasons(&naive), "{name}");
     }
 }
 

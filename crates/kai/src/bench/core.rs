@@ -1,7 +1,11 @@
 //! `kai bench core`: every case in a process of its own, and a table of all.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -10,7 +14,7 @@ use serde::Serialize;
 
 use super::callgrind;
 use super::measure::Measurement;
-use super::table::{self, Row};
+use super::table::{self, Naive, Row};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -34,10 +38,17 @@ pub(crate) struct CoreArguments {
     #[arg(long)]
     growth: bool,
 
+    /// Do not compare with a search without shortcuts.
+    #[arg(long)]
+    no_naive: bool,
+
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
+
+/// A search without shortcuts that takes longer than this is ended.
+const NAIVE_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
 struct JsonReport<'a> {
@@ -63,20 +74,20 @@ pub(crate) fn run(arguments: &CoreArguments) -> anyhow::Result<u8> {
     let mut rows = Vec::new();
     for (at, &case) in cases.iter().enumerate() {
         output::complain(&format!("{}/{} {case}\n", at + 1, cases.len()));
-        rows.push(Row { case, measurement: measure(case)?, growth: None });
+        let measurement = measure(case)?;
+        let naive = if arguments.no_naive { Naive::Unknown } else { compare(case, &measurement)? };
+        rows.push(Row { case, measurement, naive, growth: None });
     }
     if arguments.growth {
         add_growth(&mut rows)?;
     }
     let text = if arguments.json { json(&rows)? } else { table::text(&rows) };
     output::print(&text)?;
-    for row in &rows {
-        if let Some(mismatch) = &row.measurement.mismatch {
-            output::complain(&format!("{}: {mismatch}\n", row.case));
-        }
+    let wrong: Vec<String> = rows.iter().filter_map(Row::fault).collect();
+    for fault in &wrong {
+        output::complain(&format!("{fault}\n"));
     }
-    let all_right = rows.iter().all(|row| row.measurement.mismatch.is_none());
-    Ok(u8::from(!all_right))
+    Ok(u8::from(!wrong.is_empty()))
 }
 
 fn selected(names: &[String]) -> anyhow::Result<Vec<Case>> {
@@ -91,14 +102,44 @@ fn selected(names: &[String]) -> anyhow::Result<Vec<Case>> {
 }
 
 fn measure(case: Case) -> anyhow::Result<Measurement> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let output = Command::new(program)
-        .args(["bench", "case", &case.to_string()])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start a process for the case")?;
+    let child = start(case, &[])?;
+    let output = child.wait_with_output().context("cannot wait for the case")?;
     ensure!(output.status.success(), "{case} ended with {}", output.status);
     serde_json::from_slice(&output.stdout).with_context(|| format!("{case} printed no measurement"))
+}
+
+/// The same without shortcuts, unless that takes too long.
+fn compare(case: Case, fast: &Measurement) -> anyhow::Result<Naive> {
+    let mut child = start(case, &["--naive"])?;
+    let mut stdout = child.stdout.take().context("the case has no output")?;
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stdout.read_to_string(&mut text).and_then(|_| Ok(sender.send(text)));
+    });
+    let Ok(text) = receiver.recv_timeout(NAIVE_LIMIT) else {
+        child.kill().and_then(|()| child.wait()).context("cannot stop the case")?;
+        return Ok(Naive::TooSlow { times: NAIVE_LIMIT.as_secs_f64() * 1e3 / fast.cycle_ms });
+    };
+    let status = child.wait().context("cannot wait for the case")?;
+    ensure!(status.success(), "{case} without shortcuts ended with {status}");
+    let naive: Measurement = serde_json::from_str(&text)
+        .with_context(|| format!("{case} without shortcuts printed no measurement"))?;
+    Ok(Naive::Known {
+        times: naive.cycle_ms / fast.cycle_ms,
+        same_plan: naive.digest == fast.digest,
+    })
+}
+
+fn start(case: Case, flags: &[&str]) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    Command::new(program)
+        .args(["bench", "case", &case.to_string()])
+        .args(flags)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .context("cannot start a process for the case")
 }
 
 /// Counts instructions and compares each size with the one below.

@@ -1,18 +1,21 @@
 //! One case, measured in a process of its own so that its peak memory is its own.
 
+use std::fmt::{self, Write};
 use std::fs;
+use std::hash::Hasher;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use kai_core::plan::CyclePlan;
 use kai_core::world::World;
 use kai_sim::bench::{Built, Case, Decided, Family, Steady};
+use rustc_hash::FxHasher;
 use serde::{Deserialize, Serialize};
 
 use crate::output;
 
 /// Fewer cycles than this say little about the next one.
-const FEWEST_CYCLES: usize = 5;
+pub(super) const FEWEST_CYCLES: usize = 5;
 /// A cycle that takes longer than this is not repeated.
 const TOO_LONG_TO_REPEAT: Duration = Duration::from_secs(10);
 /// Short cycles are repeated for this long.
@@ -25,6 +28,10 @@ const EVENTS: usize = 500;
 pub(crate) struct CaseArguments {
     /// The case.
     case: String,
+
+    /// Without any shortcut of the search.
+    #[arg(long)]
+    naive: bool,
 }
 
 /// What was measured of a case.
@@ -40,7 +47,11 @@ pub(crate) struct Measurement {
     /// Pods that waited, and pods that were told to go.
     pub(crate) pods_decided: usize,
     pub(crate) work_units: u64,
+    /// Memory of the process once the world was built.
+    pub(crate) world_rss_mb: f64,
     pub(crate) peak_rss_mb: f64,
+    /// Equal for equal decisions and reasons.
+    pub(crate) digest: u64,
     /// What is wrong with the outcome.
     pub(crate) mismatch: Option<String>,
 }
@@ -55,21 +66,23 @@ impl Measurement {
 pub(crate) fn run(arguments: &CaseArguments) -> anyhow::Result<u8> {
     let case: Case = arguments.case.parse()?;
     let measurement = match case.family {
-        Family::Steady => steady(case)?,
-        _ => cycles(case)?,
+        Family::Steady => steady(case, arguments.naive)?,
+        _ => cycles(case, arguments.naive)?,
     };
     output::print(&(serde_json::to_string(&measurement)? + "\n"))?;
     Ok(0)
 }
 
-fn cycles(case: Case) -> anyhow::Result<Measurement> {
+fn cycles(case: Case, naive: bool) -> anyhow::Result<Measurement> {
     let started = Instant::now();
     let mut built = case.build()?;
     let build = started.elapsed();
+    let world_rss_mb = memory_mb("VmRSS:");
+    built.world.set_naive_search(naive);
     let mut times: Vec<Duration> = Vec::new();
     let mut first: Option<CyclePlan> = None;
     let mut mismatch: Option<String> = None;
-    while wants_another(&times) {
+    while wants_another(&times, naive) {
         let started = Instant::now();
         let plan = measured_cycle(&mut built);
         times.push(started.elapsed());
@@ -88,36 +101,36 @@ fn cycles(case: Case) -> anyhow::Result<Measurement> {
     if let Some(plan) = first {
         measurement.pods_decided = pods_waiting(&built.world) + pods_told_to_go(&plan);
         measurement.work_units = plan.work_units;
+        measurement.digest = digest(&plan);
     }
-    measurement.mismatch = mismatch;
-    Ok(measurement)
+    Ok(Measurement { world_rss_mb, mismatch, ..measurement })
 }
 
-fn steady(case: Case) -> anyhow::Result<Measurement> {
+fn steady(case: Case, naive: bool) -> anyhow::Result<Measurement> {
     let started = Instant::now();
     let mut steady = Steady::new(case.size)?;
     let build = started.elapsed();
+    let world_rss_mb = memory_mb("VmRSS:");
+    steady.set_naive_search(naive);
     let mut times = Vec::new();
     let mut mismatch = None;
-    let mut work = 0;
-    let began = Instant::now();
-    while times.len() < EVENTS && (began.elapsed() < REPEAT_FOR || wants_another(&times)) {
+    let (mut work_units, mut first_digest) = (0, None);
+    while wants_another(&times, naive) || (!naive && times.len() < EVENTS && is_short(&times)) {
         let event = steady.next_event();
         let started = Instant::now();
         let plan = measured_event(&mut steady, event.deltas);
         times.push(started.elapsed());
-        work = plan.work_units;
+        work_units = plan.work_units;
+        first_digest.get_or_insert_with(|| digest(&plan));
         if let Err(error) = steady.settle(&event.arrived, &plan) {
             mismatch = Some(error.to_string());
             break;
         }
     }
     let world = &steady.built().world;
-    let mut measurement = measurement(case, world, build, &mut times);
-    measurement.pods_decided = pods_waiting(world) + 1;
-    measurement.work_units = work;
-    measurement.mismatch = mismatch;
-    Ok(measurement)
+    let measurement = measurement(case, world, build, &mut times);
+    let (pods_decided, digest) = (pods_waiting(world) + 1, first_digest.unwrap_or_default());
+    Ok(Measurement { pods_decided, work_units, world_rss_mb, digest, mismatch, ..measurement })
 }
 
 /// One cycle. Counters of instructions find it by its name.
@@ -135,12 +148,34 @@ pub(super) fn measured_event(
     steady.take(deltas)
 }
 
-fn wants_another(times: &[Duration]) -> bool {
-    let spent: Duration = times.iter().sum();
+fn wants_another(times: &[Duration], naive: bool) -> bool {
+    let fewest = if naive { 1 } else { FEWEST_CYCLES };
     match times {
         [] => true,
         [first] if *first > TOO_LONG_TO_REPEAT => false,
-        _ => times.len() < FEWEST_CYCLES || (spent < REPEAT_FOR && times.len() < MOST_CYCLES),
+        _ => times.len() < fewest || (is_short(times) && times.len() < MOST_CYCLES),
+    }
+}
+
+fn is_short(times: &[Duration]) -> bool {
+    times.iter().sum::<Duration>() < REPEAT_FOR
+}
+
+/// A number that equal decisions and reasons share. How much was searched is no part of it.
+fn digest(plan: &CyclePlan) -> u64 {
+    let mut hasher = Hashing(FxHasher::default());
+    let reasons = plan.waiting.iter().map(|report| (&report.job, &report.errors, &report.pods));
+    let _ = write!(hasher, "{:?}{:?}", plan.steps, reasons.collect::<Vec<_>>());
+    hasher.0.finish()
+}
+
+/// Text that goes into a hash.
+struct Hashing(FxHasher);
+
+impl fmt::Write for Hashing {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 
@@ -161,7 +196,9 @@ fn measurement(case: Case, world: &World, build: Duration, times: &mut [Duration
         cycles: times.len(),
         pods_decided: 0,
         work_units: 0,
-        peak_rss_mb: peak_rss_mb(),
+        world_rss_mb: 0.0,
+        peak_rss_mb: memory_mb("VmHWM:"),
+        digest: 0,
         mismatch: None,
     }
 }
@@ -180,11 +217,11 @@ fn pods_told_to_go(plan: &CyclePlan) -> usize {
     decided.releasing + decided.moved
 }
 
-/// The most memory this process has had, zero where the system does not say.
-fn peak_rss_mb() -> f64 {
+/// Memory of this process by the system's name for it, zero where the system does not say.
+fn memory_mb(name: &str) -> f64 {
     const KIB_PER_MB: f64 = 1024.0;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or_default() / KIB_PER_MB
 }
