@@ -56,6 +56,8 @@ pub struct World {
     pub(crate) node_ids: BTreeMap<Text, NodeId>,
     pub(crate) nodes_by_rank: Vec<NodeId>,
     pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
+    /// The most NUMA zones that any node has.
+    pub(crate) most_zones: usize,
     pub(crate) tree: QueueTree,
     pub(crate) queue_specs: Vec<QueueSpec>,
     pub(crate) queue_ids: BTreeMap<Text, QueueId>,
@@ -139,6 +141,7 @@ impl World {
     /// An empty world under `config`.
     pub fn new(config: Config) -> Self {
         let policy = Policy::new(&config);
+        let claims = Claims::new(config.compatibility);
         Self {
             config,
             policy,
@@ -147,6 +150,7 @@ impl World {
             node_ids: BTreeMap::new(),
             nodes_by_rank: Vec::new(),
             numa_specs: BTreeMap::new(),
+            most_zones: 0,
             tree: QueueTree::default(),
             queue_specs: Vec::new(),
             queue_ids: BTreeMap::new(),
@@ -165,7 +169,7 @@ impl World {
             assumed: BTreeMap::new(),
             topologies: BTreeMap::new(),
             trees: Trees::default(),
-            claims: Claims::default(),
+            claims,
             volumes: Volumes::default(),
             terms: TermIndex::default(),
             config_maps: BTreeSet::new(),
