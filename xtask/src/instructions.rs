@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::process::cargo;
 use crate::tally::Tally;
 
-/// More than this part above a ceiling is a failure, less than this part below it is worth a new one.
+/// How much above its ceiling a count may be; a count as far below it is worth a new ceiling.
 const SLACK: f64 = 0.10;
 
 const CASES: [&str; 7] = [
@@ -89,7 +89,7 @@ fn judge(counts: &BTreeMap<String, u64>, ceilings: &BTreeMap<String, u64>) -> Ta
         };
         let ratio = count as f64 / ceiling as f64;
         let percent = (ratio - 1.0) * 100.0;
-        println!("{case:<20}{count:>16} instructions, {percent:+.1} % of its ceiling");
+        println!("{case:<20}{count:>16} instructions, {percent:+.1} % against its ceiling");
         if ratio > 1.0 + SLACK {
             println!("FAILED {case}: over its ceiling of {ceiling}");
         } else if ratio < 1.0 - SLACK {

@@ -211,11 +211,11 @@ fn occupied(
 /// rounds over the nodes, each going to the next node that still lacks one. Gangs of four whole nodes wait.
 fn consolidate(n: usize) -> Parts {
     let (small, large) = (6, 3);
-    let places = (0..small * n).filter(move |at| at % n % 2 == 0 || at / n < large);
+    let places = (0..small * n).filter(move |at| (at % n).is_multiple_of(2) || at / n < large);
     let [holder, mover] = [queue_name(0), queue_name(1)];
     let running = places.enumerate().map(move |(number, at)| {
         let node = at % n;
-        JobSketch::running(number, &holder, if node % 2 == 0 { 1 } else { 2 }, node)
+        JobSketch::running(number, &holder, if node.is_multiple_of(2) { 1 } else { 2 }, node)
     });
     let gangs = n / 50;
     let waiting = (0..gangs)

@@ -115,7 +115,7 @@ fn compare(case: Case, fast: &Measurement) -> anyhow::Result<Naive> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut text = String::new();
-        let _ = stdout.read_to_string(&mut text).and_then(|_| Ok(sender.send(text)));
+        let _ = stdout.read_to_string(&mut text).map(|_| sender.send(text));
     });
     let Ok(text) = receiver.recv_timeout(NAIVE_LIMIT) else {
         child.kill().and_then(|()| child.wait()).context("cannot stop the case")?;
