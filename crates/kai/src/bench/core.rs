@@ -48,7 +48,7 @@ pub(crate) struct CoreArguments {
 }
 
 /// A search without shortcuts that takes longer than this is ended.
-const NAIVE_LIMIT: Duration = Duration::from_secs(10);
+const NAIVE_LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Serialize)]
 struct JsonReport<'a> {
