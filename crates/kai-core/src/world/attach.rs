@@ -10,7 +10,7 @@ use crate::input::{ObjectName, PodSpec, Text};
 use crate::resources::GPU;
 use crate::status::Status;
 use crate::world::accounting;
-use crate::world::index::{FreeGpuIndex, GpuRoom};
+use crate::world::index::{FreeGpuIndex, FreeGpus, GpuRoom};
 use crate::world::job::Job;
 use crate::world::node::{DeviceDemand, Groups, Resident};
 use crate::world::shape::Shape;
@@ -385,7 +385,7 @@ impl World {
     }
 
     /// Under restricted scheduling only GPU workers' GPUs can be used.
-    fn gpus_count(&self, id: NodeId) -> bool {
+    pub(crate) fn gpus_count(&self, id: NodeId) -> bool {
         let params = &self.config.params;
         !params.restrict_node_scheduling
             || self.node(id).spec.labels.contains_key(&params.worker_labels.gpu)
@@ -406,13 +406,20 @@ impl World {
     /// Brings the index of free GPUs up to date for one node.
     #[inline]
     pub(crate) fn index_node(&mut self, id: NodeId) {
+        let rank = self.nodes[id.index()].rank as usize;
+        let free = self.gpus_free_on(id);
+        self.free_gpus.set(rank, free);
+    }
+
+    /// What is free on one node, as the index keeps it.
+    #[inline]
+    pub(crate) fn gpus_free_on(&self, id: NodeId) -> FreeGpus {
         let node = &self.nodes[id.index()];
-        let rank = node.rank as usize;
         let (idle, releasing) = (node.amounts.idle.get(GPU), node.amounts.releasing.get(GPU));
-        let free = idle + releasing;
+        let later = idle + releasing;
         let plain = node.groups.is_empty() && node.mig == crate::world::node::Mig::Off;
-        let (has_room, room) = if plain {
-            let room = GpuRoom { centi: free * 100, mib: free * node.gpus.memory_mib };
+        let (any, room) = if plain {
+            let room = GpuRoom { centi: later * 100, mib: later * node.gpus.memory_mib };
             (idle > 0 || releasing > 0, room)
         } else {
             let idle_centi = node.idle_gpu_centi(&self.names);
@@ -421,9 +428,8 @@ impl World {
             let room = GpuRoom { centi, mib: node.available_gpu_mib(&self.names) };
             (idle_centi > 0 || releasing_centi > 0, room)
         };
-        let usable = node.unusable.is_none();
-        self.free_gpus.update(rank, idle, free, has_room);
-        self.free_gpus.update_room(rank, if usable { room } else { GpuRoom::default() });
+        let room = if node.unusable.is_none() { room } else { GpuRoom::default() };
+        FreeGpus { idle, later, any, room }
     }
 
     /// GPUs free or becoming free on nodes where pods may be placed: hundredths of devices, and MiB.

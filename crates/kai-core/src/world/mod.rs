@@ -11,7 +11,7 @@ pub mod index;
 pub mod job;
 pub(crate) mod ledger;
 pub mod node;
-mod queues;
+pub(crate) mod queues;
 pub mod shape;
 pub mod task;
 pub mod totals;
