@@ -75,8 +75,12 @@ impl GpuFacts {
         if self.physical > 0 { (self.advertised / self.physical).max(1) } else { 1 }
     }
 
-    /// Hundredths of a device that `mib` of memory count as, rounded up as KAI rounds.
+    /// Hundredths of a device that `mib` of memory count as, rounded up as KAI rounds. Of a device that has no
+    /// memory to give, by its label or for the reserve, anything is all of it.
     pub fn centi_of_memory(&self, mib: i64) -> i64 {
+        if self.memory_mib <= 0 {
+            return if mib > 0 { 100 } else { 0 };
+        }
         (mib as f64 / self.memory_mib as f64 * 100.0).ceil() as i64
     }
 }
