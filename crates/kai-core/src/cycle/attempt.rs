@@ -13,8 +13,8 @@ use crate::placement::node_set::NodeSet;
 use crate::plugins::topology::{self, SubGroupRequest};
 use crate::plugins::{Filter, dynamicresources, numa, predicates};
 use crate::report::job_fit::{JobError, Progress};
-use crate::report::refusal::{Lacking, NodeRefusal, TaskRefusal};
-use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, TaskFit};
+use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
+use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, TaskFit};
 use crate::world::ledger::Place;
 use crate::world::job::Member;
 use crate::world::node::{DeviceDemand, Groups, Node};
@@ -249,7 +249,8 @@ impl Attempt<'_> {
         let tried = search.tried;
         if !placed && self.mode == Mode::Real {
             let fit = Arc::new(refusals(cycle, &search));
-            if nodes.is_all() && topology.is_empty() && has_shareable_refusals(cycle, task) {
+            let shareable = has_shareable_refusals(cycle, task) && !names_the_pod(&fit);
+            if nodes.is_all() && topology.is_empty() && shareable {
                 cycle.remember_refusals(shape, &fit);
             }
             self.tell(cycle, task, fit);
@@ -350,6 +351,13 @@ fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
         && !world.some_pod_repels()
         && world.policy.numa.is_none()
         && !own_queue
+}
+
+/// Some texts name the pod itself.
+fn names_the_pod(fit: &TaskFit) -> bool {
+    fit.counts.iter().any(|(reason, _)| {
+        matches!(reason, NodeReason::Rule(Rule::GpuMemoryUnknown | Rule::WorkerKind, _))
+    })
 }
 
 fn refusals(cycle: &Cycle<'_>, search: &NodeSearch<'_>) -> TaskFit {

@@ -170,7 +170,7 @@ impl<'w> Cycle<'w> {
     /// Refusals of a search over all nodes, reused while the world has not changed.
     pub(crate) fn known_refusals(&self, shape: ShapeId) -> Option<Arc<TaskFit>> {
         let (state, fit) = self.refusals.get(&shape)?;
-        (*state == self.world.state_id()).then(|| Arc::clone(fit))
+        (!self.world.naive && *state == self.world.state_id()).then(|| Arc::clone(fit))
     }
 
     pub(crate) fn remember_refusals(&mut self, shape: ShapeId, fit: &Arc<TaskFit>) {

@@ -112,8 +112,14 @@ impl Statement {
         {
             let old = &world.node(place.node).residents[at];
             let moves = !place.groups.is_empty() && old.groups != place.groups;
-            let realigns = old.zones != place.zones;
+            let realigns = old.zones != place.zones || !world.keeps_devices(task);
             if !moves && !realigns && self.unevict(world, task) {
+                return;
+            }
+            if !moves {
+                world.realign(task, place);
+                let kind = OperationKind::Promise { node: place.node };
+                self.operations.push(Operation { task, kind, cancelled: false });
                 return;
             }
         }

@@ -35,13 +35,12 @@ impl World {
         }
     }
 
+    /// GPUs of the pod's claims that another pod on the node already counts.
     fn repeated_gpus(&self, task: TaskId, node: &Node) -> i64 {
-        let claims = &self.task(task).claims;
-        if claims.is_empty() {
+        if self.task(task).claims.is_empty() {
             return 0;
         }
-        let id = self.nodes_by_rank[node.rank as usize];
-        self.claims.repeated_devices(id, claims)
+        self.shared_gpus(task, self.nodes_by_rank[node.rank as usize])
     }
 
     /// What `node` lacks for `task` to start now.
@@ -98,6 +97,10 @@ fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) 
                 return None;
             }
             let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
+            // KAI is silent about devices that are in use; it only tells of devices that are too small.
+            if by_memory && mib <= node.gpus.memory_mib && world.config.compatibility.is_kai() {
+                return None;
+            }
             Some(Shortage {
                 what: if by_memory { Lacking::GpuMemory } else { Lacking::Gpus },
                 requested: if by_memory { mib } else { shape.quota_centi() },
@@ -145,15 +148,10 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
     }
 }
 
-/// Resources that a node does not have itself may be served by devices of a class; the allocator of claims decides
-/// about those. KAI knows this only for pods that share devices (fault 33).
+/// Resources that a node does not have itself may be served by devices of a class: the allocator of claims decides.
 #[inline]
 fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
-    if slot < FIXED_SLOTS || shape.request.get(slot) == 0 || node.allocatable.get(slot) != 0 {
-        return true;
-    }
-    let exempt = shape.is_shared() || !world.config.compatibility.is_kai();
-    !(exempt && world.claims.backs_resource(world.names.name(slot)))
+    slot < FIXED_SLOTS || shape.request.get(slot) == 0 || !world.is_left_to_devices(shape, node, slot)
 }
 
 /// The slots of `request` that `have` does not reach.

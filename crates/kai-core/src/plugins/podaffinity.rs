@@ -5,7 +5,7 @@
 //! weights of anti-affinity are negative. A required affinity term of theirs weighs one, as in kube-scheduler;
 //! KAI configures that weight to zero. The raw score counts a million, above everything but a promised node.
 //!
-//! One walk over the pods sums up the domains; each node is then answered by looking its labels up.
+//! The domains are summed up once per pod; each node is then answered by looking its labels up.
 
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ use crate::input::pod::PodTerm;
 use crate::input::selectors::Labels;
 use crate::input::{PodSpec, Text};
 use crate::plugins::predicates::kubernetes::seen_pods;
-use crate::plugins::predicates::pod_affinity::{shapes_with, speaks_of};
+use crate::plugins::predicates::pod_affinity::speaks_of;
 use crate::plugins::{Policy, Score};
 use crate::world::World;
 use crate::world::node::Node;
@@ -41,28 +41,23 @@ pub(crate) fn scores(world: &World, task: TaskId) -> Option<DomainScores> {
     let pod = &world.task(task).spec;
     let has_terms = !pod.constraints.preferred_pod_terms.is_empty();
     let required = if world.config.compatibility.is_kai() { 0 } else { REQUIRED_TERM };
-    let drawn = shapes_with(world, |other| {
-        !other.preferred_pod_terms.is_empty() || (required != 0 && !other.pod_affinity.is_empty())
-    });
-    if !has_terms && drawn.is_none() {
+    if !has_terms && world.terms.has_no_drawn() {
         return None;
     }
     let mut sums = DomainScores::default();
-    for (_, node) in world.nodes() {
-        if node.spec.labels.is_empty() {
-            continue;
-        }
+    for node in world.terms.with_drawn().map(|id| world.node(id)) {
         for other in seen_pods(world, task, node) {
-            let shape = world.task(other).shape;
             let other = &world.task(other).spec;
-            if has_terms {
-                sums.add_preferences(pod, other, node);
+            sums.add_preferences(other, pod, node);
+            for term in &other.constraints.pod_affinity {
+                sums.add_term(required, term, other, pod, node);
             }
-            if drawn.as_ref().is_some_and(|drawn| drawn[shape.index()]) {
-                sums.add_preferences(other, pod, node);
-                for term in &other.constraints.pod_affinity {
-                    sums.add_term(required, term, other, pod, node);
-                }
+        }
+    }
+    if has_terms {
+        for (_, node) in world.nodes() {
+            for other in seen_pods(world, task, node) {
+                sums.add_preferences(pod, &world.task(other).spec, node);
             }
         }
     }

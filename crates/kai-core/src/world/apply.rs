@@ -68,6 +68,7 @@ impl World {
             Object::Numa(spec) => {
                 let node = spec.node.clone();
                 self.numa_specs.insert(node.clone(), spec);
+                self.count_zones();
                 self.refresh_node(&node)
             }
             Object::Queue(spec) => self.set_queue(&spec),
@@ -98,7 +99,10 @@ impl World {
         match key {
             ObjectKey::Node(name) => self.remove_node(name),
             ObjectKey::Numa(name) => match self.numa_specs.remove(name) {
-                Some(_) => self.refresh_node(name),
+                Some(_) => {
+                    self.count_zones();
+                    self.refresh_node(name)
+                }
                 None => Effect::unchanged(),
             },
             ObjectKey::Queue(name) => self.remove_queue(name),
@@ -106,7 +110,7 @@ impl World {
             ObjectKey::PodGroup(name) => self.remove_pod_group(name),
             ObjectKey::Pod(name) => self.remove_pod(name),
             ObjectKey::BindRequest(name) => match self.bind_requests.remove(name) {
-                Some(_) => self.refresh_pod(name),
+                Some(_) => self.refresh_bound_pod(name),
                 None => Effect::unchanged(),
             },
             ObjectKey::Topology(name) => {
@@ -297,7 +301,16 @@ impl World {
             return Effect::unchanged();
         }
         self.bind_requests.insert(pod.clone(), spec);
-        self.refresh_pod(&pod)
+        self.refresh_bound_pod(&pod)
+    }
+
+    /// A bind request came, changed or went: it says where the pod is and what its claims have.
+    fn refresh_bound_pod(&mut self, name: &ObjectName) -> Effect {
+        if let Some(id) = self.task_ids.get(name).copied() {
+            let sharing = self.assume_claims(name, Some(self.task(id).spec.status));
+            self.reattach_sharing(&sharing, id);
+        }
+        self.refresh_pod(name)
     }
 
     fn refresh_pod(&mut self, name: &ObjectName) -> Effect {

@@ -28,6 +28,8 @@ impl World {
     pub(crate) fn insert_pod(&mut self, spec: PodSpec) {
         let name = spec.name.clone();
         let spec = Arc::new(spec);
+        self.claims.know_pod(&spec);
+        let sharing = self.assume_claims(&name, Some(spec.status));
         let claims = self.claims.of_pod(&spec);
         let shape = self.shape_for(&spec);
         let task = Task {
@@ -54,6 +56,7 @@ impl World {
             self.pods_of_group.entry(group).or_default().insert(id);
         }
         self.attach(id);
+        self.reattach_sharing(&sharing, id);
     }
 
     pub(crate) fn remove_pod(&mut self, name: &ObjectName) -> Effect {
@@ -68,7 +71,33 @@ impl World {
         }
         self.tasks[id.index()].live = false;
         self.free_task_slots.push(id);
+        let spec = Arc::clone(&self.task(id).spec);
+        self.claims.forget_pod(&spec);
+        let sharing = self.assume_claims(name, None);
+        self.reattach_sharing(&sharing, id);
         Effect { changed: true, problems: Vec::new() }
+    }
+
+    /// Takes over what the bind request of a pod decided for its claims, while the pod lives. Pods that share the
+    /// claims and must look anew.
+    pub(crate) fn assume_claims(
+        &mut self,
+        pod: &ObjectName,
+        status: Option<Status>,
+    ) -> Vec<ObjectName> {
+        let lives = !matches!(status, None | Some(Status::Succeeded | Status::Failed));
+        let request = self.bind_requests.get(pod).filter(|bind| lives && !bind.failed);
+        let decided = request.map(|bind| bind.claim_allocations.clone()).unwrap_or_default();
+        self.claims.assume(pod, decided)
+    }
+
+    /// Pods that share claims with `id` look anew.
+    pub(crate) fn reattach_sharing(&mut self, pods: &[ObjectName], id: TaskId) {
+        for pod in pods {
+            if let Some(other) = self.task_ids.get(pod).copied().filter(|other| *other != id) {
+                self.reattach(other);
+            }
+        }
     }
 
     pub(crate) fn reattach(&mut self, id: TaskId) {
@@ -239,7 +268,7 @@ impl World {
         node.groups.clear();
         node.residents.clear();
         node.legacy_mig_residents.clear();
-        self.claims.forget_node(id);
+        self.terms.forget(id);
         for task in pods {
             self.fold_in(task, id);
         }
@@ -270,16 +299,18 @@ impl World {
         let shape = &self.shapes[task.shape];
         let target = &self.nodes[node.index()];
         let mut vector = accounting::tracked(target, shape, holds_gpus, compatibility);
-        let repeated = self.claims.join_node(node, &task.claims);
-        vector.add_at(GPU, -repeated.min(vector.get(GPU)));
+        let shared = self.shared_devices(id, node, task.state.status);
+        vector.add_at(GPU, -shared.gpus.min(vector.get(GPU)));
         let accepted = target.accepted(shape, compatibility);
         let legacy = shape.legacy_mig;
         let status = task.state.status;
         let target = &mut self.nodes[node.index()];
         accounting::add(target, &vector, demand, &groups, status);
+        shared.account(&mut target.amounts, 1);
         if legacy {
             target.legacy_mig_residents.push(id);
         }
+        self.terms.arrive(node, &self.tasks[id.index()].spec.constraints);
         let zones = self.recorded_zones(id, node);
         self.nodes[node.index()].residents.push(Resident {
             task: id,
@@ -339,7 +370,7 @@ impl World {
             self.charge(task);
         }
         self.nodes[id.index()].residents.clear();
-        self.claims.forget_node(id);
+        self.terms.forget(id);
     }
 
     /// After a node changed or came: the pods that name it are on it.

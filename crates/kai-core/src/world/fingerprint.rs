@@ -60,6 +60,7 @@ impl World {
             );
         }
         let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));
+        text.push_str(&self.claims.describe());
         let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
         text
     }
@@ -81,6 +82,10 @@ impl World {
             named(&node.amounts.releasing),
             named(&node.amounts.used)
         );
+        if let Some(numa) = &node.numa {
+            let zones: Vec<_> = numa.available().iter().map(named).collect();
+            let _ = writeln!(text, "  zones {zones:?}");
+        }
         for group in &node.groups {
             let mib = (group.used_mib, group.releasing_mib, group.allocated_mib);
             let flags = (group.ever_allocated, group.counted_as_releasing, group.of_replicas);

@@ -3,6 +3,7 @@
 
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::input::pod::PodRole;
+use crate::plugins::dynamicresources::SharedDevices;
 use crate::plugins::numa::ZonePlacement;
 use crate::resources::GPU;
 use crate::status::Status;
@@ -19,6 +20,13 @@ pub(crate) struct Place {
     pub(crate) node: NodeId,
     pub(crate) groups: Groups,
     pub(crate) zones: ZonePlacement,
+}
+
+/// What a pod does in the accounts of a node.
+#[derive(Clone, Copy)]
+enum Account {
+    Enter,
+    Leave,
 }
 
 impl World {
@@ -42,7 +50,10 @@ impl World {
                 }
                 Undo::Groups(node, groups) => self.nodes[node.index()].groups = groups,
                 Undo::ResidentAdded(node) => {
-                    self.nodes[node.index()].residents.pop();
+                    if let Some(resident) = self.nodes[node.index()].residents.pop() {
+                        let pod = &self.tasks[resident.task.index()].spec;
+                        self.terms.leave(node, &pod.constraints);
+                    }
                 }
                 Undo::ResidentChanged(node, at, resident) => {
                     self.nodes[node.index()].residents[at] = resident;
@@ -78,10 +89,15 @@ impl World {
             state.accepted = accepted;
         });
         self.save_node(place.node, task);
-        self.account(task, place.node, &place.groups, status, accounting::add);
-        let resident =
-            Resident { task, status, groups: place.groups.clone(), zones: place.zones.clone() };
+        self.account(task, place.node, &place.groups, status, Account::Enter);
+        let resident = Resident {
+            task,
+            status,
+            groups: place.groups.clone(),
+            zones: place.zones.clone(),
+        };
         self.nodes[place.node.index()].residents.push(resident);
+        self.terms.arrive(place.node, &self.tasks[task.index()].spec.constraints);
         self.log.push(Undo::ResidentAdded(place.node));
         self.index_node(place.node);
         self.hold(task, place.node);
@@ -97,8 +113,8 @@ impl World {
         let Some(at) = self.node(node).resident(task) else { return };
         let old = self.node(node).residents[at].clone();
         self.save_node(node, task);
-        self.account(task, node, &old.groups, old.status, accounting::remove);
-        self.account(task, node, &old.groups, status, accounting::add);
+        self.account(task, node, &old.groups, old.status, Account::Leave);
+        self.account(task, node, &old.groups, status, Account::Enter);
         self.nodes[node.index()].residents[at].status = status;
         self.log.push(Undo::ResidentChanged(node, at, old));
         self.index_node(node);
@@ -124,6 +140,18 @@ impl World {
     /// Turns a placement of this cycle into a promise on the same node.
     pub(crate) fn turn_into_promise(&mut self, task: TaskId) {
         self.turn(task, Status::Pipelined, true);
+    }
+
+    /// Promises an evicted task its own node again with other NUMA zones.
+    pub(crate) fn realign(&mut self, task: TaskId, place: &Place) {
+        self.turn(task, Status::Pipelined, true);
+        self.change_task(task, |state| state.zones.clone_from(&place.zones));
+        if let Some(at) = self.node(place.node).resident(task) {
+            let old = self.node(place.node).residents[at].clone();
+            self.nodes[place.node.index()].residents[at].zones.clone_from(&place.zones);
+            self.log.push(Undo::ResidentChanged(place.node, at, old));
+        }
+        self.hold(task, place.node);
     }
 
     /// Marks a placed task as being bound; accounts are the same.
@@ -191,14 +219,13 @@ impl World {
         id: NodeId,
         groups: &Groups,
         status: Status,
-        operation: fn(
-            &mut crate::world::node::Node,
-            &crate::resources::ResourceVector,
-            DeviceDemand,
-            &Groups,
-            Status,
-        ),
+        account: Account,
     ) {
+        let shared = if self.task(task).claims.is_empty() {
+            SharedDevices::default()
+        } else {
+            self.shared_devices(task, id, status)
+        };
         let entry = &self.tasks[task.index()];
         let shape = &self.shapes[entry.shape];
         let node = &mut self.nodes[id.index()];
@@ -206,11 +233,17 @@ impl World {
         let demand = node.demand(shape, compatibility);
         let holds_gpus = entry.spec.role != PodRole::Reservation;
         let mut vector = accounting::tracked(node, shape, holds_gpus, compatibility);
-        if !entry.claims.is_empty() {
-            let repeated = self.claims.repeated_devices(id, &entry.claims);
-            vector.add_at(GPU, -repeated.min(vector.get(GPU)));
+        vector.add_at(GPU, -shared.gpus.min(vector.get(GPU)));
+        match account {
+            Account::Enter => {
+                accounting::add(node, &vector, demand, groups, status);
+                shared.account(&mut node.amounts, 1);
+            }
+            Account::Leave => {
+                accounting::remove(node, &vector, demand, groups, status);
+                shared.account(&mut node.amounts, -1);
+            }
         }
-        operation(node, &vector, demand, groups, status);
     }
 
     /// The task counts in its queue, its zones and its claims.

@@ -33,6 +33,7 @@ use crate::input::{
 };
 use crate::plugins::Policy;
 use crate::plugins::dynamicresources::Claims;
+use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
 use crate::resources::ResourceNames;
@@ -55,6 +56,8 @@ pub struct World {
     pub(crate) node_ids: BTreeMap<Text, NodeId>,
     pub(crate) nodes_by_rank: Vec<NodeId>,
     pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
+    /// The most NUMA zones that any node has.
+    pub(crate) most_zones: usize,
     pub(crate) tree: QueueTree,
     pub(crate) queue_specs: Vec<QueueSpec>,
     pub(crate) queue_ids: BTreeMap<Text, QueueId>,
@@ -75,6 +78,7 @@ pub struct World {
     pub(crate) trees: Trees,
     pub(crate) claims: Claims,
     pub(crate) volumes: Volumes,
+    pub(crate) terms: TermIndex,
     pub(crate) config_maps: BTreeSet<ObjectName>,
     pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
     pub(crate) totals: Totals,
@@ -85,6 +89,8 @@ pub struct World {
     pub(crate) free_node_slots: Vec<NodeId>,
     /// Pods on their way out, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
+    /// Every shortcut is off: for tests and benchmarks that compare with it.
+    pub(crate) naive: bool,
     pub(crate) log: UndoLog,
 }
 
@@ -135,6 +141,7 @@ impl World {
     /// An empty world under `config`.
     pub fn new(config: Config) -> Self {
         let policy = Policy::new(&config);
+        let claims = Claims::new(config.compatibility);
         Self {
             config,
             policy,
@@ -143,6 +150,7 @@ impl World {
             node_ids: BTreeMap::new(),
             nodes_by_rank: Vec::new(),
             numa_specs: BTreeMap::new(),
+            most_zones: 0,
             tree: QueueTree::default(),
             queue_specs: Vec::new(),
             queue_ids: BTreeMap::new(),
@@ -161,8 +169,9 @@ impl World {
             assumed: BTreeMap::new(),
             topologies: BTreeMap::new(),
             trees: Trees::default(),
-            claims: Claims::default(),
+            claims,
             volumes: Volumes::default(),
+            terms: TermIndex::default(),
             config_maps: BTreeSet::new(),
             budgets: BTreeMap::new(),
             totals: Totals::default(),
@@ -172,8 +181,14 @@ impl World {
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
             releasing: BTreeSet::new(),
+            naive: false,
             log: UndoLog::default(),
         }
+    }
+
+    /// Switches every shortcut of the search off or on. Plans are the same, only slower without them.
+    pub fn set_naive_search(&mut self, naive: bool) {
+        self.naive = naive;
     }
 
     /// The configuration.

@@ -246,7 +246,8 @@ impl Node {
         Accepted {
             cpu_milli: shape.request.get(CPU),
             memory_bytes: shape.request.get(MEMORY),
-            gpu_centi: devices_centi + mig_centi + shape.claimed_gpus * 100,
+            gpu_centi: (devices_centi + mig_centi)
+                .saturating_add(shape.claimed_gpus.saturating_mul(100)),
             mig_centi,
         }
     }

@@ -105,18 +105,18 @@ pub struct QueueCost {
 impl QueueCost {
     /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
-        self.cpu_milli += other.cpu_milli;
-        self.memory_bytes += other.memory_bytes;
-        self.gpu_centi += other.gpu_centi;
-        self.gpu_memory_mib += other.gpu_memory_mib;
+        self.cpu_milli = self.cpu_milli.wrapping_add(other.cpu_milli);
+        self.memory_bytes = self.memory_bytes.wrapping_add(other.memory_bytes);
+        self.gpu_centi = self.gpu_centi.wrapping_add(other.gpu_centi);
+        self.gpu_memory_mib = self.gpu_memory_mib.wrapping_add(other.gpu_memory_mib);
     }
 
     /// Subtracts `other`.
     pub fn sub(&mut self, other: &Self) {
-        self.cpu_milli -= other.cpu_milli;
-        self.memory_bytes -= other.memory_bytes;
-        self.gpu_centi -= other.gpu_centi;
-        self.gpu_memory_mib -= other.gpu_memory_mib;
+        self.cpu_milli = self.cpu_milli.wrapping_sub(other.cpu_milli);
+        self.memory_bytes = self.memory_bytes.wrapping_sub(other.memory_bytes);
+        self.gpu_centi = self.gpu_centi.wrapping_sub(other.gpu_centi);
+        self.gpu_memory_mib = self.gpu_memory_mib.wrapping_sub(other.gpu_memory_mib);
     }
 }
 
@@ -198,7 +198,7 @@ impl Shape {
     /// Hundredths of GPUs the request counts as: devices, parts, MIG slices and claims. Memory counts nothing.
     pub fn quota_centi(&self) -> i64 {
         let slices = if let GpuDemand::Mig { slices, .. } = self.gpu { slices } else { 0 };
-        self.device_centi() + (slices + self.claimed_gpus) * 100
+        self.device_centi().saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
     }
 
     /// What the request costs a queue before a node is known.

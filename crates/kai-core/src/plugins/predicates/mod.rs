@@ -18,6 +18,7 @@ pub(crate) mod pod_affinity;
 pub(crate) mod storage;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod term_index;
 mod texts;
 pub mod volumes;
 

@@ -5,7 +5,8 @@
 //! A node without the label of an affinity term is refused. No pod in the domain may match a required
 //! anti-affinity term, and the required anti-affinity of pods in the domain must not match the pod.
 //!
-//! One walk over the pods collects the domains; each node is then answered by looking its labels up.
+//! The domains are collected once per pod: its own terms ask all pods, the others' terms are asked only on nodes
+//! that hold such pods. Each node is then answered by looking its labels up.
 
 use rustc_hash::FxHashSet;
 
@@ -18,7 +19,6 @@ use crate::input::{PodSpec, Text};
 use crate::report::refusal::NodeRefusal;
 use crate::world::World;
 use crate::world::node::Node;
-use crate::world::shape::ShapeId;
 
 /// Whether `term` of a pod in `owner_namespace` speaks of `pod`.
 pub(crate) fn speaks_of(term: &PodTerm, owner_namespace: &Text, pod: &PodSpec) -> bool {
@@ -30,18 +30,6 @@ pub(crate) fn speaks_of(term: &PodTerm, owner_namespace: &Text, pod: &PodSpec) -
             term.namespaces.contains(namespace)
         };
     looks_there && term.selector.matches(&pod.labels)
-}
-
-/// The shapes whose constraints pass `test`, by slot; none when there is no such shape. Asked once per pod, so
-/// that the walk over all other pods does not start where no pod can matter.
-pub(crate) fn shapes_with(
-    world: &World,
-    test: impl Fn(&PodConstraints) -> bool,
-) -> Option<Vec<bool>> {
-    let slots = 0..world.shapes.len();
-    let passes = |slot| test(&world.shapes[ShapeId::new(slot)].constraints);
-    // Mostly there is none, and then nothing is allocated.
-    slots.clone().any(passes).then(|| slots.map(passes).collect())
 }
 
 /// Values of labels: a few keys, many values.
@@ -101,8 +89,7 @@ impl AffinityFacts {
         let constraints = &pod.constraints;
         let has_terms =
             !constraints.pod_affinity.is_empty() || !constraints.pod_anti_affinity.is_empty();
-        let guarded = shapes_with(world, |other| !other.pod_anti_affinity.is_empty());
-        if !has_terms && guarded.is_none() {
+        if !has_terms && world.terms.has_no_guards() {
             return None;
         }
         let mut facts = Self {
@@ -111,14 +98,15 @@ impl AffinityFacts {
             unwelcoming: Domains::default(),
             matches_itself: matches_all(&constraints.pod_affinity, &pod.name.namespace, pod),
         };
-        for (_, node) in world.nodes() {
+        for node in world.terms.guarded().map(|id| world.node(id)) {
             for other in seen_pods(world, task, node) {
-                if has_terms {
+                facts.ask(pod, &world.task(other).spec, node);
+            }
+        }
+        if has_terms {
+            for (_, node) in world.nodes() {
+                for other in seen_pods(world, task, node) {
                     facts.meet(pod, &world.task(other).spec, node);
-                }
-                let shape = world.task(other).shape;
-                if guarded.as_ref().is_some_and(|guarded| guarded[shape.index()]) {
-                    facts.ask(pod, &world.task(other).spec, node);
                 }
             }
         }

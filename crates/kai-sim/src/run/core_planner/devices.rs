@@ -5,9 +5,13 @@ use kai_core::input::devices::{
     DeviceRequest,
 };
 use kai_core::input::{ClaimSpec, DeviceClassSpec, Object, ObjectKey, ObjectName, SliceSpec, Text};
+use kai_core::world::World;
 
-use super::selectors::{kubernetes_node_terms, labels, text, texts};
-use crate::format::{self, ClaimAllocation, ClaimStatus, ResourceClaim, ResourceSlice};
+use super::selectors::{kubernetes_node_terms, kubernetes_selector, labels, text, texts};
+use crate::format::{
+    self, ClaimAllocation, ClaimConsumer, ClaimStatus, ResourceClaim, ResourceSlice,
+};
+use crate::outcome::CycleOutcome;
 use crate::state::ClusterState;
 
 pub(super) fn translate(state: &ClusterState) -> Vec<(ObjectKey, Object)> {
@@ -85,10 +89,53 @@ fn allocation(given: &ClaimAllocation) -> Allocation {
     }
 }
 
-/// Claims as the world shows them.
+/// Claims as the world shows them. What the drivers reported stays as it was.
 pub(super) fn claims_back(
-    _state: &ClusterState,
-    _world: &kai_core::world::World,
-    _outcome: &mut crate::outcome::CycleOutcome,
+    state: &ClusterState,
+    world: &World,
+    outcome: &mut CycleOutcome,
 ) {
+    for claim in &state.resource_claims {
+        let name = ObjectName::new(claim.namespace.as_str(), claim.name.as_str());
+        let Some(view) = world.claims().state_of(&name) else { continue };
+        let before = claim.status.clone().unwrap_or_default();
+        let consumer = |pod: &Text| ClaimConsumer {
+            api_group: String::new(),
+            resource: "pods".to_owned(),
+            name: pod.to_string(),
+            uid: pod.to_string(),
+        };
+        let unchanged = before.allocation.as_ref().map(allocation).as_ref() == view.allocation;
+        let status = ClaimStatus {
+            allocation: if unchanged {
+                before.allocation.clone()
+            } else {
+                view.allocation.map(allocation_back)
+            },
+            reserved_for: view.reserved_for.iter().map(consumer).collect(),
+            devices: before.devices,
+        };
+        let name = crate::format::ObjectName {
+            namespace: claim.namespace.clone(),
+            name: claim.name.clone(),
+        };
+        outcome.claims.insert(name, status);
+    }
+}
+
+fn allocation_back(given: &Allocation) -> ClaimAllocation {
+    let device = |given: &AllocatedDevice| format::AllocatedDevice {
+        request: given.request.to_string(),
+        driver: given.device.driver.to_string(),
+        pool: given.device.pool.to_string(),
+        device: given.device.device.to_string(),
+    };
+    ClaimAllocation {
+        devices: format::AllocatedDevices {
+            results: given.results.iter().map(device).collect(),
+            config: Vec::new(),
+        },
+        node_selector: kubernetes_selector(&given.nodes),
+        allocation_timestamp: None,
+    }
 }

@@ -2,6 +2,9 @@
 
 use kai_core::fairness::{Amounts, UNLIMITED};
 use kai_core::input::node::{self, NumaPolicy, NumaScope, NumaZone, TaintEffect};
+use kai_core::resources::ResourceVector;
+use kai_core::world::World;
+use kai_core::world::node::Node as CoreNode;
 use kai_core::input::{
     NodeSpec, NumaSpec, Object, ObjectKey, QueueSpec, Text, TopologyLevel, TopologySpec, UsageSpec,
 };
@@ -163,9 +166,18 @@ fn queue_spec(queue: &Queue) -> QueueSpec {
 }
 
 /// Free amounts of a node's zones as the world shows them.
-pub(super) fn zones_back(
-    _world: &kai_core::world::World,
-    _node: &kai_core::world::node::Node,
-) -> Vec<AmountMap> {
-    Vec::new()
+pub(super) fn zones_back(world: &World, node: &CoreNode) -> Vec<AmountMap> {
+    let zones = node.numa.iter().flat_map(|numa| numa.available().iter());
+    let names = world.resource_names();
+    let back = |zone: &ResourceVector| -> AmountMap {
+        let amounts = (0..zone.len()).map(|slot| match names.name(slot) {
+            "cpu" => ("cpu_milli".to_owned(), zone.get(slot)),
+            "memory" => ("memory_bytes".to_owned(), zone.get(slot)),
+            "gpu" => ("nvidia.com/gpu".to_owned(), zone.get(slot)),
+            name if name.starts_with("nvidia.com/mig-") => (name.to_owned(), zone.get(slot)),
+            name => (name.to_owned(), zone.get(slot) / 1000),
+        });
+        amounts.collect()
+    };
+    zones.map(back).collect()
 }

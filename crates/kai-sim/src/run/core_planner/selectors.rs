@@ -2,7 +2,7 @@
 
 use kai_core::input::Text;
 use kai_core::input::selectors::{LabelSelector, Labels, NodeTerm, Operator, Requirement};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::format::{AmountMap, NodeExpression, NodeOperator, StringMap};
 
@@ -96,4 +96,35 @@ fn kubernetes_requirements(requirements: &Value) -> Vec<Requirement> {
         })
     };
     requirements.as_array().into_iter().flatten().filter_map(one).collect()
+}
+
+/// Terms back in Kubernetes form; none: no restriction.
+pub(super) fn kubernetes_selector(terms: &[NodeTerm]) -> Option<Map<String, Value>> {
+    if terms.is_empty() {
+        return None;
+    }
+    let term = |term: &NodeTerm| {
+        json!({
+            "matchExpressions": requirements_back(&term.labels),
+            "matchFields": requirements_back(&term.fields),
+        })
+    };
+    let terms: Vec<Value> = terms.iter().map(term).collect();
+    Some(Map::from_iter([("nodeSelectorTerms".to_owned(), Value::Array(terms))]))
+}
+
+fn requirements_back(requirements: &[Requirement]) -> Value {
+    let one = |requirement: &Requirement| {
+        let operator = match requirement.operator {
+            Operator::In => "In",
+            Operator::NotIn => "NotIn",
+            Operator::Exists => "Exists",
+            Operator::DoesNotExist => "DoesNotExist",
+            Operator::Gt => "Gt",
+            Operator::Lt => "Lt",
+        };
+        let values: Vec<&str> = requirement.values.iter().map(|value| &**value).collect();
+        json!({"key": &*requirement.key, "operator": operator, "values": values})
+    };
+    requirements.iter().map(one).collect()
 }
