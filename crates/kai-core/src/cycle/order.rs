@@ -4,6 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use smallvec::SmallVec;
+
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
 use crate::cycle::members::Scope;
@@ -41,7 +43,10 @@ pub(crate) struct Competition<'a> {
 impl Competition<'_> {
     /// The leaf whose turn it is, of those that `top` knows.
     pub(crate) fn winner(&self, top: &dyn Fn(QueueId) -> Option<Top>) -> Option<QueueId> {
-        self.best(self.tree.top_queues(), top).map(|(leaf, _, _)| leaf)
+        // The order of queues is not transitive: who is compared with whom first must not depend on slots.
+        let mut tops: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
+        tops.sort_by(|left, right| self.tree.compare_names(*left, *right));
+        self.best(tops.into_iter(), top).map(|(leaf, _, _)| leaf)
     }
 
     fn best(
