@@ -20,6 +20,14 @@ pub struct Held {
     pub pending: QueueCost,
 }
 
+impl Held {
+    fn add(&mut self, other: &Self) {
+        self.allocated.add(&other.allocated);
+        self.non_preemptible.add(&other.non_preemptible);
+        self.pending.add(&other.pending);
+    }
+}
+
 impl Accepted {
     pub(crate) fn add(&mut self, other: &Self) {
         self.cpu_milli += other.cpu_milli;
@@ -139,32 +147,27 @@ impl World {
         node.live && node.children.is_empty()
     }
 
-    /// Sets what every queue holds and asks for from the exact sums of its jobs.
+    /// Sets what every queue holds and asks for from the exact sums of its jobs. Sums are of integers up to the top:
+    /// the order of queues must not show in the last bit.
     pub(crate) fn load_shares(&mut self) {
         let device_mib = self.smallest_gpu_mib();
         for node in &mut self.tree.queues {
-            node.shares.allocated = Amounts::ZERO;
-            node.shares.allocated_non_preemptible = Amounts::ZERO;
-            node.shares.request = Amounts::ZERO;
             node.shares.usage =
                 self.usage.get(&node.name).map_or(Amounts::ZERO, |usage| usage.usage);
         }
-        for at in 0..self.tree.queues.len() {
-            let held = self.held.get(at).copied().unwrap_or_default();
-            if held == Held::default() {
+        let mut sums = vec![Held::default(); self.tree.queues.len()];
+        for (at, held) in self.held.iter().enumerate() {
+            if *held == Held::default() {
                 continue;
             }
-            let allocated = held.allocated.amounts();
-            let non_preemptible = held.non_preemptible.amounts();
-            let request = allocated + held.pending.amounts(device_mib);
-            let mut next = Some(QueueId::new(at)).filter(|_| self.tree.queues[at].live);
-            while let Some(queue) = next {
-                let node = &mut self.tree.queues[queue.index()];
-                node.shares.allocated += allocated;
-                node.shares.allocated_non_preemptible += non_preemptible;
-                node.shares.request += request;
-                next = node.parent;
+            for queue in self.tree.chain(QueueId::new(at)) {
+                sums[queue.index()].add(held);
             }
+        }
+        for (node, sum) in self.tree.queues.iter_mut().zip(&sums) {
+            node.shares.allocated = sum.allocated.amounts();
+            node.shares.allocated_non_preemptible = sum.non_preemptible.amounts();
+            node.shares.request = node.shares.allocated + sum.pending.amounts(device_mib);
         }
     }
 
