@@ -236,11 +236,12 @@ impl World {
     }
 
     fn remove_queue(&mut self, name: &Text) -> Effect {
-        if !self.queue_ids.contains_key(name) {
+        let Some(id) = self.queue_ids.get(name).copied() else {
             return Effect::unchanged();
-        }
+        };
         self.leave_jobs_of_queue(name);
         self.queue_ids.remove(name);
+        self.free_queue_slots.push(id);
         self.rebuild_queue_tree();
         Effect::changed()
     }

@@ -87,6 +87,7 @@ pub struct World {
     pub(crate) free_task_slots: Vec<TaskId>,
     pub(crate) free_job_slots: Vec<JobId>,
     pub(crate) free_node_slots: Vec<NodeId>,
+    pub(crate) free_queue_slots: Vec<QueueId>,
     /// Pods on their way out, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
     /// Every shortcut is off: for tests and benchmarks that compare with it.
@@ -180,6 +181,7 @@ impl World {
             free_task_slots: Vec::new(),
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
+            free_queue_slots: Vec::new(),
             releasing: BTreeSet::new(),
             naive: false,
             log: UndoLog::default(),

@@ -100,9 +100,14 @@ impl World {
             self.queue_specs[id.index()] = spec.clone();
             return *id;
         }
-        let id = QueueId::new(self.queue_specs.len());
-        self.queue_specs.push(spec.clone());
-        self.held.push(Held::default());
+        let id = if let Some(id) = self.free_queue_slots.pop() {
+            self.queue_specs[id.index()] = spec.clone();
+            id
+        } else {
+            self.queue_specs.push(spec.clone());
+            self.held.push(Held::default());
+            QueueId::new(self.queue_specs.len() - 1)
+        };
         self.queue_ids.insert(spec.name.clone(), id);
         id
     }
@@ -111,8 +116,8 @@ impl World {
     pub(crate) fn rebuild_queue_tree(&mut self) {
         let flat = !self.config.params.full_hierarchy_fairness;
         let mut tree = QueueTree { queues: Vec::with_capacity(self.queue_specs.len()) };
-        for spec in &self.queue_specs {
-            let exists = self.queue_ids.contains_key(&spec.name);
+        for (at, spec) in self.queue_specs.iter().enumerate() {
+            let exists = self.queue_ids.get(&spec.name) == Some(&QueueId::new(at));
             let parent = spec.parent.as_ref().and_then(|name| self.queue_ids.get(name)).copied();
             let orphan = spec.parent.is_some() && parent.is_none();
             tree.queues.push(QueueNode {
