@@ -9,7 +9,6 @@ impl World {
     #[must_use]
     pub fn rebuilt(&self) -> Self {
         let mut anew = Self::new(self.config.clone());
-        anew.volumes = self.volumes.clone();
         for object in self.objects() {
             anew.apply(Delta::Set(object));
         }
@@ -22,9 +21,11 @@ impl World {
         anew
     }
 
-    /// The objects of the world, by kind and name; those whose details only a plugin keeps are left out.
+    /// The objects of the world, by kind and name.
     pub fn objects(&self) -> Vec<Object> {
         let mut objects: Vec<Object> = Vec::new();
+        objects.extend(self.volumes.objects());
+        objects.extend(self.claims.objects());
         objects.extend(self.config_maps.iter().cloned().map(Object::ConfigMap));
         objects.extend(self.topologies.values().cloned().map(Object::Topology));
         objects.extend(self.budgets.values().cloned().map(Object::Budget));

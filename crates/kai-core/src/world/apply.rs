@@ -1,5 +1,7 @@
 //! Deltas into the world. Total: bad input is reported and leaves the rest as it was, never a panic.
 
+use std::collections::BTreeMap;
+
 use crate::fairness::UNLIMITED;
 use crate::ids::{JobId, NodeId};
 use crate::input::pod::GpuRequest;
@@ -67,15 +69,15 @@ impl World {
             Object::Node(spec) => self.set_node(spec),
             Object::Numa(spec) => {
                 let node = spec.node.clone();
+                if self.numa_specs.get(&node) == Some(&spec) {
+                    return Effect::unchanged();
+                }
                 self.numa_specs.insert(node.clone(), spec);
                 self.count_zones();
                 self.refresh_node(&node)
             }
             Object::Queue(spec) => self.set_queue(&spec),
-            Object::Usage(spec) => {
-                self.usage.insert(spec.queue.clone(), spec);
-                Effect::changed()
-            }
+            Object::Usage(spec) => put(&mut self.usage, spec.queue.clone(), spec),
             Object::PodGroup(spec) => self.set_pod_group(spec),
             Object::Pod(spec) => self.set_pod(*spec),
             Object::BindRequest(spec) => self.set_bind_request(spec),
@@ -83,15 +85,9 @@ impl World {
             Object::DeviceClass(spec) => self.change_devices(|claims| claims.set_class(spec)),
             Object::Slice(spec) => self.change_devices(|claims| claims.set_slice(spec)),
             Object::Claim(spec) => self.change_devices(|claims| claims.set_claim(spec)),
-            Object::Storage(object) => {
-                self.volumes.set(object);
-                Effect::changed()
-            }
+            Object::Storage(object) => effect_of(self.volumes.set(object)),
             Object::ConfigMap(name) => effect_of(self.config_maps.insert(name)),
-            Object::Budget(spec) => {
-                self.budgets.insert(spec.name.clone(), spec);
-                Effect::changed()
-            }
+            Object::Budget(spec) => put(&mut self.budgets, spec.name.clone(), spec),
         }
     }
 
@@ -322,9 +318,11 @@ impl World {
     }
 
     fn set_topology(&mut self, spec: TopologySpec) -> Effect {
-        self.topologies.insert(spec.name.clone(), spec);
-        self.trees.invalidate();
-        Effect::changed()
+        let effect = put(&mut self.topologies, spec.name.clone(), spec);
+        if effect.changed {
+            self.trees.invalidate();
+        }
+        effect
     }
 
     /// A pod that shows what was decided for it, or that is another pod of the name, ends the assumption.
@@ -347,6 +345,15 @@ impl World {
             self.refresh_pod(pod);
         }
     }
+}
+
+/// Keeps an object that nothing else is derived from.
+fn put<K: Ord, V: PartialEq>(kept: &mut BTreeMap<K, V>, key: K, object: V) -> Effect {
+    if kept.get(&key) == Some(&object) {
+        return Effect::unchanged();
+    }
+    kept.insert(key, object);
+    Effect::changed()
 }
 
 fn effect_of(changed: bool) -> Effect {

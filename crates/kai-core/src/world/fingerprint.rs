@@ -60,6 +60,7 @@ impl World {
             );
         }
         let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));
+        let _ = writeln!(text, "{:?}", self.volumes);
         text.push_str(&self.claims.describe());
         let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
         text
