@@ -1,7 +1,10 @@
 //! How pods come to nodes and jobs. A node's accounts are always the fold over its pods in one order
 //! (reservations first, then by UID), so that any history of deltas ends in the same accounts.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::input::pod::PodRole;
@@ -22,6 +25,20 @@ struct Observed {
     status: Status,
     node: Option<Text>,
     groups: Vec<Text>,
+}
+
+/// Takes `id` out of the list of `key`; a list that nobody is on is forgotten.
+fn unlist<K: std::hash::Hash + Eq, I: Ord>(
+    lists: &mut FxHashMap<K, BTreeSet<I>>,
+    key: &K,
+    id: I,
+) {
+    if let Some(list) = lists.get_mut(key) {
+        list.remove(&id);
+        if list.is_empty() {
+            lists.remove(key);
+        }
+    }
 }
 
 impl World {
@@ -64,10 +81,8 @@ impl World {
             return Effect::default();
         };
         self.detach(id);
-        if let Some(group) = self.group_of(id)
-            && let Some(pods) = self.pods_of_group.get_mut(&group)
-        {
-            pods.remove(&id);
+        if let Some(group) = self.group_of(id) {
+            unlist(&mut self.pods_of_group, &group, id);
         }
         self.tasks[id.index()].live = false;
         self.free_task_slots.push(id);
@@ -161,9 +176,7 @@ impl World {
         }
         let listed: Option<Text> = self.listed_node(id);
         if let Some(name) = listed {
-            if let Some(pods) = self.pods_of_node.get_mut(&name) {
-                pods.remove(&id);
-            }
+            unlist(&mut self.pods_of_node, &name, id);
             if let Some(node) = self.task(id).state.node {
                 self.account_departure(id, node);
             }
@@ -522,9 +535,7 @@ impl World {
         }
         self.unindex_job(id);
         let queue = self.job(id).spec.queue.clone();
-        if let Some(jobs) = self.jobs_of_queue.get_mut(&queue) {
-            jobs.remove(&id);
-        }
+        unlist(&mut self.jobs_of_queue, &queue, id);
     }
 
     fn join_job(&mut self, task: TaskId, job: JobId) {
