@@ -148,7 +148,12 @@ pub fn assume(world: &mut World, plan: &CyclePlan) {
                 node: node.clone(),
                 groups: gpu_groups.clone(),
             },
-            StepKind::Evict { .. } => Assumed::Eviction { uid: step.uid.clone() },
+            StepKind::Evict { .. } => {
+                let in_flight = world.assumed.get(&step.pod);
+                let bound = in_flight.and_then(|assumed| assumed.bind_of(&step.uid));
+                let bound = bound.map(|(node, groups)| (node.clone(), groups.clone()));
+                Assumed::Eviction { uid: step.uid.clone(), bound }
+            }
             StepKind::Nominate { .. } => continue,
         };
         world.assumed.insert(step.pod.clone(), assumed);

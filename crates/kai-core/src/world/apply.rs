@@ -10,6 +10,7 @@ use crate::input::{
     QueueSpec, Text, TopologySpec,
 };
 use crate::plugins::numa::NumaState;
+use crate::status::Status;
 use crate::world::job::Job;
 use crate::world::node::Node;
 use crate::world::{Assumed, World};
@@ -104,7 +105,10 @@ impl World {
             ObjectKey::Queue(name) => self.remove_queue(name),
             ObjectKey::Usage(name) => effect_of(self.usage.remove(name).is_some()),
             ObjectKey::PodGroup(name) => self.remove_pod_group(name),
-            ObjectKey::Pod(name) => self.remove_pod(name),
+            ObjectKey::Pod(name) => {
+                self.assumed.remove(name);
+                self.remove_pod(name)
+            }
             ObjectKey::BindRequest(name) => match self.bind_requests.remove(name) {
                 Some(_) => self.refresh_bound_pod(name),
                 None => Effect::unchanged(),
@@ -328,10 +332,10 @@ impl World {
     /// A pod that shows what was decided for it, or that is another pod of the name, ends the assumption.
     fn settle_assumption(&mut self, spec: &PodSpec) {
         let settled = match self.assumed.get(&spec.name) {
-            Some(Assumed::Bind { uid, .. }) => *uid != spec.uid || spec.node.is_some(),
-            Some(Assumed::Eviction { uid }) => {
-                *uid != spec.uid || !spec.status.is_active_allocated()
+            Some(Assumed::Bind { uid, .. }) => {
+                *uid != spec.uid || spec.node.is_some() || spec.status != Status::Pending
             }
+            Some(Assumed::Eviction { uid, .. }) => *uid != spec.uid || !spec.status.is_alive(),
             None => false,
         };
         if settled {

@@ -191,10 +191,8 @@ impl World {
         }
         let named = self.task(id).spec.node.clone();
         let bound = self.bind_requests.get(&self.task(id).spec.name).map(|bind| bind.node.clone());
-        let assumed = match self.assumed.get(&self.task(id).spec.name) {
-            Some(Assumed::Bind { node, .. }) => Some(node.clone()),
-            _ => None,
-        };
+        let in_flight = self.assumed.get(&self.task(id).spec.name);
+        let assumed = in_flight.and_then(Assumed::node).cloned();
         [named, bound, assumed]
             .into_iter()
             .flatten()
@@ -204,6 +202,7 @@ impl World {
     /// The pod's own word, then a live bind request, then a decision in flight.
     fn observe(&self, id: TaskId) -> Observed {
         let spec = &self.task(id).spec;
+        let in_flight = self.assumed.get(&spec.name);
         let mut observed = Observed {
             status: spec.status,
             node: spec.node.clone(),
@@ -217,8 +216,8 @@ impl World {
                 observed.status = Status::Binding;
                 observed.node = Some(bind.node.clone());
                 observed.groups.clone_from(&bind.gpu_groups);
-            } else if let Some(Assumed::Bind { uid, node, groups }) = self.assumed.get(&spec.name)
-                && *uid == spec.uid
+            } else if let Some((node, groups)) =
+                in_flight.and_then(|assumed| assumed.bind_of(&spec.uid))
                 && self.node_ids.contains_key(node)
             {
                 observed.status = Status::Binding;
@@ -226,10 +225,8 @@ impl World {
                 observed.groups.clone_from(groups);
             }
         }
-        if let Some(Assumed::Eviction { uid }) = self.assumed.get(&spec.name)
-            && *uid == spec.uid
-            && spec.status.is_active_allocated()
-        {
+        let evicted = in_flight.is_some_and(|assumed| assumed.evicts(&spec.uid));
+        if evicted && observed.status.is_alive() {
             observed.status = Status::Releasing;
         }
         observed
@@ -401,10 +398,7 @@ impl World {
             .unwrap_or_default();
         let waiting = self.bind_requests.values().filter(|bind| bind.node == *name);
         pods.extend(waiting.filter_map(|bind| self.task_ids.get(&bind.pod)).copied());
-        let in_flight = self
-            .assumed
-            .iter()
-            .filter(|(_, assumed)| matches!(assumed, Assumed::Bind { node, .. } if node == name));
+        let in_flight = self.assumed.iter().filter(|(_, assumed)| assumed.node() == Some(name));
         pods.extend(in_flight.filter_map(|(pod, _)| self.task_ids.get(pod)).copied());
         pods.sort();
         pods.dedup();

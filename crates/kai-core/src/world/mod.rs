@@ -111,7 +111,35 @@ pub(crate) enum Assumed {
     Eviction {
         /// UID of the pod that was evicted.
         uid: Text,
+        /// Node and shared devices of a binding that was in flight by then: it may still be carried out.
+        bound: Option<(Text, Vec<Text>)>,
     },
+}
+
+impl Assumed {
+    /// The binding in flight for the pod of `uid`: its node and shared devices.
+    pub(crate) fn bind_of(&self, pod: &Text) -> Option<(&Text, &Vec<Text>)> {
+        match self {
+            Self::Bind { uid, node, groups } if uid == pod => Some((node, groups)),
+            Self::Eviction { uid, bound: Some((node, groups)) } if uid == pod => {
+                Some((node, groups))
+            }
+            Self::Bind { .. } | Self::Eviction { .. } => None,
+        }
+    }
+
+    /// Whether the pod of `uid` was told to go.
+    pub(crate) fn evicts(&self, pod: &Text) -> bool {
+        matches!(self, Self::Eviction { uid, .. } if uid == pod)
+    }
+
+    /// The node of the binding in flight, whatever pod it is for.
+    pub(crate) fn node(&self) -> Option<&Text> {
+        match self {
+            Self::Bind { node, .. } | Self::Eviction { bound: Some((node, _)), .. } => Some(node),
+            Self::Eviction { bound: None, .. } => None,
+        }
+    }
 }
 
 /// Names of shared devices.
