@@ -51,7 +51,7 @@ impl World {
             match candidate {
                 Candidate::InUse(at) => {
                     let group = self.node(node).groups[at];
-                    chosen.must_wait |= !group.fits_now(mib, self.node(node).gpus.memory_mib);
+                    chosen.must_wait |= !group.fits_now(mib, &self.node(node).gpus);
                     chosen.groups.push(group.id);
                 }
                 Candidate::New => {
@@ -100,7 +100,7 @@ impl World {
         let memory = target.gpus.memory_mib;
         let mut scored: SmallVec<[(f64, Candidate); 8]> = SmallVec::new();
         for (at, group) in target.groups.iter().enumerate() {
-            if !group.fits(mib, replica, memory) {
+            if !group.fits(mib, replica, &target.gpus) {
                 continue;
             }
             let scores = self.policy.device_scores.iter();
