@@ -53,9 +53,7 @@ fn check_node(world: &World, node: &Node, moment: Moment, found: &mut Vec<Violat
             vector.set(GPU, 0);
         }
         sum.add(&vector);
-        if let DeviceDemand::Shared { mib, .. } = node.demand(shape, compatibility)
-            && holds_gpus
-        {
+        if let DeviceDemand::Shared { mib, .. } = node.demand_of(task, shape, compatibility) {
             for group in &resident.groups {
                 *memory.entry(*group).or_default() += mib;
             }

@@ -279,32 +279,31 @@ impl World {
         node.residents.clear();
         node.legacy_mig_residents.clear();
         self.terms.forget(id);
+        let replica_devices = self.replica_devices(id, &pods);
         for task in pods {
-            self.fold_in(task, id);
+            self.fold_in(task, id, replica_devices);
         }
         self.reset_zones(id);
         self.index_node(id);
     }
 
-    /// Accounts one pod on a node whose accounts are being folded.
-    fn fold_in(&mut self, id: TaskId, node: NodeId) {
+    /// Accounts one pod on a node whose accounts are being folded. `replica_devices` is how many devices hold replicas
+    /// once all are.
+    fn fold_in(&mut self, id: TaskId, node: NodeId, replica_devices: usize) {
         self.uncharge(id);
         let task = &self.tasks[id.index()];
         let shape = &self.shapes[task.shape];
         let compatibility = self.config.compatibility;
         let target = &self.nodes[node.index()];
-        let demand = target.demand(shape, compatibility);
+        let demand = target.demand_of(task, shape, compatibility);
         let holds_gpus = task.spec.role != PodRole::Reservation;
-        let mut groups = task.state.groups.clone();
-        if let DeviceDemand::Shared { mib, devices, replica } = demand
-            && (replica || groups.len() < devices as usize)
-        {
-            if replica {
-                // Only the device plugin knows the card: every fold packs replicas anew, in one order.
-                groups.clear();
+        let groups = match demand {
+            DeviceDemand::Vector => task.state.groups.clone(),
+            DeviceDemand::Shared { devices, replica: false, .. } => self.devices_of_part(id, devices),
+            DeviceDemand::Shared { devices, replica: true, .. } => {
+                self.devices_of_replicas(id, node, devices, replica_devices)
             }
-            groups = self.own_devices(id, node, mib, devices, replica, groups);
-        }
+        };
         let task = &self.tasks[id.index()];
         let shape = &self.shapes[task.shape];
         let target = &self.nodes[node.index()];
@@ -333,38 +332,6 @@ impl World {
         task.state.zones = zones;
         task.state.accepted = accepted;
         self.charge(id);
-    }
-
-    /// Devices for a sharing pod that does not say which: replicas join each other where memory allows,
-    /// a part of a device without an id has a device of its own.
-    fn own_devices(
-        &mut self,
-        id: TaskId,
-        node: NodeId,
-        mib: i64,
-        devices: i64,
-        replica: bool,
-        mut groups: Groups,
-    ) -> Groups {
-        let memory = self.node(node).gpus.memory_mib;
-        let mut next = 0;
-        while groups.len() < devices as usize {
-            let open = self.nodes[node.index()].groups.iter().find(|group| {
-                replica
-                    && group.of_replicas
-                    && group.allocated_mib + mib <= memory
-                    && !groups.contains(&group.id)
-            });
-            let chosen = if let Some(group) = open {
-                group.id
-            } else {
-                let name = format!("{}#{next}", self.task(id).spec.uid);
-                next += 1;
-                self.groups.intern(&name)
-            };
-            groups.push(chosen);
-        }
-        groups
     }
 
     /// Before a node changes or goes: its pods are nowhere.

@@ -16,6 +16,7 @@ pub mod shape;
 pub mod task;
 pub mod totals;
 pub(crate) mod undo;
+mod unnamed_devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -6,12 +6,14 @@ use crate::compatibility::Compatibility;
 use crate::config::Params;
 use crate::ids::{TaskId, define_id};
 use crate::input::node::WholeGpuPolicy;
+use crate::input::pod::PodRole;
 use crate::input::{NodeSpec, Text};
 use crate::plugins::numa::{NumaState, ZonePlacement};
 use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
 use crate::status::Status;
 use crate::world::gpu_facts::GpuFacts;
 use crate::world::shape::{GpuDemand, Shape, mig_slices};
+use crate::world::task::Task;
 
 define_id!(
     /// A shared device, by the id that its pods carry.
@@ -230,6 +232,21 @@ impl Node {
                 DeviceDemand::Vector
             }
         }
+    }
+
+    /// What `task` takes of this node's devices. A reservation takes nothing itself: it holds a device for the pods
+    /// that share it, and those are counted.
+    #[inline]
+    pub fn demand_of(
+        &self,
+        task: &Task,
+        shape: &Shape,
+        compatibility: Compatibility,
+    ) -> DeviceDemand {
+        if task.spec.role == PodRole::Reservation {
+            return DeviceDemand::Vector;
+        }
+        self.demand(shape, compatibility)
     }
 
     /// What a pod of `shape` costs its queue here.
