@@ -291,7 +291,14 @@ impl Cycle<'_> {
                 .cannot_reclaim
                 .as_ref()
                 .map(|refusal| text::reclaim_refusal(self.world, refusal).into()),
-            victims: fit.victims.clone(),
+            victims: fit.victims.iter().map(|victims| self.told(victims)).collect(),
         }
+    }
+
+    /// What was looked at, in words: slots of queues mean nothing outside the world.
+    fn told(&self, victims: &VictimsConsidered) -> VictimsConsidered {
+        let refusal = victims.refusal.as_ref();
+        let words = refusal.map(|refusal| text::reclaim_refusal(self.world, refusal).into());
+        VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
     }
 }
