@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::check::{Moment, NOISE, Rule, Severity, Violation};
 use crate::fairness::{Amounts, QueueResource, UNLIMITED};
 use crate::ids::QueueId;
+use crate::input::ObjectName;
 use crate::input::pod::PodRole;
 use crate::resources::{GPU, ResourceVector};
 use crate::status::Status;
@@ -30,6 +31,13 @@ pub(super) fn violations(world: &World) -> Vec<Violation> {
 
 fn violation(rule: Rule, object: String, found: f64, allowed: f64) -> Violation {
     Violation { severity: Severity::Cluster, rule, object, moment: None, found, allowed }
+}
+
+impl Violation {
+    /// The pod group has some of the members it needs and not all.
+    pub fn of_gang(group: &ObjectName) -> Self {
+        violation(Rule::Gang, format!("pod group {group}"), 1.0, 0.0)
+    }
 }
 
 fn counts(resident: &Resident, moment: Moment) -> bool {
@@ -136,8 +144,7 @@ fn check_queues(world: &World, found: &mut Vec<Violation>) {
 fn check_gang(job: &Job, found: &mut Vec<Violation>) {
     let members = job.counts.active_allocated();
     if members > 0 && !is_whole(job, 0) {
-        let object = format!("pod group {}", job.spec.name);
-        found.push(violation(Rule::Gang, object, 1.0, 0.0));
+        found.push(Violation::of_gang(&job.spec.name));
     }
 }
 
