@@ -148,7 +148,12 @@ pub fn assume(world: &mut World, plan: &CyclePlan) {
                 node: node.clone(),
                 groups: gpu_groups.clone(),
             },
-            StepKind::Evict { .. } => Assumed::Eviction { uid: step.uid.clone() },
+            StepKind::Evict { .. } => {
+                let in_flight = world.assumed.get(&step.pod);
+                let bound = in_flight.and_then(|assumed| assumed.bind_of(&step.uid));
+                let bound = bound.map(|(node, groups)| (node.clone(), groups.clone()));
+                Assumed::Eviction { uid: step.uid.clone(), bound }
+            }
             StepKind::Nominate { .. } => continue,
         };
         world.assumed.insert(step.pod.clone(), assumed);
@@ -286,7 +291,14 @@ impl Cycle<'_> {
                 .cannot_reclaim
                 .as_ref()
                 .map(|refusal| text::reclaim_refusal(self.world, refusal).into()),
-            victims: fit.victims.clone(),
+            victims: fit.victims.iter().map(|victims| self.told(victims)).collect(),
         }
+    }
+
+    /// What was looked at, in words: slots of queues mean nothing outside the world.
+    fn told(&self, victims: &VictimsConsidered) -> VictimsConsidered {
+        let refusal = victims.refusal.as_ref();
+        let words = refusal.map(|refusal| text::reclaim_refusal(self.world, refusal).into());
+        VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
     }
 }

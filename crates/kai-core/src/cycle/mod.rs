@@ -38,6 +38,8 @@ pub(crate) struct Cycle<'w> {
     settled: usize,
     /// Nodes tried.
     pub(crate) tried: u64,
+    /// Values that earlier cycles saved.
+    written_before: u64,
     pub(crate) topology: TopologyScores,
     /// Refusals of whole-cluster searches by shape, with the state of the world they hold for.
     refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
@@ -69,6 +71,7 @@ pub(crate) enum DecisionKind {
 impl<'w> Cycle<'w> {
     pub(crate) fn new(world: &'w mut World, now: Timestamp) -> Self {
         let total = world.cluster_amounts();
+        let written_before = world.log.written;
         Self {
             world,
             now,
@@ -78,6 +81,7 @@ impl<'w> Cycle<'w> {
             touched: Vec::new(),
             settled: 0,
             tried: 0,
+            written_before,
             topology: TopologyScores::default(),
             refusals: FxHashMap::default(),
             waiting: Vec::new(),
@@ -89,7 +93,7 @@ impl<'w> Cycle<'w> {
 
     /// Work done so far, in units: nodes tried and values saved.
     pub(crate) fn work(&self) -> u64 {
-        self.tried + self.world.log.written
+        self.tried + (self.world.log.written - self.written_before)
     }
 
     /// Time alone changes the answer at `moment`, if it lies ahead.

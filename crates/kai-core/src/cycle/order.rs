@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use smallvec::SmallVec;
+
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
 use crate::cycle::members::Scope;
@@ -42,7 +44,10 @@ pub(crate) struct Competition<'a> {
 impl Competition<'_> {
     /// The leaf whose turn it is, of those that have a top; tops are by queue slot.
     pub(crate) fn winner(&self, tops: &[Option<Top>]) -> Option<QueueId> {
-        self.best(self.tree.top_queues(), tops).map(|(leaf, _, _)| leaf)
+        // The order of queues is not transitive: who is compared with whom first must not depend on slots.
+        let mut roots: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
+        roots.sort_by(|left, right| self.tree.compare_names(*left, *right));
+        self.best(roots.into_iter(), tops).map(|(leaf, _, _)| leaf)
     }
 
     fn best(

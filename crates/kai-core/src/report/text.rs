@@ -292,7 +292,34 @@ pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
             shown(*would_hold, *resource),
             shown(*fair_share, *resource)
         ),
-        other => format!("{other:?}"),
+        ReclaimRefusal::NonPreemptibleAboveQuota { queue: id, resource, deserved, would_hold } => {
+            format!(
+                "non-preemptible pods of queue {} would hold {} of {resource:?}, more than its quota of {}",
+                queue(*id),
+                shown(*would_hold, *resource),
+                shown(*deserved, *resource)
+            )
+        }
+        ReclaimRefusal::VictimQueueProtected { victim_level, remaining, protected } => {
+            let parts = QueueResource::ALL.map(|resource| {
+                let (held, kept) = (remaining[resource], protected[resource]);
+                format!("{} of {} {resource:?}", shown(held, resource), shown(kept, resource))
+            });
+            let queue = queue(*victim_level);
+            format!("queue {queue} holds no more than what is guaranteed to it: {}", parts.join(", "))
+        }
+        ReclaimRefusal::MoreSaturatedThanSibling {
+            queue: id,
+            sibling,
+            resource,
+            saturation,
+            sibling_saturation,
+        } => format!(
+            "queue {} would hold {saturation:.3} times its fair share of {resource:?} and queue {}, which gives, \
+             {sibling_saturation:.3} times its own",
+            queue(*id),
+            queue(*sibling)
+        ),
     }
 }
 

@@ -107,7 +107,7 @@ fn is_acceptable(
             let required = reclaim::required(cycle, search.job, probe.tasks);
             let verdict = reclaim::validate(cycle, validator, required, victims);
             if let Err(refusal) = verdict {
-                search.report.last_refusal = Some(refusal);
+                search.report.refusal = Some(refusal);
                 return false;
             }
             cycle.leaves_the_young_alone(Cause::Reclaim, search.job, victims)

@@ -185,6 +185,21 @@ pub struct GpuRoom {
     pub mib: i64,
 }
 
+/// What is free on one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreeGpus {
+    /// Devices free now.
+    pub(crate) idle: i64,
+    /// Devices free now or becoming free.
+    pub(crate) later: i64,
+    /// A device, or a part of one, is free or becoming free.
+    pub(crate) any: bool,
+    /// How much, where pods may be placed.
+    pub(crate) room: GpuRoom,
+    /// Some devices are shared.
+    pub(crate) shares: bool,
+}
+
 impl FreeGpuIndex {
     /// An index of `len` nodes, all in the first bucket until they are updated.
     pub(crate) fn with_len(len: usize) -> Self {
@@ -203,10 +218,32 @@ impl FreeGpuIndex {
         }
     }
 
+    /// Notes what is free at `rank`.
+    #[inline]
+    pub(crate) fn set(&mut self, rank: usize, free: FreeGpus) {
+        self.update(rank, free.idle, free.later, free.any);
+        self.update_room(rank, free.room);
+        self.update_sharing(rank, free.shares);
+    }
+
+    /// Whether the other index answers every question as this one does.
+    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
+        let ranks = |index: &Self, free: usize| -> Vec<usize> {
+            index.with_free(free).map(|ranks| ranks.iter().collect()).unwrap_or_default()
+        };
+        let most = self.most_free().max(other.most_free());
+        let idle = self.idle_counts.len().max(other.idle_counts.len());
+        (0..=most).all(|free| ranks(self, free) == ranks(other, free))
+            && (0..=idle).all(|idle| self.some_idle(idle) == other.some_idle(idle))
+            && self.room.iter().eq(other.room.iter())
+            && self.room_of == other.room_of
+            && self.total_room == other.total_room
+    }
+
     /// Notes that the node at `rank` has `idle` devices free now, `free` with those on their way out, and whether it
     /// has room for any part of one.
     #[inline]
-    pub(crate) fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
+    fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
         self.update_idle(rank, idle);
         let bucket = usize::try_from(free).unwrap_or(0);
         let old = self.bucket_of[rank] as usize;
@@ -245,7 +282,7 @@ impl FreeGpuIndex {
 
     /// Notes what is free or becoming free at `rank`.
     #[inline]
-    pub(crate) fn update_room(&mut self, rank: usize, room: GpuRoom) {
+    fn update_room(&mut self, rank: usize, room: GpuRoom) {
         let old = std::mem::replace(&mut self.room_of[rank], room);
         self.total_room.centi += room.centi - old.centi;
         self.total_room.mib += room.mib - old.mib;
@@ -253,7 +290,7 @@ impl FreeGpuIndex {
 
     /// Notes whether the node at `rank` has shared devices.
     #[inline]
-    pub(crate) fn update_sharing(&mut self, rank: usize, shares: bool) {
+    fn update_sharing(&mut self, rank: usize, shares: bool) {
         if shares {
             self.sharing.insert(rank);
         } else {

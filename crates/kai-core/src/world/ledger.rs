@@ -231,7 +231,7 @@ impl World {
         let shape = &self.shapes[entry.shape];
         let node = &mut self.nodes[id.index()];
         let compatibility = self.config.compatibility;
-        let demand = node.demand(shape, compatibility);
+        let demand = node.demand_of(entry, shape, compatibility);
         let holds_gpus = entry.spec.role != PodRole::Reservation;
         let mut vector = accounting::tracked(node, shape, holds_gpus, compatibility);
         vector.add_at(GPU, -shared.gpus.min(vector.get(GPU)));
