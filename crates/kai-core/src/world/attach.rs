@@ -470,14 +470,6 @@ impl World {
         self.releasing.iter().copied().collect()
     }
 
-    /// Some queue has a limit, or a quota that binds pods which may not be preempted.
-    pub(crate) fn some_queue_is_limited(&self) -> bool {
-        let unlimited = crate::fairness::Amounts::UNBOUNDED;
-        self.tree.queues.iter().any(|queue| {
-            queue.live && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
-        })
-    }
-
     /// Some pod keeps others away from where it is.
     pub(crate) fn some_pod_repels(&self) -> bool {
         self.shapes.some_repel()
