@@ -37,7 +37,7 @@ use crate::report::victims::VictimsConsidered;
 use crate::solver::accumulate::Accumulation;
 use crate::solver::budget::{Budget, Spent};
 use crate::solver::simulate::{Scenario, Verdict};
-use crate::solver::victim_queue::Candidates;
+use crate::solver::victim_queue::{Candidates, VictimQueue};
 use crate::world::index::RankSet;
 
 /// What an action accepts.
@@ -131,6 +131,9 @@ enum ProbeResult {
 pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Budget) -> Outcome {
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(search.job), true);
     if tasks.is_empty() {
+        return Outcome::Unsolved;
+    }
+    if VictimQueue::new(cycle, &search.candidates).is_empty() {
         return Outcome::Unsolved;
     }
     search.feasible = feasible_nodes(cycle, search.job);
