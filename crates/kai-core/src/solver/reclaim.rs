@@ -15,6 +15,7 @@ use crate::fairness::{
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::{Candidates, giving_queues};
@@ -43,7 +44,14 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         }
         let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
         let mut search = search_for(cycle, job, reclaimer);
-        let outcome = solve(cycle, &mut search, &mut job_budget);
+        let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+        let queues = &search.candidates.queues;
+        search.report.not_enough = not_enough_to_take(cycle, queues, &reclaimer, &tasks);
+        let outcome = if search.report.not_enough.is_some() {
+            Outcome::Unsolved
+        } else {
+            solve(cycle, &mut search, &mut job_budget)
+        };
         match outcome {
             Outcome::Solved(statement) => {
                 cycle.commit(ActionKind::Reclaim, &statement, Some(job));
