@@ -24,6 +24,29 @@ pub struct JobFit {
     pub victims: Vec<VictimsConsidered>,
 }
 
+impl JobFit {
+    /// Bounds of queues that attempts would have broken, each once.
+    pub fn violations(&self) -> Vec<CapacityViolation> {
+        let mut found = Vec::new();
+        for error in &self.errors {
+            if let JobError::Capacity(violation) = error
+                && !found.contains(violation)
+            {
+                found.push(*violation);
+            }
+        }
+        found
+    }
+
+    /// No attempt left a word.
+    pub fn says_nothing(&self) -> bool {
+        self.errors.is_empty()
+            && self.tasks.is_empty()
+            && self.cannot_reclaim.is_none()
+            && self.victims.is_empty()
+    }
+}
+
 /// One attempt that failed.
 #[derive(Clone, Debug)]
 pub enum JobError {

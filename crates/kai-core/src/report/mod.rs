@@ -1,5 +1,7 @@
 //! Reasons as data, and one renderer that turns them into KAI's texts.
 
+pub mod explain;
+pub mod held_back;
 pub mod job_fit;
 pub mod refusal;
 pub mod task_fit;

@@ -79,7 +79,7 @@ impl Planner for CorePlanner {
         let plan = plan_and_observe(world, timestamp(now_s), |world| {
             outcome = outcome::states(state, world);
         });
-        outcome::add_plan(&mut outcome, state, &plan, now_s);
+        outcome::add_plan(&mut outcome, state, world, &plan, now_s);
         Ok(outcome)
     }
 }
