@@ -145,10 +145,9 @@ pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
             )
         }
         ReclaimRefusal::VictimQueueProtected { victim_level, remaining, protected } => format!(
-            "queue {} is guaranteed {} and would hold no more than that: {}",
+            "queue {} holds no more than what is guaranteed to it: {}",
             name(world, *victim_level),
-            bounds(protected),
-            bounds(remaining)
+            parts(remaining, protected)
         ),
         ReclaimRefusal::MoreSaturatedThanSibling {
             queue,
@@ -239,19 +238,25 @@ fn unit(resource: QueueResource) -> &'static str {
 
 /// Every amount that is not zero.
 fn amounts(amounts: &Amounts) -> String {
-    listed(amounts, |amount| amount != 0.0)
+    let shown = |resource: QueueResource| {
+        let amount = amounts[resource];
+        (amount != 0.0).then(|| format!("{} {}", shown_amount(amount, resource), unit(resource)))
+    };
+    listed(QueueResource::ALL.into_iter().filter_map(shown))
 }
 
-/// Every bound that binds.
-fn bounds(amounts: &Amounts) -> String {
-    listed(amounts, |amount| amount != crate::fairness::UNLIMITED)
+/// What is held of every bound that binds.
+fn parts(held: &Amounts, bounds: &Amounts) -> String {
+    let shown = |resource: QueueResource| {
+        let (part, whole) = (held[resource], bounds[resource]);
+        let shown = |amount| shown_amount(amount, resource);
+        let text = || format!("{} of {} {}", shown(part), shown(whole), unit(resource));
+        (whole != crate::fairness::UNLIMITED).then(text)
+    };
+    listed(QueueResource::ALL.into_iter().filter_map(shown))
 }
 
-fn listed(amounts: &Amounts, shows: impl Fn(f64) -> bool) -> String {
-    let found: Vec<String> = QueueResource::ALL
-        .into_iter()
-        .filter(|resource| shows(amounts[*resource]))
-        .map(|resource| format!("{} {}", shown_amount(amounts[resource], resource), unit(resource)))
-        .collect();
-    if found.is_empty() { "nothing".to_owned() } else { found.join(", ") }
+fn listed(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<String> = texts.collect();
+    if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") }
 }
