@@ -2,10 +2,12 @@
 
 use std::fs;
 
-use kai_sim::format::{CompatibilityChoice, Scenario};
+use kai_sim::format::{Action, CompatibilityChoice, Scenario, Status, Task};
 use kai_sim::run::{CorePlanner, Planner};
-use kai_sim::shared::workspace_root;
-use kai_sim::suite::{Settings, SuiteResult, Verdict, discover, run_files};
+use kai_sim::shared::{SharedFolder, workspace_root};
+use kai_sim::suite::{
+    ScenarioFile, ScenarioResult, Settings, SuiteResult, Verdict, discover, run_files,
+};
 
 /// Faults that change decisions and that a scenario can show. Fault 16 is shown by tests of the plugin
 /// dynamicresources: the format has no words for choices of devices.
@@ -84,4 +86,53 @@ fn a_search_that_cannot_succeed_is_not_made() {
     };
     assert!(explained(CompatibilityChoice::Kai));
     assert!(!explained(CompatibilityChoice::Right));
+}
+
+/// Jobs of a scenario that wait at the end of its last cycle although nothing is said about why.
+fn unexplained(file: &ScenarioFile, ran: &ScenarioResult) -> Vec<String> {
+    let text = fs::read_to_string(&file.file).expect("a scenario");
+    let scenario = Scenario::from_json(&text).expect("a scenario");
+    let Some(states) = ran.cycles.last() else { return Vec::new() };
+    let waits = |name: &String| {
+        let state = states.get(name).map(|(status, _)| *status);
+        matches!(state, Some(Status::Pending | Status::Gated))
+    };
+    // Only a job that was left out by a shortcut, or that nobody was asked to place, may have no better reason.
+    let left_out = scenario.config.params.use_scheduling_signatures == Some(true)
+        || !scenario.config.actions.iter().flatten().any(|action| *action == Action::Allocate);
+    let explained = |job: &str| {
+        let found = ran.explanations.get(job).filter(|it| it.cycle == ran.cycles.len());
+        found.is_some_and(|it| {
+            it.text.lines().count() > 1 && (left_out || !it.text.contains("no action came to it"))
+        })
+    };
+    let mut found = Vec::new();
+    for job in &scenario.cluster.jobs {
+        let name =
+            |at: usize, task: &Task| task.name.clone().unwrap_or(format!("{}-{at}", job.name));
+        let mut tasks = job.tasks.iter().enumerate().map(|(at, task)| name(at, task));
+        if tasks.any(|task| waits(&task)) && !explained(&job.name) {
+            found.push(format!("{}: {}", ran.id, job.name));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_job_that_waits_is_explained() {
+    let mut folders =
+        vec![workspace_root().join("tests/scenarios"), workspace_root().join("examples")];
+    folders.extend(
+        SharedFolder::find_or_skip("reasons of recorded scenarios").map(|it| it.recorded()),
+    );
+    for compatibility in [CompatibilityChoice::Right, CompatibilityChoice::Kai] {
+        let found = discover(&folders);
+        let files = found.files.clone();
+        let settings = Settings { compatibility: Some(compatibility), ..Settings::default() };
+        let suite = run_files(found, &settings, planner, &());
+        assert_eq!(files.len(), suite.scenarios.len());
+        let silent = files.iter().zip(&suite.scenarios);
+        let silent: Vec<String> = silent.flat_map(|(file, ran)| unexplained(file, ran)).collect();
+        assert_eq!(silent, Vec::<String>::new(), "{compatibility:?}");
+    }
 }

@@ -260,3 +260,6 @@ fn listed(texts: impl Iterator<Item = String>) -> String {
     let texts: Vec<String> = texts.collect();
     if texts.is_empty() { "nothing".to_owned() } else { texts.join(", ") }
 }
+
+#[cfg(test)]
+mod tests;
