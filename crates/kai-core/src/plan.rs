@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::actions;
 use crate::config::ActionKind;
 use crate::cycle::{Cycle, Decision, DecisionKind};
-use crate::fairness::{Amounts, CapacityViolation, divide_fair_shares};
+use crate::fairness::{Amounts, divide_fair_shares};
 use crate::ids::{JobId, TaskId};
 use crate::input::{ObjectName, Text};
+use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::victims::VictimsConsidered;
@@ -92,7 +93,7 @@ pub struct JobReport {
     /// Why it was not even tried; empty where it was.
     pub held_back: Vec<HeldBack>,
     /// Bounds of queues that attempts would have broken: which queue, and by how much.
-    pub capacity: Vec<CapacityViolation>,
+    pub bounds: Vec<BrokenBound>,
     /// What attempts ended with: KAI's reason and text of each.
     pub errors: Vec<Explanation>,
     /// What each waiting pod was told.
@@ -154,7 +155,12 @@ pub fn assume(world: &mut World, plan: &CyclePlan) {
                 node: node.clone(),
                 groups: gpu_groups.clone(),
             },
-            StepKind::Evict { .. } => Assumed::Eviction { uid: step.uid.clone() },
+            StepKind::Evict { .. } => {
+                let in_flight = world.assumed.get(&step.pod);
+                let bound = in_flight.and_then(|assumed| assumed.bind_of(&step.uid));
+                let bound = bound.map(|(node, groups)| (node.clone(), groups.clone()));
+                Assumed::Eviction { uid: step.uid.clone(), bound }
+            }
             StepKind::Nominate { .. } => continue,
         };
         world.assumed.insert(step.pod.clone(), assumed);
@@ -282,14 +288,21 @@ impl Cycle<'_> {
             job: entry.spec.name.clone(),
             queue: entry.spec.queue.clone(),
             held_back: self.held_back(job),
-            capacity: fit.violations(),
+            bounds: self.broken_bounds(entry.queue, fit),
             errors: fit.errors.iter().map(|error| text::explain(self.world, error)).collect(),
             pods,
             cannot_reclaim: fit
                 .cannot_reclaim
                 .as_ref()
                 .map(|refusal| explain::reclaim_refusal(self.world, refusal).into()),
-            victims: fit.victims.clone(),
+            victims: fit.victims.iter().map(|victims| self.told(victims)).collect(),
         }
+    }
+
+    /// What was looked at, in words: slots of queues mean nothing outside the world.
+    fn told(&self, victims: &VictimsConsidered) -> VictimsConsidered {
+        let refusal = victims.refusal.as_ref();
+        let words = refusal.map(|refusal| explain::reclaim_refusal(self.world, refusal).into());
+        VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
     }
 }

@@ -154,6 +154,9 @@ impl World {
             return;
         }
         for member in members {
+            if !self.may_be_served(scope, member, simulated) {
+                continue;
+            }
             match member {
                 Member::Set(set) => self.collect_next(scope, set, simulated, tasks),
                 Member::Leaf(leaf) => {
@@ -163,6 +166,29 @@ impl World {
             }
             if !tasks.is_empty() {
                 return;
+            }
+        }
+    }
+
+    /// A member without enough pods for its minimum is passed over where others can take its place. KAI places what
+    /// there is of it, short of any minimum.
+    fn may_be_served(&self, scope: Scope<'_>, member: Member, simulated: bool) -> bool {
+        self.config.compatibility.is_kai() || self.can_be_satisfied(scope, member, simulated)
+    }
+
+    fn can_be_satisfied(&self, scope: Scope<'_>, member: Member, simulated: bool) -> bool {
+        let job = self.job(scope.job);
+        match member {
+            Member::Leaf(leaf) => {
+                let waiting = self.waiting(scope, leaf, simulated).count() as u32;
+                self.placed(scope, leaf) + waiting >= scope.leaf_min(job, leaf)
+            }
+            Member::Set(set) => {
+                let members = job.sets[set].members.iter();
+                let able = members
+                    .filter(|member| self.can_be_satisfied(scope, **member, simulated))
+                    .count() as u32;
+                able >= scope.threshold(job, set)
             }
         }
     }
@@ -180,7 +206,9 @@ impl World {
     ) {
         let needed =
             if self.config.compatibility.is_kai() { threshold } else { threshold - satisfied };
-        for member in members.iter().take(needed as usize) {
+        let served =
+            members.iter().filter(|member| self.may_be_served(scope, **member, simulated));
+        for member in served.take(needed as usize) {
             if self.is_satisfied(scope, *member) {
                 continue;
             }
@@ -209,10 +237,19 @@ impl World {
         simulated: bool,
         tasks: &mut Tasks,
     ) {
+        tasks.extend(self.waiting(scope, leaf, simulated).take(wanted as usize));
+    }
+
+    /// Pods of a leaf that may be placed, in task order.
+    fn waiting<'w>(
+        &'w self,
+        scope: Scope<'w>,
+        leaf: usize,
+        simulated: bool,
+    ) -> impl Iterator<Item = TaskId> + 'w {
         let candidates = self.job(scope.job).leaves[leaf].tasks.iter().copied();
-        let waiting = candidates
-            .filter(|task| scope.has(*task) && self.task(*task).may_be_placed(simulated));
-        tasks.extend(waiting.take(wanted as usize));
+        candidates
+            .filter(move |task| scope.has(*task) && self.task(*task).may_be_placed(simulated))
     }
 
     /// The pods of a job that go next.

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::ids::{NodeId, TaskId};
 use crate::placement::fit::When;
+use crate::resources::GPU;
 use crate::world::World;
 use crate::world::node::{DeviceDemand, Groups};
 
@@ -40,18 +41,26 @@ impl World {
             return None;
         };
         let starts_now = !promise_only && self.fits(task, target, When::Now);
-        let candidates = self.candidates(node, mib, devices, replica);
+        let (idle, releasing) = (target.amounts.idle.get(GPU), target.amounts.releasing.get(GPU));
+        let mut candidates = SmallVec::new();
+        if starts_now {
+            candidates = self.candidates(node, mib, devices, replica, idle);
+        }
+        // Devices that are free now are enough, or the pod waits for one that is on its way out.
+        let waits = candidates.len() < devices as usize;
+        if waits {
+            candidates = self.candidates(node, mib, devices, replica, idle + releasing);
+        }
         if candidates.len() < devices as usize {
             return None;
         }
-        let mut chosen =
-            Chosen { groups: Groups::new(), must_wait: !starts_now, opens_device: false };
+        let mut chosen = Chosen { groups: Groups::new(), must_wait: waits, opens_device: false };
         let mut opened = 0;
         for candidate in candidates {
             match candidate {
                 Candidate::InUse(at) => {
                     let group = self.node(node).groups[at];
-                    chosen.must_wait |= !group.fits_now(mib, self.node(node).gpus.memory_mib);
+                    chosen.must_wait |= !group.fits_now(mib, &self.node(node).gpus);
                     chosen.groups.push(group.id);
                 }
                 Candidate::New => {
@@ -72,7 +81,8 @@ impl World {
         match self.node(node).demand(shape, self.config.compatibility) {
             DeviceDemand::Vector => false,
             DeviceDemand::Shared { mib, devices, replica } => {
-                let candidates = self.candidates(node, mib, devices, replica);
+                let candidates =
+                    self.candidates(node, mib, devices, replica, self.node(node).available(GPU));
                 if !self.config.compatibility.is_kai() {
                     return candidates.contains(&Candidate::New);
                 }
@@ -88,19 +98,21 @@ impl World {
         }
     }
 
-    /// The best `devices` devices: by score, those in use by id where scores are equal, before new ones.
+    /// The best `devices` devices: by score, those in use by id where scores are equal, before new ones, of which
+    /// there are `unused`.
     fn candidates(
         &self,
         node: NodeId,
         mib: i64,
         devices: i64,
         replica: bool,
+        unused: i64,
     ) -> SmallVec<[Candidate; 4]> {
         let target = self.node(node);
         let memory = target.gpus.memory_mib;
         let mut scored: SmallVec<[(f64, Candidate); 8]> = SmallVec::new();
         for (at, group) in target.groups.iter().enumerate() {
-            if !group.fits(mib, replica, memory) {
+            if !group.fits(mib, replica, &target.gpus) {
                 continue;
             }
             let scores = self.policy.device_scores.iter();
@@ -109,9 +121,7 @@ impl World {
                 scored.push((score, Candidate::InUse(at)));
             }
         }
-        let idle = target.amounts.idle.get(crate::resources::GPU);
-        let releasing = target.amounts.releasing.get(crate::resources::GPU);
-        let new_devices = if mib <= memory && (idle > 0 || releasing > 0) { idle + releasing } else { 0 };
+        let new_devices = if mib <= memory { unused } else { 0 };
         let new_score: f64 =
             self.policy.device_scores.iter().map(|rule| rule.of_new_device()).sum();
         for _ in 0..new_devices.clamp(0, devices) {

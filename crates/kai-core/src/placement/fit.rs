@@ -89,8 +89,7 @@ fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) 
                 .groups
                 .iter()
                 .filter(|group| {
-                    group.fits(mib, replica, node.gpus.memory_mib)
-                        && group.fits_now(mib, node.gpus.memory_mib)
+                    group.fits(mib, replica, &node.gpus) && group.fits_now(mib, &node.gpus)
                 })
                 .count() as i64;
             if node.amounts.idle.get(GPU) + ready >= devices && mib <= node.gpus.memory_mib {
@@ -140,9 +139,9 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
             if whole >= devices {
                 return true;
             }
-            let memory = node.gpus.memory_mib;
+            let groups = node.groups.iter();
             let fitting =
-                node.groups.iter().filter(|group| group.fits(mib, replica, memory)).count() as i64;
+                groups.filter(|group| group.fits(mib, replica, &node.gpus)).count() as i64;
             whole + fitting >= devices
         }
     }

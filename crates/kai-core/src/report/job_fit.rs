@@ -25,19 +25,6 @@ pub struct JobFit {
 }
 
 impl JobFit {
-    /// Bounds of queues that attempts would have broken, each once.
-    pub fn violations(&self) -> Vec<CapacityViolation> {
-        let mut found = Vec::new();
-        for error in &self.errors {
-            if let JobError::Capacity(violation) = error
-                && !found.contains(violation)
-            {
-                found.push(*violation);
-            }
-        }
-        found
-    }
-
     /// No attempt left a word.
     pub fn says_nothing(&self) -> bool {
         self.errors.is_empty()

@@ -20,8 +20,10 @@ pub struct VictimsConsidered {
     pub simulations: u32,
     /// Sets of victims that the rules of the action refused.
     pub refused: u32,
-    /// The last such refusal.
-    pub last_refusal: Option<ReclaimRefusal>,
+    /// The last such refusal, in words.
+    pub last_refusal: Option<Text>,
+    /// The same while the cycle runs.
+    pub(crate) refusal: Option<ReclaimRefusal>,
     /// Where taking everything that may be taken is too little: needed and takeable.
     pub not_enough: Option<NotEnough>,
     /// The search ended because its budget was spent.
@@ -80,6 +82,7 @@ impl VictimsConsidered {
             simulations: 0,
             refused: 0,
             last_refusal: None,
+            refusal: None,
             not_enough: None,
             budget_spent: false,
         }

@@ -170,6 +170,10 @@ pub struct FreeGpuIndex {
     room_of: Vec<GpuRoom>,
     /// The sum of it.
     total_room: GpuRoom,
+    /// How many nodes are in each bucket.
+    bucket_counts: Vec<u32>,
+    /// Nodes with shared devices.
+    sharing: RankSet,
 }
 
 /// GPUs that are free or becoming free.
@@ -179,6 +183,21 @@ pub struct GpuRoom {
     pub centi: i64,
     /// MiB of device memory.
     pub mib: i64,
+}
+
+/// What is free on one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreeGpus {
+    /// Devices free now.
+    pub(crate) idle: i64,
+    /// Devices free now or becoming free.
+    pub(crate) later: i64,
+    /// A device, or a part of one, is free or becoming free.
+    pub(crate) any: bool,
+    /// How much, where pods may be placed.
+    pub(crate) room: GpuRoom,
+    /// Some devices are shared.
+    pub(crate) shares: bool,
 }
 
 impl FreeGpuIndex {
@@ -194,13 +213,37 @@ impl FreeGpuIndex {
             idle_of: vec![0; len],
             room_of: vec![GpuRoom::default(); len],
             total_room: GpuRoom::default(),
+            bucket_counts: vec![len as u32],
+            sharing: RankSet::with_len(len),
         }
+    }
+
+    /// Notes what is free at `rank`.
+    #[inline]
+    pub(crate) fn set(&mut self, rank: usize, free: FreeGpus) {
+        self.update(rank, free.idle, free.later, free.any);
+        self.update_room(rank, free.room);
+        self.update_sharing(rank, free.shares);
+    }
+
+    /// Whether the other index answers every question as this one does.
+    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
+        let ranks = |index: &Self, free: usize| -> Vec<usize> {
+            index.with_free(free).map(|ranks| ranks.iter().collect()).unwrap_or_default()
+        };
+        let most = self.most_free().max(other.most_free());
+        let idle = self.idle_counts.len().max(other.idle_counts.len());
+        (0..=most).all(|free| ranks(self, free) == ranks(other, free))
+            && (0..=idle).all(|idle| self.some_idle(idle) == other.some_idle(idle))
+            && self.room.iter().eq(other.room.iter())
+            && self.room_of == other.room_of
+            && self.total_room == other.total_room
     }
 
     /// Notes that the node at `rank` has `idle` devices free now, `free` with those on their way out, and whether it
     /// has room for any part of one.
     #[inline]
-    pub(crate) fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
+    fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
         self.update_idle(rank, idle);
         let bucket = usize::try_from(free).unwrap_or(0);
         let old = self.bucket_of[rank] as usize;
@@ -208,7 +251,10 @@ impl FreeGpuIndex {
             if self.buckets.len() <= bucket {
                 let len = self.bucket_of.len();
                 self.buckets.resize_with(bucket + 1, || RankSet::with_len(len));
+                self.bucket_counts.resize(bucket + 1, 0);
             }
+            self.bucket_counts[old] -= 1;
+            self.bucket_counts[bucket] += 1;
             self.buckets[old].remove(rank);
             self.buckets[bucket].insert(rank);
             self.bucket_of[rank] = bucket as u32;
@@ -236,10 +282,37 @@ impl FreeGpuIndex {
 
     /// Notes what is free or becoming free at `rank`.
     #[inline]
-    pub(crate) fn update_room(&mut self, rank: usize, room: GpuRoom) {
+    fn update_room(&mut self, rank: usize, room: GpuRoom) {
         let old = std::mem::replace(&mut self.room_of[rank], room);
         self.total_room.centi += room.centi - old.centi;
         self.total_room.mib += room.mib - old.mib;
+    }
+
+    /// Notes whether the node at `rank` has shared devices.
+    #[inline]
+    fn update_sharing(&mut self, rank: usize, shares: bool) {
+        if shares {
+            self.sharing.insert(rank);
+        } else {
+            self.sharing.remove(rank);
+        }
+    }
+
+    /// Nodes with shared devices.
+    pub fn sharing(&self) -> &RankSet {
+        &self.sharing
+    }
+
+    /// Devices free or becoming free on all nodes.
+    pub fn total_whole(&self) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 * i64::from(*nodes)).sum()
+    }
+
+    /// How many pods of `size` devices each all nodes have room for, each on one node.
+    pub fn slots_of(&self, size: i64) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 / size * i64::from(*nodes)).sum()
     }
 
     /// What is free or becoming free on all nodes where pods may be placed.

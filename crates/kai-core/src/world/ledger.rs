@@ -48,6 +48,7 @@ impl World {
                     self.nodes[node.index()].amounts = amounts;
                     self.index_node(node);
                 }
+                // The vectors saved with them come back next, and the index with those.
                 Undo::Groups(node, groups) => self.nodes[node.index()].groups = groups,
                 Undo::ResidentAdded(node) => {
                     if let Some(resident) = self.nodes[node.index()].residents.pop() {
@@ -230,7 +231,7 @@ impl World {
         let shape = &self.shapes[entry.shape];
         let node = &mut self.nodes[id.index()];
         let compatibility = self.config.compatibility;
-        let demand = node.demand(shape, compatibility);
+        let demand = node.demand_of(entry, shape, compatibility);
         let holds_gpus = entry.spec.role != PodRole::Reservation;
         let mut vector = accounting::tracked(node, shape, holds_gpus, compatibility);
         vector.add_at(GPU, -shared.gpus.min(vector.get(GPU)));

@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 
 use crate::fairness::text::shown_amount;
-use crate::fairness::{Amounts, CapacityViolation, QueueResource, ReclaimRefusal, ViolationKind};
+use crate::fairness::{Amounts, QueueResource, ReclaimRefusal, ViolationKind};
 use crate::ids::QueueId;
 use crate::plan::JobReport;
+use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
 use crate::report::victims::{Examples, VictimVerdict, VictimsConsidered};
 use crate::world::World;
 
 /// Everything that is known about why a job waits.
-pub fn job(world: &World, report: &JobReport) -> String {
+pub fn job(report: &JobReport) -> String {
     let mut text = format!("Job {} of queue {} waits.\n", report.job, report.queue);
     for reason in &report.held_back {
         paragraph(&mut text, "", &held_back(reason));
@@ -19,17 +20,18 @@ pub fn job(world: &World, report: &JobReport) -> String {
     for error in &report.errors {
         paragraph(&mut text, &error.reason, &error.message);
     }
-    for violation in &report.capacity {
-        paragraph(&mut text, "", &capacity(world, &report.queue, violation));
+    for bound in &report.bounds {
+        paragraph(&mut text, "", &broken_bound(&report.queue, bound));
     }
-    for (pod, told) in &report.pods {
+    let is_news = |told: &str| !report.errors.iter().any(|error| error.message.contains(told));
+    for (pod, told) in report.pods.iter().filter(|(_, told)| is_news(told)) {
         paragraph(&mut text, &format!("pod {pod}"), told);
     }
     if let Some(refusal) = &report.cannot_reclaim {
         paragraph(&mut text, "reclaim", refusal);
     }
     for considered in &report.victims {
-        for (at, line) in victims(world, considered).iter().enumerate() {
+        for (at, line) in victims(considered).iter().enumerate() {
             let _ = writeln!(text, "{}{line}", if at == 0 { "  " } else { "    " });
         }
     }
@@ -86,43 +88,28 @@ pub fn held_back(reason: &HeldBack) -> String {
 }
 
 /// Which bound of which queue, at which level, and by how much.
-pub fn capacity(world: &World, own_queue: &str, violation: &CapacityViolation) -> String {
-    let shown = |amount: f64| shown_amount(amount, violation.resource);
-    let unit = unit(violation.resource);
-    let (bound, held) = match violation.kind {
+pub fn broken_bound(own_queue: &str, broken: &BrokenBound) -> String {
+    let shown = |amount: f64| shown_amount(amount, broken.resource);
+    let (bound, held) = match broken.kind {
         ViolationKind::OverLimit => ("limit", "held"),
         ViolationKind::NonPreemptibleOverQuota => {
             ("quota", "held by pods that may not be preempted")
         }
     };
-    let excess = violation.allocated + violation.requested - violation.bound;
+    let level = match broken.levels_above {
+        0 => String::new(),
+        1 => format!(" (above {own_queue})"),
+        levels => format!(" ({levels} levels above {own_queue})"),
+    };
     format!(
-        "Queue {}{} has a {bound} of {} {unit}: {} {held}, {} asked for, {} too many",
-        name(world, violation.queue),
-        level(world, own_queue, violation.queue),
-        shown(violation.bound),
-        shown(violation.allocated),
-        shown(violation.requested),
-        shown(excess)
+        "Queue {}{level} has a {bound} of {} {}: {} {held}, {} asked for, {} too many",
+        broken.queue,
+        shown(broken.bound),
+        unit(broken.resource),
+        shown(broken.held),
+        shown(broken.requested),
+        shown(broken.excess())
     )
-}
-
-/// How far `queue` is above the job's own queue.
-fn level(world: &World, own_queue: &str, queue: QueueId) -> String {
-    let mut steps = 0;
-    let mut next = world.queue_ids.get(own_queue).copied();
-    while let Some(at) = next {
-        if at == queue {
-            return match steps {
-                0 => String::new(),
-                1 => format!(" (above {own_queue})"),
-                _ => format!(" ({steps} levels above {own_queue})"),
-            };
-        }
-        steps += 1;
-        next = world.tree.node(at).parent;
-    }
-    String::new()
 }
 
 /// Why a queue may not take from others, or not these victims. KAI is silent about it.
@@ -166,15 +153,15 @@ pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
 }
 
 /// Who was looked at as a victim and what became of them: a heading, then a line per finding.
-pub fn victims(world: &World, considered: &VictimsConsidered) -> Vec<String> {
+pub fn victims(considered: &VictimsConsidered) -> Vec<String> {
     let jobs: u32 = considered.verdicts.values().map(|examples| examples.count).sum();
     let sets = considered.simulations;
-    let mut lines = vec![format!(
-        "{} spared {} and tried {} in vain",
-        considered.action.name(),
-        counted(jobs, "running job", "running jobs"),
-        counted(sets, "set of victims", "sets of victims")
-    )];
+    let tried = match sets {
+        0 => "tried no set of victims".to_owned(),
+        _ => format!("tried {} in vain", counted(sets, "set of victims", "sets of victims")),
+    };
+    let spared = counted(jobs, "running job", "running jobs");
+    let mut lines = vec![format!("{} spared {spared} and {tried}", considered.action.name())];
     for ((queue, verdict), examples) in &considered.verdicts {
         let who = counted(examples.count, "job", "jobs");
         lines.push(format!(
@@ -186,7 +173,7 @@ pub fn victims(world: &World, considered: &VictimsConsidered) -> Vec<String> {
     if considered.refused > 0 {
         let mut line = format!("the rules of the action refused {}", considered.refused);
         if let Some(refusal) = &considered.last_refusal {
-            let _ = write!(line, ", the last because {}", reclaim_refusal(world, refusal));
+            let _ = write!(line, ", the last because {refusal}");
         }
         lines.push(line);
     }

@@ -36,7 +36,7 @@ fn told(queue: &str, sub_group: Option<&str>, schedulable: bool) -> String {
     let plan = plan(&mut cluster.world, Timestamp::from_seconds(1000.0));
     let name = ObjectName::new(NAMESPACE, "job");
     let report = plan.waiting.iter().find(|report| report.job == name).expect("the job waits");
-    job(&cluster.world, report)
+    job(report)
 }
 
 #[test]
@@ -97,7 +97,6 @@ fn every_refusal_of_a_reclaim_reads_as_a_sentence() {
 
 #[test]
 fn victims_are_told_by_queue_and_verdict_with_few_examples() {
-    let cluster = cluster();
     let mut considered = VictimsConsidered::new(ActionKind::Reclaim);
     for at in 0..5 {
         let name = ObjectName::new("ns", format!("v{at}"));
@@ -120,28 +119,31 @@ fn victims_are_told_by_queue_and_verdict_with_few_examples() {
         "all that may be taken is too little: 4 GPUs are needed, 1 CPU cores, 3 GPUs may be taken",
         "the search ended early: its budget was spent",
     ];
-    assert_eq!(victims(&cluster.world, &considered), expected);
+    assert_eq!(victims(&considered), expected);
 }
 
 #[test]
 fn a_bound_names_its_level() {
-    let cluster = cluster();
-    let violation = |queue: &str, kind| CapacityViolation {
-        queue: id(&cluster, queue),
-        resource: QueueResource::Gpu,
-        kind,
-        bound: 4.0,
-        allocated: 3.5,
-        requested: 1.0,
+    let told = |levels_above, kind| {
+        let bound = BrokenBound {
+            queue: "dept".into(),
+            levels_above,
+            resource: QueueResource::Gpu,
+            kind,
+            bound: 4.0,
+            held: 3.5,
+            requested: 1.0,
+        };
+        broken_bound("team", &bound)
     };
-    let told = |queue, kind| capacity(&cluster.world, "team", &violation(queue, kind));
     assert_eq!(
-        told("team", ViolationKind::OverLimit),
-        "Queue team has a limit of 4 GPUs: 3.5 held, 1 asked for, 0.5 too many"
+        told(0, ViolationKind::OverLimit),
+        "Queue dept has a limit of 4 GPUs: 3.5 held, 1 asked for, 0.5 too many"
     );
     assert_eq!(
-        told("dept", ViolationKind::NonPreemptibleOverQuota),
+        told(1, ViolationKind::NonPreemptibleOverQuota),
         "Queue dept (above team) has a quota of 4 GPUs: 3.5 held by pods that may not be preempted, \
          1 asked for, 0.5 too many"
     );
+    assert!(told(2, ViolationKind::OverLimit).starts_with("Queue dept (2 levels above team) has"));
 }

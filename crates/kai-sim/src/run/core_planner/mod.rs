@@ -79,7 +79,7 @@ impl Planner for CorePlanner {
         let plan = plan_and_observe(world, timestamp(now_s), |world| {
             outcome = outcome::states(state, world);
         });
-        outcome::add_plan(&mut outcome, state, world, &plan, now_s);
+        outcome::add_plan(&mut outcome, state, &plan, now_s);
         Ok(outcome)
     }
 }
@@ -95,6 +95,16 @@ fn objects(state: &ClusterState) -> BTreeMap<ObjectKey, Object> {
     ];
     objects.extend(parts.into_iter().flatten());
     objects
+}
+
+/// The core's settings.
+pub(crate) fn core_config(settings: &crate::state::Config) -> Config {
+    config::translate(settings)
+}
+
+/// The core's objects at time 0, in an order in which they can be told, and that moment.
+pub(crate) fn core_objects(state: &ClusterState) -> (Vec<Object>, Timestamp) {
+    (objects(state).into_values().collect(), timestamp(0.0))
 }
 
 /// What must be told to somebody who knows `before`, so that they know `after`. The order of keys puts

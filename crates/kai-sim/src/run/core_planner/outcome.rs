@@ -63,7 +63,6 @@ fn as_declared(task: &Task) -> TaskOutcome {
 pub(super) fn add_plan(
     outcome: &mut CycleOutcome,
     state: &ClusterState,
-    world: &World,
     plan: &CyclePlan,
     now_s: f64,
 ) {
@@ -78,7 +77,7 @@ pub(super) fn add_plan(
             if !report.errors.is_empty() {
                 entry.fit_errors = detailed_message(&report.errors);
             }
-            entry.explanation = explain::job(world, report);
+            entry.explanation = explain::job(report);
             entry.task_fit_errors = report.pods.iter().map(|(_, text)| text.to_string()).collect();
         }
         if let Some((_, since)) = plan.staleness.iter().find(|(stale, _)| *stale == name) {
