@@ -75,6 +75,8 @@ pub struct JobIndex {
     none: QueueJobs,
     /// Under which queue and key each job was put.
     places: Vec<Option<Indexed>>,
+    /// Jobs with a pod that waits, for a node or for its gates.
+    pub(crate) waiting: BTreeSet<JobId>,
     /// Jobs that lack members, or did.
     pub(crate) suspects: BTreeSet<JobId>,
     /// Jobs with waiting pods whose queue does not exist.

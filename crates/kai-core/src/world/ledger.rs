@@ -319,6 +319,9 @@ impl World {
         if job.spec.stale_since.is_some() || self.is_stale(id) {
             self.job_index.suspects.insert(id);
         }
+        if self.has_waiting_pods(id) {
+            self.job_index.waiting.insert(id);
+        }
         let job = self.job(id);
         let pending = job.counts.of(Status::Pending) > 0;
         let Some(queue) = job.queue else {
@@ -344,6 +347,14 @@ impl World {
         self.job_index.remember(id, Indexed { queue, key, size });
     }
 
+    fn has_waiting_pods(&self, id: JobId) -> bool {
+        let waits = |status| matches!(status, Status::Pending | Status::Gated);
+        let job = self.job(id);
+        job.counts.of(Status::Pending) > 0
+            || job.counts.of(Status::Gated) > 0
+            || job.strays.iter().any(|task| waits(self.task(*task).state.status))
+    }
+
     /// Hundredths of GPUs that the job's placed pods cost.
     fn gpus_held(&self, id: JobId) -> i64 {
         let placed = self.job(id).tasks().map(|task| &self.task(task).state);
@@ -355,6 +366,7 @@ impl World {
 
     /// Takes the job out of the index, wherever it was put.
     pub(crate) fn unindex_job(&mut self, id: JobId) {
+        self.job_index.waiting.remove(&id);
         self.job_index.suspects.remove(&id);
         self.job_index.homeless.remove(&id);
         if let Some(Indexed { queue, key, size }) = self.job_index.recall(id) {
