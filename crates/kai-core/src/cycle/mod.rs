@@ -43,6 +43,8 @@ pub(crate) struct Cycle<'w> {
     pub(crate) topology: TopologyScores,
     /// Refusals of whole-cluster searches by shape, with the state of the world they hold for.
     refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
+    /// Waiting jobs by queue slot, as far as somebody looked since the queue last changed.
+    waiting: Vec<order::WaitingJobs>,
     /// Last time a job was evicted in this cycle.
     pub(crate) evicted_jobs: BTreeMap<JobId, Timestamp>,
     /// Since when jobs are stale; none: no longer.
@@ -82,6 +84,7 @@ impl<'w> Cycle<'w> {
             written_before,
             topology: TopologyScores::default(),
             refusals: FxHashMap::default(),
+            waiting: Vec::new(),
             evicted_jobs: BTreeMap::new(),
             staleness: BTreeMap::new(),
             wake_at: None,
@@ -156,6 +159,9 @@ impl<'w> Cycle<'w> {
         jobs.dedup();
         for job in jobs {
             self.world.reindex_job(job);
+            if let Some(queue) = self.world.job(job).queue {
+                self.forget_waiting(queue);
+            }
         }
         self.settled = self.touched.len();
     }

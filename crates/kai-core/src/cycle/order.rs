@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use smallvec::SmallVec;
 
@@ -41,26 +42,26 @@ pub(crate) struct Competition<'a> {
 }
 
 impl Competition<'_> {
-    /// The leaf whose turn it is, of those that `top` knows.
-    pub(crate) fn winner(&self, top: &dyn Fn(QueueId) -> Option<Top>) -> Option<QueueId> {
+    /// The leaf whose turn it is, of those that have a top; tops are by queue slot.
+    pub(crate) fn winner(&self, tops: &[Option<Top>]) -> Option<QueueId> {
         // The order of queues is not transitive: who is compared with whom first must not depend on slots.
-        let mut tops: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
-        tops.sort_by(|left, right| self.tree.compare_names(*left, *right));
-        self.best(tops.into_iter(), top).map(|(leaf, _, _)| leaf)
+        let mut queues: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
+        queues.sort_by(|left, right| self.tree.compare_names(*left, *right));
+        self.best(queues.into_iter(), tops).map(|(leaf, _, _)| leaf)
     }
 
     fn best(
         &self,
         queues: impl Iterator<Item = QueueId>,
-        top: &dyn Fn(QueueId) -> Option<Top>,
+        tops: &[Option<Top>],
     ) -> Option<(QueueId, QueueId, Top)> {
         let mut best: Option<(QueueId, QueueId, Top)> = None;
         for queue in queues {
             let node = self.tree.node(queue);
             let entry = if node.children.is_empty() {
-                top(queue).map(|found| (queue, queue, found))
+                tops.get(queue.index()).copied().flatten().map(|found| (queue, queue, found))
             } else {
-                let below = self.best(node.children.iter().copied(), top);
+                let below = self.best(node.children.iter().copied(), tops);
                 below.map(|(leaf, _, found)| (leaf, queue, found))
             };
             let Some(entry) = entry else { continue };
@@ -109,6 +110,8 @@ struct LeafJobs {
 /// Jobs that an action has yet to serve.
 pub(crate) struct JobQueue {
     leaves: Vec<LeafJobs>,
+    /// Tops by queue slot, kept to be filled again.
+    tops: Vec<Option<Top>>,
 }
 
 /// Which jobs an action looks at.
@@ -149,7 +152,7 @@ impl JobQueue {
                 });
             }
         }
-        let mut queue = Self { leaves };
+        let mut queue = Self { leaves, tops: Vec::new() };
         queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle));
         queue
     }
@@ -166,10 +169,15 @@ impl JobQueue {
         let winner = match &self.leaves[..] {
             [] => None,
             [only] => only.top.map(|_| only.queue),
-            leaves => competition.winner(&|queue| {
-                let leaf = leaves.iter().find(|leaf| leaf.queue == queue)?;
-                leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None })
-            }),
+            leaves => {
+                self.tops.clear();
+                self.tops.resize(world.tree.queues.len(), None);
+                for leaf in leaves {
+                    let top = leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None });
+                    self.tops[leaf.queue.index()] = top;
+                }
+                competition.winner(&self.tops)
+            }
         }?;
         let at = self.leaves.iter().position(|leaf| leaf.queue == winner)?;
         let leaf = &mut self.leaves[at];
@@ -231,7 +239,54 @@ impl LeafJobs {
     }
 }
 
+/// Waiting jobs of one queue in job order with what they ask for, as far as somebody looked.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingJobs {
+    entries: Vec<(JobKey, Amounts)>,
+    complete: bool,
+}
+
 impl Cycle<'_> {
+    /// The waiting job at `position` in the job order of `queue`, with what it asks for.
+    pub(crate) fn waiting_job(
+        &mut self,
+        queue: QueueId,
+        position: usize,
+    ) -> Option<&(JobKey, Amounts)> {
+        if self.waiting.len() <= queue.index() {
+            self.waiting.resize_with(queue.index() + 1, WaitingJobs::default);
+        }
+        while self.waiting[queue.index()].entries.len() <= position {
+            if self.waiting[queue.index()].complete {
+                return None;
+            }
+            let pending = &self.world.job_index.of(queue).pending;
+            let next = match self.waiting[queue.index()].entries.last() {
+                None => pending.first(),
+                Some((last, _)) => pending.range((Excluded(last), Unbounded)).next(),
+            };
+            let entry = next.cloned().map(|key| {
+                let tasks = self.world.tasks_to_allocate(Scope::whole(key.job), true);
+                let asked = self.requested(&tasks, self.world.smallest_gpu_mib());
+                (key, asked)
+            });
+            let waiting = &mut self.waiting[queue.index()];
+            match entry {
+                Some(entry) => waiting.entries.push(entry),
+                None => waiting.complete = true,
+            }
+        }
+        self.waiting[queue.index()].entries.get(position)
+    }
+
+    /// Jobs of the queue changed: what was looked at is out of date.
+    pub(crate) fn forget_waiting(&mut self, queue: QueueId) {
+        if let Some(waiting) = self.waiting.get_mut(queue.index()) {
+            waiting.entries.clear();
+            waiting.complete = false;
+        }
+    }
+
     fn is_eligible(&mut self, job: JobId, eligible: Eligible) -> bool {
         let entry = self.world.job(job);
         if !entry.spec.schedulable

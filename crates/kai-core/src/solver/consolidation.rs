@@ -11,7 +11,7 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::{Candidates, giving_queues};
-use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::shape::{GpuDemand, mig_gigabytes};
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
@@ -102,6 +102,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Consolidation,
         feasible: None,
+        failures: Failures::default(),
         report,
     }
 }

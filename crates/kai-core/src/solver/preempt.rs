@@ -13,7 +13,7 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::Candidates;
-use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let budgets = cycle.world.config.budgets.clone();
@@ -91,6 +91,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         candidates: Candidates { queues: vec![queue], below_priority: Some(priority), spared },
         rules: Rules::Preempt,
         feasible: None,
+        failures: Failures::default(),
         report,
     }
 }

@@ -18,7 +18,7 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::{Candidates, giving_queues};
-use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::node::Accepted;
 use crate::world::shape::GpuDemand;
 
@@ -129,6 +129,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Reclaim(Box::new(validator)),
         feasible: None,
+        failures: Failures::default(),
         report,
     }
 }

@@ -49,6 +49,8 @@ struct VictimLeaf {
 /// The queue of victims of one probe.
 pub(crate) struct VictimQueue {
     leaves: Vec<VictimLeaf>,
+    /// Tops by queue slot, kept to be filled again.
+    tops: Vec<Option<Top>>,
 }
 
 /// The next victims.
@@ -68,7 +70,7 @@ impl VictimQueue {
             given: Amounts::ZERO,
             top: None,
         });
-        let mut queue = Self { leaves: leaves.collect() };
+        let mut queue = Self { leaves: leaves.collect(), tops: Vec::new() };
         queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle.world, candidates));
         queue
     }
@@ -87,11 +89,15 @@ impl VictimQueue {
                     by_shares: world.policy.proportion.is_some(),
                     reversed: true,
                 };
-                let winner = competition.winner(&|queue| {
-                    let leaf = self.leaves.iter().find(|leaf| leaf.queue == queue)?;
-                    let top = leaf.top.as_ref()?;
-                    Some(Top { job: None, victims: Some(leaf.given + top.held) })
-                })?;
+                self.tops.clear();
+                self.tops.resize(world.tree.queues.len(), None);
+                for leaf in &self.leaves {
+                    self.tops[leaf.queue.index()] = leaf.top.as_ref().map(|top| Top {
+                        job: None,
+                        victims: Some(leaf.given + top.held),
+                    });
+                }
+                let winner = competition.winner(&self.tops)?;
                 self.leaves.iter().position(|leaf| leaf.queue == winner)?
             }
         };

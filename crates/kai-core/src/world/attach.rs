@@ -434,13 +434,25 @@ impl World {
             (idle_centi > 0 || releasing_centi > 0, room)
         };
         let room = if node.unusable.is_none() { room } else { GpuRoom::default() };
-        FreeGpus { idle, later, any, room }
+        FreeGpus { idle, later, any, shares: !node.groups.is_empty(), room }
     }
 
     /// GPUs free or becoming free on nodes where pods may be placed: hundredths of devices, and MiB.
     pub(crate) fn available_on_ready_nodes(&self) -> (i64, i64) {
         let room = self.free_gpus.total_room();
         (room.centi, room.mib)
+    }
+
+    /// The least memory a part of a device can be, on whatever node.
+    pub(crate) fn least_share(&self, shape: &Shape) -> i64 {
+        match shape.gpu {
+            crate::world::shape::GpuDemand::Memory { mib, .. } => mib,
+            crate::world::shape::GpuDemand::Portion { portion, .. } => {
+                let smallest = self.totals.smallest_gpu_mib().unwrap_or(0);
+                (portion.0 * smallest as f64) as i64
+            }
+            _ => 0,
+        }
     }
 
     /// Jobs that lack members, or did.

@@ -170,6 +170,10 @@ pub struct FreeGpuIndex {
     room_of: Vec<GpuRoom>,
     /// The sum of it.
     total_room: GpuRoom,
+    /// How many nodes are in each bucket.
+    bucket_counts: Vec<u32>,
+    /// Nodes with shared devices.
+    sharing: RankSet,
 }
 
 /// GPUs that are free or becoming free.
@@ -190,6 +194,8 @@ pub(crate) struct FreeGpus {
     pub(crate) later: i64,
     /// A device, or a part of one, is free or becoming free.
     pub(crate) any: bool,
+    /// The node has shared devices.
+    pub(crate) shares: bool,
     /// How much, where pods may be placed.
     pub(crate) room: GpuRoom,
 }
@@ -207,6 +213,8 @@ impl FreeGpuIndex {
             idle_of: vec![0; len],
             room_of: vec![GpuRoom::default(); len],
             total_room: GpuRoom::default(),
+            bucket_counts: vec![len as u32],
+            sharing: RankSet::with_len(len),
         }
     }
 
@@ -214,6 +222,7 @@ impl FreeGpuIndex {
     #[inline]
     pub(crate) fn set(&mut self, rank: usize, free: FreeGpus) {
         self.update(rank, free.idle, free.later, free.any);
+        self.update_sharing(rank, free.shares);
         self.update_room(rank, free.room);
     }
 
@@ -227,6 +236,8 @@ impl FreeGpuIndex {
         (0..=most).all(|free| ranks(self, free) == ranks(other, free))
             && (0..=idle).all(|idle| self.some_idle(idle) == other.some_idle(idle))
             && self.room.iter().eq(other.room.iter())
+            && self.sharing.iter().eq(other.sharing.iter())
+            && self.total_whole() == other.total_whole()
             && self.room_of == other.room_of
             && self.total_room == other.total_room
     }
@@ -242,7 +253,10 @@ impl FreeGpuIndex {
             if self.buckets.len() <= bucket {
                 let len = self.bucket_of.len();
                 self.buckets.resize_with(bucket + 1, || RankSet::with_len(len));
+                self.bucket_counts.resize(bucket + 1, 0);
             }
+            self.bucket_counts[old] -= 1;
+            self.bucket_counts[bucket] += 1;
             self.buckets[old].remove(rank);
             self.buckets[bucket].insert(rank);
             self.bucket_of[rank] = bucket as u32;
@@ -274,6 +288,33 @@ impl FreeGpuIndex {
         let old = std::mem::replace(&mut self.room_of[rank], room);
         self.total_room.centi += room.centi - old.centi;
         self.total_room.mib += room.mib - old.mib;
+    }
+
+    /// Notes whether the node at `rank` has shared devices.
+    #[inline]
+    fn update_sharing(&mut self, rank: usize, shares: bool) {
+        if shares {
+            self.sharing.insert(rank);
+        } else {
+            self.sharing.remove(rank);
+        }
+    }
+
+    /// Nodes with shared devices.
+    pub fn sharing(&self) -> &RankSet {
+        &self.sharing
+    }
+
+    /// Devices free or becoming free on all nodes.
+    pub fn total_whole(&self) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 * i64::from(*nodes)).sum()
+    }
+
+    /// How many pods of `size` devices each all nodes have room for, each on one node.
+    pub fn slots_of(&self, size: i64) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 / size * i64::from(*nodes)).sum()
     }
 
     /// What is free or becoming free on all nodes where pods may be placed.

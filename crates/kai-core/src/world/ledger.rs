@@ -48,6 +48,7 @@ impl World {
                     self.nodes[node.index()].amounts = amounts;
                     self.index_node(node);
                 }
+                // The vectors saved with them come back next, and the index with those.
                 Undo::Groups(node, groups) => self.nodes[node.index()].groups = groups,
                 Undo::ResidentAdded(node) => {
                     if let Some(resident) = self.nodes[node.index()].residents.pop() {

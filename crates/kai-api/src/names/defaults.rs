@@ -1,0 +1,28 @@
+//! Values that hold where an object leaves a field out. They are applied in memory and never written back.
+
+/// Priority of a queue.
+pub const QUEUE_PRIORITY: i64 = 100;
+/// Quota or limit that knows no bound.
+pub const UNLIMITED: f64 = -1.0;
+/// Priority of a pod group whose class is unknown, where the cluster has no global default.
+pub const POD_GROUP_PRIORITY: i32 = 50;
+/// From this priority on a pod group is not preemptible, unless it says so itself.
+pub const NON_PREEMPTIBLE_FROM: i32 = 100;
+/// `schedulingBackoff` that never gives up.
+pub const NO_SCHEDULING_BACKOFF: i32 = -1;
+/// `schedulingBackoff` that gives up a node pool after one cycle.
+pub const SINGLE_SCHEDULING_BACKOFF: i32 = 1;
+/// Bytes in the unit of a queue's memory fields.
+pub const QUEUE_MEMORY_UNIT: f64 = 1_000_000.0;
+/// Implicit sub-group of a flat pod group.
+pub const FLAT_SUB_GROUP: &str = "default";
+/// Seconds after which a running pod past its deletion counts as stuck.
+pub const STUCK_RELEASING_SECONDS: i64 = 120;
+/// Seconds the binder waits for a reservation to name its device.
+pub const RESERVATION_WAIT_SECONDS: i64 = 40;
+/// Seconds between two rounds of the node scale adjuster.
+pub const SCALE_ADJUST_COOL_DOWN_SECONDS: i64 = 60;
+/// Step to which the node scale adjuster rounds fractions.
+pub const SCALE_ADJUST_ROUNDING: f64 = 0.01;
+/// First and longest delay of a retry, in seconds.
+pub const RETRY_SECONDS: (i64, i64) = (1, 60);

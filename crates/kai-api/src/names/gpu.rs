@@ -1,0 +1,64 @@
+//! Keys, resources and objects of GPU sharing.
+
+/// Annotation on a pod: share of one device, a decimal between 0 and 1, both excluded.
+pub const FRACTION: &str = "gpu-fraction";
+
+/// Annotation on a pod: memory of one device in MiB, a positive integer without unit.
+pub const MEMORY: &str = "gpu-memory";
+
+/// Annotation on a pod: on how many devices the fraction or memory is wanted; default 1.
+pub const FRACTION_NUM_DEVICES: &str = "gpu-fraction-num-devices";
+
+/// Annotation on a pod: the container that gets the share; default the first.
+pub const FRACTION_CONTAINER: &str = "gpu-fraction-container-name";
+
+/// Annotation on a pod: `"true"` asks for MPS; checked, without further effect.
+pub const MPS: &str = "mps";
+
+/// Annotation on a pod, written at every bind: [`RECEIVED_REGULAR`], [`RECEIVED_FRACTION`] or [`RECEIVED_MIG`].
+pub const RECEIVED_RESOURCE_TYPE: &str = "received-resource-type";
+
+/// Value of [`RECEIVED_RESOURCE_TYPE`]: whole devices, or none.
+pub const RECEIVED_REGULAR: &str = "Regular";
+
+/// Value of [`RECEIVED_RESOURCE_TYPE`]: a share of a device.
+pub const RECEIVED_FRACTION: &str = "Fraction";
+
+/// Value of [`RECEIVED_RESOURCE_TYPE`]: a MIG instance.
+pub const RECEIVED_MIG: &str = "MigInstance";
+
+/// Annotation on a pod: prefix of the names of its GPU-sharing `ConfigMap`s.
+pub const SHARED_CONFIG_MAP: &str = "runai/shared-gpu-configmap";
+
+/// Label on a single-device sharing pod and on a reservation pod: id of the GPU group.
+pub const GROUP: &str = "runai-gpu-group";
+
+/// Prefix of the labels of a sharing pod with several devices: `<prefix><group>: <group>`, one per device.
+pub const MULTI_GROUP_PREFIX: &str = "runai-gpu-group/";
+
+/// Annotation on a reservation pod: UUID of the device it holds.
+pub const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
+
+/// Prefix of the names of reservation pods; 16 hexadecimal digits follow.
+pub const RESERVATION_POD_PREFIX: &str = "gpu-reservation-";
+
+/// Prefix of the legacy MIG annotations of a pod, and of MIG resource names.
+pub const MIG_PREFIX: &str = "nvidia.com/mig-";
+
+/// Extended resource: whole NVIDIA devices.
+pub const NVIDIA: &str = "nvidia.com/gpu";
+
+/// Extended resource: whole AMD devices.
+pub const AMD: &str = "amd.com/gpu";
+
+/// Virtual resource in statuses: requested device memory.
+pub const MEMORY_RESOURCE: &str = "run.ai/gpu.memory";
+
+/// Prefix of CDI device names.
+pub const CDI_DEVICE_PREFIX: &str = "k8s.device-plugin.nvidia.com/gpu=";
+
+/// Indicator of a whole device where a group id is expected.
+pub const WHOLE_GPU_INDICATOR: &str = "-2";
+
+/// Indicator of an unknown device where a group id is expected.
+pub const UNKNOWN_GPU_INDICATOR: &str = "-1";

@@ -1,0 +1,34 @@
+//! Node labels that are read.
+
+/// Memory of each device in MiB (values of 1048576 and more are bytes).
+pub const GPU_MEMORY: &str = "nvidia.com/gpu.memory";
+
+/// Number of physical devices.
+pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
+
+/// Number of replicas a time-sliced device is advertised as.
+pub const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
+
+/// `single`, `mixed`, or none.
+pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
+
+/// Default key that marks a node as MIG enabled (boolean).
+pub const MIG_ENABLED: &str = "node-role.kubernetes.io/mig-enabled";
+
+/// Default key of nodes for GPU pods, where scheduling is restricted.
+pub const GPU_WORKER: &str = "node-role.kubernetes.io/gpu-worker";
+
+/// Default key of nodes for other pods, where scheduling is restricted.
+pub const CPU_WORKER: &str = "node-role.kubernetes.io/cpu-worker";
+
+/// Prefix of the label whose key carries the memory of AMD devices.
+pub const AMD_VRAM_PREFIX: &str = "beta.amd.com/gpu.vram.";
+
+/// `true` on nodes whose devices are simulated.
+pub const FAKE_GPU: &str = "run.ai/fake.gpu";
+
+/// `true` on nodes with several NUMA nodes; default selector of the NUMA placement exporter.
+pub const MEMORY_NUMA: &str = "feature.node.kubernetes.io/memory-numa";
+
+/// Host name of the node; may only be the lowest level of a topology.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -1,0 +1,42 @@
+//! Condition types, event reasons and reason codes that others match on.
+
+/// Pod condition: the pod has a node.
+pub const POD_SCHEDULED: &str = "PodScheduled";
+/// Pod condition: the binder finished.
+pub const POD_BOUND: &str = "PodBound";
+/// Pod condition: the pod is about to be evicted.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Reason of [`DISRUPTION_TARGET`].
+pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
+/// Reason: no place was found.
+pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// Reason: the bind failed.
+pub const BINDING_ERROR: &str = "BindingError";
+/// Reason: the bind succeeded.
+pub const BOUND: &str = "Bound";
+/// Event reason of the grouper's warnings.
+pub const POD_GROUPER_WARNING: &str = "PodGrouperWarning";
+
+/// The only type of a pod group's scheduling conditions.
+pub const UNSCHEDULABLE_ON_NODE_POOL: &str = "UnschedulableOnNodePool";
+
+/// Queue condition: the parent is missing.
+pub const ORPHAN: &str = "Orphan";
+/// Queue condition: more is allocated than the quota.
+pub const OVER_QUOTA: &str = "OverQuota";
+
+/// Codes in the `reasons` of a pod group's scheduling condition.
+pub mod reason {
+    /// A queue's limit is reached.
+    pub const OVER_LIMIT: &str = "OverLimit";
+    /// A non-preemptible group would exceed a queue's quota.
+    pub const NON_PREEMPTIBLE_OVER_QUOTA: &str = "NonPreemptibleOverQuota";
+    /// The queue does not exist.
+    pub const QUEUE_DOES_NOT_EXIST: &str = "QueueDoesNotExist";
+    /// The group may not evict others yet.
+    pub const PREEMPTION_DELAY_NOT_ELAPSED: &str = "PreemptionDelayNotElapsed";
+    /// Pods of the group do not fit.
+    pub const POD_SCHEDULING_ERRORS: &str = "PodSchedulingErrors";
+    /// No topology domain is large enough.
+    pub const NOT_ENOUGH_RESOURCES: &str = "Not enough resources for the workload";
+}

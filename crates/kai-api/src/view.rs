@@ -1,0 +1,138 @@
+//! Slim views of built-in objects: only the fields the rules read, decoded straight from the stream.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Metadata of any object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Name.
+    pub name: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Identity that survives no re-creation.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Labels.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Owners.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<OwnerReference>,
+    /// Set once the object is being deleted (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<String>,
+}
+
+impl ObjectMeta {
+    /// Is the object being deleted?
+    pub const fn is_terminating(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}
+
+/// A reference to an owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// Group and version, `batch/v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name, in the namespace of the owned object.
+    pub name: String,
+    /// Identity.
+    pub uid: String,
+    /// Does this owner manage the object?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+}
+
+/// A pod, as far as grouping looks at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What is asked for.
+    pub spec: PodSpec,
+    /// How it fares.
+    pub status: PodStatus,
+}
+
+/// What a pod asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// Who places it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    /// Where it was placed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// Name of its `PriorityClass`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// The Kubernetes `Workload` it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload_ref: Option<WorkloadReference>,
+}
+
+/// A reference from a pod to a Kubernetes `Workload`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkloadReference {
+    /// Name of the workload, in the pod's namespace.
+    pub name: String,
+    /// Name of the pod group within the workload.
+    pub pod_group: String,
+    /// Which replica of that group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_group_replica_key: Option<String>,
+}
+
+/// How a pod fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+}
+
+impl Pod {
+    /// A label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.get(key).map(String::as_str)
+    }
+
+    /// An annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.get(key).map(String::as_str)
+    }
+
+    /// Has it run to its end?
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    /// Has it a node?
+    pub fn is_placed(&self) -> bool {
+        self.spec.node_name.as_deref().is_some_and(|node| !node.is_empty())
+    }
+}
+
+/// Some clients write `null` for an empty map or list.
+fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,141 @@
+//! The result: the pod group a pod belongs to, as data.
+
+use std::collections::BTreeMap;
+
+use kai_api::names::objects::POD_GROUP_PREFIX;
+use kai_api::pod_group::TopologyConstraint;
+use kai_api::view::{OwnerReference, Pod};
+
+use crate::queue::QueueLabel;
+
+/// How much of a group, or of a part of it, must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Minimum {
+    /// This many pods.
+    Members(i32),
+    /// This many of the sub-groups right below.
+    SubGroups(i32),
+}
+
+/// The pod group of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodGroupPlan {
+    /// Name.
+    pub name: String,
+    /// Namespace; the pod's.
+    pub namespace: String,
+    /// The object with which the group goes.
+    pub owner: OwnerReference,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The queue that pays.
+    pub queue: String,
+    /// Name of a `PriorityClass`.
+    pub priority_class_name: String,
+    /// `preemptible` or `non-preemptible`, where the workload says so.
+    pub preemptibility: Option<String>,
+    /// Nanoseconds before the group may evict others.
+    pub preemption_delay: Option<i64>,
+    /// Nanoseconds the group may run below its minimum; negative means for ever.
+    pub staleness_grace_period: Option<i64>,
+    /// Where the pods must or should be together.
+    pub topology: TopologyConstraint,
+    /// How much of the group must be there.
+    pub minimum: Minimum,
+    /// Parts of the group, parents named by their children.
+    pub sub_groups: Vec<SubGroupPlan>,
+    /// The part to which the pod belongs.
+    pub pod_sub_group: Option<String>,
+    /// What the user should hear about, although it does not stop the pod.
+    pub notices: Vec<Notice>,
+}
+
+impl PodGroupPlan {
+    /// Is the pod alone in a group that goes with it? Such a pod waits for no other.
+    pub fn is_own_group_of(&self, pod: &Pod) -> bool {
+        let (name, uid) = (&pod.metadata.name, &pod.metadata.uid);
+        self.owner.uid == *uid
+            && self.name == format!("{POD_GROUP_PREFIX}{name}-{uid}")
+            && self.minimum == Minimum::Members(1)
+            && self.sub_groups.is_empty()
+    }
+}
+
+/// A part of a pod group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubGroupPlan {
+    /// Name.
+    pub name: String,
+    /// The part above.
+    pub parent: Option<String>,
+    /// How much of it must be there.
+    pub minimum: Minimum,
+    /// Where its pods must or should be together.
+    pub topology: Option<TopologyConstraint>,
+}
+
+impl SubGroupPlan {
+    /// A part that holds pods.
+    pub(crate) fn leaf(name: impl Into<String>, members: i32) -> Self {
+        Self { name: name.into(), parent: None, minimum: Minimum::Members(members), topology: None }
+    }
+
+    /// A part that holds other parts.
+    pub(crate) fn parent(name: impl Into<String>, sub_groups: i32) -> Self {
+        Self {
+            name: name.into(),
+            parent: None,
+            minimum: Minimum::SubGroups(sub_groups),
+            topology: None,
+        }
+    }
+
+    pub(crate) fn under(mut self, parent: &str) -> Self {
+        self.parent = Some(parent.to_owned());
+        self
+    }
+
+    pub(crate) fn placed(mut self, topology: Option<TopologyConstraint>) -> Self {
+        self.topology = topology;
+        self
+    }
+}
+
+/// Something the user should hear about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Notice {
+    /// Labels name different queues.
+    #[error("queue {chosen} is used, although {} names queue {}", other.place(), other.value)]
+    QueuesDisagree {
+        /// The queue that counts.
+        chosen: String,
+        /// The label that does not.
+        other: QueueLabel,
+    },
+    /// A priority class does not exist.
+    #[error("PriorityClass {name}, from {origin}, does not exist")]
+    PriorityClassMissing {
+        /// Its name.
+        name: String,
+        /// Where it was named.
+        origin: String,
+    },
+    /// The pod belongs to no part of a group that has parts.
+    #[error("{pod} belongs to no sub-group of its pod group: {problem}")]
+    NoSubGroup {
+        /// The pod.
+        pod: String,
+        /// Why not.
+        problem: String,
+    },
+    /// A value was ignored.
+    #[error("{place} is ignored: {problem}")]
+    Ignored {
+        /// The object and its field.
+        place: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
