@@ -17,6 +17,7 @@ use crate::plugins::minruntime::Cause;
 use crate::solver::victim_queue::fill_of_part;
 use crate::status::Status;
 use crate::world::index::{JobKey, RankSet};
+use crate::world::node::Accepted;
 
 /// Potential victims, beside those of earlier successes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +48,8 @@ pub(crate) fn run(
         return Verdict::DoesNotFit;
     }
     let nodes = usable_nodes(cycle, search, &victims);
+    let held: Vec<Accepted> =
+        victims.iter().map(|task| cycle.world.task(*task).state.accepted).collect();
     for task in &victims {
         statement.evict(cycle.world, *task);
     }
@@ -64,7 +67,7 @@ pub(crate) fn run(
             return Verdict::Refused;
         }
     }
-    if !is_acceptable(cycle, search, probe, &victims) {
+    if !is_acceptable(cycle, search, probe, &victims, &held) {
         return Verdict::Refused;
     }
     let status = |task: &TaskId| cycle.world.task(*task).state.status;
@@ -101,11 +104,12 @@ fn is_acceptable(
     search: &mut Search,
     probe: &Probe<'_>,
     victims: &[TaskId],
+    held: &[Accepted],
 ) -> bool {
     match &mut search.rules {
         Rules::Reclaim(validator) => {
             let required = reclaim::required(cycle, search.job, probe.tasks);
-            let verdict = reclaim::validate(cycle, validator, required, victims);
+            let verdict = reclaim::validate(cycle, validator, required, victims, held);
             if let Err(refusal) = verdict {
                 search.report.refusal = Some(refusal);
                 return false;
