@@ -204,10 +204,13 @@ impl World {
         simulated: bool,
         tasks: &mut Tasks,
     ) {
-        let needed =
-            if self.config.compatibility.is_kai() { threshold } else { threshold - satisfied };
-        let served =
-            members.iter().filter(|member| self.may_be_served(scope, **member, simulated));
+        let as_kai = self.config.compatibility.is_kai();
+        let needed = if as_kai { threshold } else { threshold - satisfied };
+        let served = members.iter().filter(|member| {
+            as_kai
+                || !self.is_satisfied(scope, **member)
+                    && self.can_be_satisfied(scope, **member, simulated)
+        });
         for member in served.take(needed as usize) {
             if self.is_satisfied(scope, *member) {
                 continue;
