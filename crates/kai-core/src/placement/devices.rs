@@ -44,7 +44,8 @@ impl World {
         let (idle, releasing) = (target.amounts.idle.get(GPU), target.amounts.releasing.get(GPU));
         let mut candidates = SmallVec::new();
         if starts_now {
-            candidates = self.candidates(node, mib, devices, replica, idle);
+            let unpromised = idle.min(idle + releasing);
+            candidates = self.candidates(node, mib, devices, replica, unpromised);
         }
         // Devices that are free now are enough, or the pod waits for one that is on its way out.
         let waits = candidates.len() < devices as usize;
