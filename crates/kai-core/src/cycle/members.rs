@@ -351,6 +351,12 @@ impl World {
         }
     }
 
+    /// As many pods hold a place as the tree asks for, or none does.
+    pub(crate) fn is_whole_or_absent(&self, id: JobId) -> bool {
+        self.job(id).counts.active_allocated() == 0
+            || self.is_satisfied(Scope::whole(id), Member::Set(0))
+    }
+
     /// Some pods run, none has ended well, and the gang is not whole.
     pub(crate) fn is_stale(&self, id: JobId) -> bool {
         let counts = &self.job(id).counts;

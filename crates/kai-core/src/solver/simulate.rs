@@ -50,6 +50,7 @@ pub(crate) fn run(
     let nodes = usable_nodes(cycle, search, &victims);
     let held: Vec<Accepted> =
         victims.iter().map(|task| cycle.world.task(*task).state.accepted).collect();
+    let whole = whole_gangs(cycle, &victims);
     for task in &victims {
         statement.evict(cycle.world, *task);
     }
@@ -67,7 +68,9 @@ pub(crate) fn run(
             return Verdict::Refused;
         }
     }
-    if !is_acceptable(cycle, search, probe, &victims, &held) {
+    if !is_acceptable(cycle, search, probe, &victims, &held)
+        || !whole.iter().all(|job| cycle.world.is_whole_or_absent(*job))
+    {
         return Verdict::Refused;
     }
     let status = |task: &TaskId| cycle.world.task(*task).state.status;
@@ -78,6 +81,20 @@ pub(crate) fn run(
         recorded.extend(of_status.filter(|task| seen.insert(**task)));
     }
     Verdict::Solved(recorded)
+}
+
+/// Jobs of victims that have all the pods they need. Victims of earlier successes may be a part of a job, and leave
+/// less than it needs behind; KAI does not mind.
+fn whole_gangs(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<JobId> {
+    if cycle.world.config.compatibility.is_kai() {
+        return Vec::new();
+    }
+    let mut jobs: Vec<JobId> =
+        victims.iter().filter_map(|task| cycle.world.task(*task).job).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs.retain(|job| cycle.world.is_whole_or_absent(*job));
+    jobs
 }
 
 fn leaves_pods_behind(cycle: &Cycle<'_>, job: JobId) -> bool {
