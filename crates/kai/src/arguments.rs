@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::BenchArguments;
 use crate::scenario::ScenarioArguments;
 
 /// A scheduler for AI workloads on Kubernetes.
@@ -18,4 +19,6 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// Work with scenarios: small clusters with expectations, run in virtual time.
     Scenario(ScenarioArguments),
+    /// Measure how fast the scheduler is.
+    Bench(BenchArguments),
 }

@@ -1,6 +1,7 @@
 //! The binary: arguments, wiring, output.
 
 mod arguments;
+mod bench;
 mod output;
 mod scenario;
 
@@ -16,6 +17,7 @@ const BAD_INPUT: u8 = 2;
 fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
         Verb::Scenario(arguments) => scenario::run(&arguments),
+        Verb::Bench(arguments) => bench::run(&arguments),
     };
     match ended {
         Ok(code) => ExitCode::from(code),

@@ -16,6 +16,7 @@ use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
 use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, TaskFit};
 use crate::world::ledger::Place;
+use crate::world::shape::GpuDemand;
 use crate::world::job::Member;
 use crate::world::node::{DeviceDemand, Groups, Node};
 
@@ -339,9 +340,8 @@ fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
     let world = &cycle.world;
     let shape = world.shape_of(task);
     let constraints = &shape.constraints;
-    let own_queue = world.policy.proportion.is_some()
-        && world.policy.filters.contains(&Filter::Predicates)
-        && world.some_queue_is_limited();
+    // The queue has room for the whole attempt, so for one pod of it, unless its cost depends on the node.
+    let own_queue = matches!(shape.gpu, GpuDemand::Memory { .. }) || world.has_replica_nodes();
     world.task(task).claims.is_empty()
         && world.task(task).spec.nominated_node.is_none()
         && constraints.pod_affinity.is_empty()
@@ -353,10 +353,14 @@ fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
         && !own_queue
 }
 
-/// Some texts name the pod itself.
+/// Some texts name the pod itself, or its queue.
 fn names_the_pod(fit: &TaskFit) -> bool {
     fit.counts.iter().any(|(reason, _)| {
-        matches!(reason, NodeReason::Rule(Rule::GpuMemoryUnknown | Rule::WorkerKind, _))
+        matches!(
+            reason,
+            NodeReason::Rule(Rule::GpuMemoryUnknown | Rule::WorkerKind, _)
+                | NodeReason::QueueCapacity(_)
+        )
     })
 }
 

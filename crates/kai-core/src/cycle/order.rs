@@ -45,9 +45,9 @@ impl Competition<'_> {
     /// The leaf whose turn it is, of those that have a top; tops are by queue slot.
     pub(crate) fn winner(&self, tops: &[Option<Top>]) -> Option<QueueId> {
         // The order of queues is not transitive: who is compared with whom first must not depend on slots.
-        let mut queues: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
-        queues.sort_by(|left, right| self.tree.compare_names(*left, *right));
-        self.best(queues.into_iter(), tops).map(|(leaf, _, _)| leaf)
+        let mut roots: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
+        roots.sort_by(|left, right| self.tree.compare_names(*left, *right));
+        self.best(roots.into_iter(), tops).map(|(leaf, _, _)| leaf)
     }
 
     fn best(

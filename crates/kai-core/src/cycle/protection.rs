@@ -5,6 +5,22 @@ use std::collections::BTreeMap;
 use crate::cycle::Cycle;
 use crate::ids::{JobId, TaskId};
 use crate::plugins::minruntime::{self, Cause};
+use crate::world::World;
+
+impl World {
+    /// Some victim could be spared: there are budgets, or some queue lets jobs run for a while.
+    pub(crate) fn may_protect_victims(&self) -> bool {
+        let budgets = !self.config.compatibility.is_kai() && !self.budgets.is_empty();
+        budgets
+            || self.policy.min_runtime.as_ref().is_some_and(|arguments| {
+                arguments.has_defaults()
+                    || self.queue_ids.values().any(|queue| {
+                        let spec = &self.queue_specs[queue.index()];
+                        spec.preempt_min_runtime.is_some() || spec.reclaim_min_runtime.is_some()
+                    })
+            })
+    }
+}
 
 impl Cycle<'_> {
     /// The victim has not run long enough to go for `taker`.
@@ -23,7 +39,7 @@ impl Cycle<'_> {
         taker: JobId,
         victims: &[TaskId],
     ) -> bool {
-        if self.world.policy.min_runtime.is_none() {
+        if !self.world.may_protect_victims() {
             return true;
         }
         let mut of_job: BTreeMap<JobId, Vec<TaskId>> = BTreeMap::new();

@@ -88,6 +88,23 @@ impl VictimsConsidered {
         }
     }
 
+    /// Notes `count` jobs at once, the first few of them by name.
+    pub(crate) fn note_many<'a>(
+        &mut self,
+        queue: &Text,
+        verdict: VictimVerdict,
+        count: usize,
+        first: impl Iterator<Item = &'a ObjectName>,
+    ) {
+        if count == 0 {
+            return;
+        }
+        let examples = self.verdicts.entry((queue.clone(), verdict)).or_default();
+        examples.count += count as u32;
+        let room = MOST_EXAMPLES.saturating_sub(examples.names.len());
+        examples.names.extend(first.take(room).cloned());
+    }
+
     pub(crate) fn note(&mut self, queue: &Text, verdict: VictimVerdict, job: &ObjectName) {
         self.verdicts.entry((queue.clone(), verdict)).or_default().add(job);
     }

@@ -97,14 +97,12 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         }
         let running = &cycle.world.job_index.of(queue).running;
         if !may_be_victim(&cycle.world.tree, &reclaimer, queue) {
-            for key in running {
-                let victim = &cycle.world.job(key.job).spec.name;
-                report.note(&name, VictimVerdict::QueueProtected, victim);
-            }
+            let names = running.iter().map(|key| &cycle.world.job(key.job).spec.name);
+            report.note_many(&name, VictimVerdict::QueueProtected, running.len(), names);
             continue;
         }
         queues.push(queue);
-        if !cycle.world.policy.min_runtime.is_some() && cycle.world.budgets.is_empty() {
+        if !cycle.world.may_protect_victims() {
             continue;
         }
         let victims: Vec<JobId> = running.iter().map(|key| key.job).collect();

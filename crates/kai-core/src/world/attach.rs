@@ -434,7 +434,7 @@ impl World {
             (idle_centi > 0 || releasing_centi > 0, room)
         };
         let room = if node.unusable.is_none() { room } else { GpuRoom::default() };
-        FreeGpus { idle, later, any, shares: !node.groups.is_empty(), room }
+        FreeGpus { idle, later, any, room, shares: !node.groups.is_empty() }
     }
 
     /// GPUs free or becoming free on nodes where pods may be placed: hundredths of devices, and MiB.
@@ -468,14 +468,6 @@ impl World {
     /// Pods on their way out, with when they start to count as stuck.
     pub(crate) fn releasing_pods(&self) -> Vec<(crate::time::Timestamp, TaskId)> {
         self.releasing.iter().copied().collect()
-    }
-
-    /// Some queue has a limit, or a quota that binds pods which may not be preempted.
-    pub(crate) fn some_queue_is_limited(&self) -> bool {
-        let unlimited = crate::fairness::Amounts::UNBOUNDED;
-        self.tree.queues.iter().any(|queue| {
-            queue.live && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
-        })
     }
 
     /// Some pod keeps others away from where it is.

@@ -194,10 +194,10 @@ pub(crate) struct FreeGpus {
     pub(crate) later: i64,
     /// A device, or a part of one, is free or becoming free.
     pub(crate) any: bool,
-    /// The node has shared devices.
-    pub(crate) shares: bool,
     /// How much, where pods may be placed.
     pub(crate) room: GpuRoom,
+    /// Some devices are shared.
+    pub(crate) shares: bool,
 }
 
 impl FreeGpuIndex {

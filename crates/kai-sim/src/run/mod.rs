@@ -7,6 +7,7 @@ mod runner;
 use std::collections::BTreeMap;
 
 pub use core_planner::CorePlanner;
+pub(crate) use core_planner::{core_config, core_objects};
 
 use crate::compare::Difference;
 use crate::format::{Action, FormatError, Scenario, Status};
