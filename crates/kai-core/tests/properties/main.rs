@@ -7,6 +7,7 @@ mod incremental;
 mod invariants;
 mod reclaim;
 mod repeatable;
+mod time_slicing;
 mod undo;
 mod worlds;
 

@@ -76,6 +76,27 @@ fn taints() -> BoxedStrategy<Vec<Taint>> {
     option::weighted(0.1, taint).prop_map(Vec::from_iter).boxed()
 }
 
+/// A healthy node without GPUs.
+pub(crate) fn bare_node(name: &str) -> NodeSpec {
+    NodeSpec {
+        name: name.into(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        allocatable: Allocatable {
+            cpu_milli: 64_000,
+            memory_bytes: 256_000_000_000,
+            pods: 110,
+            ..Allocatable::default()
+        },
+        taints: Vec::new(),
+        unschedulable: false,
+        bad_conditions: Vec::new(),
+        gpu_memory_known: None,
+        seen_gpu_uuids: Vec::new(),
+        whole_gpu_policy: None,
+    }
+}
+
 fn node() -> BoxedStrategy<NodeSpec> {
     let memory = prop_oneof![
         12 => one_of(vec![Some("32768"), Some("32768"), Some("16384"), Some("81559")]),
@@ -97,22 +118,19 @@ fn node() -> BoxedStrategy<NodeSpec> {
     let worker = option::weighted(0.5, Just(()));
     (gpus(), memory, amounts, policy, taints(), health, zone, worker)
         .prop_map(|(gpus, memory, amounts, policy, taints, health, zone, worker)| {
+            let allocatable = Allocatable {
+                cpu_milli: amounts.0,
+                memory_bytes: amounts.1,
+                pods: amounts.2,
+                ..Allocatable::default()
+            };
             let mut spec = NodeSpec {
-                name: "".into(),
-                labels: BTreeMap::new(),
-                annotations: BTreeMap::new(),
-                allocatable: Allocatable {
-                    cpu_milli: amounts.0,
-                    memory_bytes: amounts.1,
-                    pods: amounts.2,
-                    ..Allocatable::default()
-                },
+                allocatable,
                 taints,
                 unschedulable: health.0,
                 bad_conditions: Vec::from_iter(health.1),
-                gpu_memory_known: None,
-                seen_gpu_uuids: Vec::new(),
                 whole_gpu_policy: policy,
+                ..bare_node("")
             };
             let labels = [("nvidia.com/gpu.memory", memory), ("zone", zone)];
             for (key, value) in labels {
