@@ -204,10 +204,13 @@ impl World {
         simulated: bool,
         tasks: &mut Tasks,
     ) {
-        let needed =
-            if self.config.compatibility.is_kai() { threshold } else { threshold - satisfied };
-        let served =
-            members.iter().filter(|member| self.may_be_served(scope, **member, simulated));
+        let as_kai = self.config.compatibility.is_kai();
+        let needed = if as_kai { threshold } else { threshold - satisfied };
+        let served = members.iter().filter(|member| {
+            as_kai
+                || !self.is_satisfied(scope, **member)
+                    && self.can_be_satisfied(scope, **member, simulated)
+        });
         for member in served.take(needed as usize) {
             if self.is_satisfied(scope, *member) {
                 continue;
@@ -346,6 +349,12 @@ impl World {
         } else {
             self.set_holds(job, 0, &occupied)
         }
+    }
+
+    /// As many pods hold a place as the tree asks for, or none does.
+    pub(crate) fn is_whole_or_absent(&self, id: JobId) -> bool {
+        self.job(id).counts.active_allocated() == 0
+            || self.is_satisfied(Scope::whole(id), Member::Set(0))
     }
 
     /// Some pods run, none has ended well, and the gang is not whole.

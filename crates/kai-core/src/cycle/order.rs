@@ -157,8 +157,19 @@ impl JobQueue {
         queue
     }
 
-    /// Takes the job whose turn it is.
+    /// Takes the job whose turn it is. Jobs that lost pods in this cycle and have too few left are passed over; KAI
+    /// serves them, short of their minimum.
     pub(crate) fn pop(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
+        let as_kai = cycle.world.config.compatibility.is_kai();
+        loop {
+            let job = self.take(cycle)?;
+            if as_kai || cycle.world.is_ready(job) {
+                return Some(job);
+            }
+        }
+    }
+
+    fn take(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
         let world = &cycle.world;
         let competition = Competition {
             tree: &world.tree,

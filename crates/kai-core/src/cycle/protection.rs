@@ -27,13 +27,11 @@ impl World {
 impl Cycle<'_> {
     /// The victim has not run long enough to go for `taker`.
     pub(crate) fn is_too_young(&mut self, cause: Cause, taker: JobId, victim: JobId) -> bool {
-        if minruntime::may_be_victim(self.world, self.now, cause, taker, victim) {
-            return false;
-        }
+        // Elastic jobs give what they do not need while they are young, and the rest when they are not.
         if let Some(until) = minruntime::protected_until(self.world, cause, taker, victim) {
             self.wake_at(until);
         }
-        true
+        !minruntime::may_be_victim(self.world, self.now, cause, taker, victim)
     }
 
     /// Victims that are too young keep the pods they need, and no disruption budget is overdrawn.

@@ -44,7 +44,8 @@ impl World {
         let (idle, releasing) = (target.amounts.idle.get(GPU), target.amounts.releasing.get(GPU));
         let mut candidates = SmallVec::new();
         if starts_now {
-            candidates = self.candidates(node, mib, devices, replica, idle);
+            let unpromised = idle.min(idle + releasing);
+            candidates = self.candidates(node, mib, devices, replica, unpromised);
         }
         // Devices that are free now are enough, or the pod waits for one that is on its way out.
         let waits = candidates.len() < devices as usize;
@@ -55,7 +56,7 @@ impl World {
             return None;
         }
         let mut chosen = Chosen { groups: Groups::new(), must_wait: waits, opens_device: false };
-        let mut opened = 0;
+        let mut next_number = 0;
         for candidate in candidates {
             match candidate {
                 Candidate::InUse(at) => {
@@ -64,8 +65,8 @@ impl World {
                     chosen.groups.push(group.id);
                 }
                 Candidate::New => {
-                    let name = self.new_device_name(task, node, opened);
-                    opened += 1;
+                    let (name, number) = self.new_device_name(task, node, next_number);
+                    next_number = number + 1;
                     chosen.opens_device = true;
                     let id = self.groups.intern(&name);
                     chosen.groups.push(id);
@@ -145,15 +146,17 @@ impl World {
         }
     }
 
-    /// A name no device of the node has: from the pod's UID, so that equal plans give equal names.
-    fn new_device_name(&self, task: TaskId, node: NodeId, opened: usize) -> String {
+    /// A name no device of the node has: from the pod's UID, so that equal plans give equal names. With its number,
+    /// which is `from` or above.
+    fn new_device_name(&self, task: TaskId, node: NodeId, from: usize) -> (String, usize) {
         let uid = &self.task(task).spec.uid;
-        let mut number = opened;
+        let mut number = from;
         loop {
             let name = format!("{uid}-{number}");
-            let taken = self.node(node).groups.iter().any(|group| **self.group_name(group.id) == *name);
+            let taken =
+                self.node(node).groups.iter().any(|group| **self.group_name(group.id) == *name);
             if !taken {
-                return name;
+                return (name, number);
             }
             number += 1;
         }

@@ -10,7 +10,7 @@ use crate::input::pod_group::DEFAULT_LEAF;
 use crate::plan::Explanation;
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
-use crate::report::task_fit::{NodeReason, TaskFit};
+use crate::report::task_fit::{NodeReason, SlicedNode, TaskFit};
 use crate::resources::{CPU, MEMORY};
 use crate::time::{Span, Timestamp};
 use crate::world::World;
@@ -137,8 +137,20 @@ pub fn task_fit(world: &World, fit: &TaskFit) -> String {
                 device.requested_mib
             );
         }
+        for sliced in &fit.sliced {
+            let _ = write!(text, " {}", sliced_node(sliced));
+        }
     }
     text
+}
+
+/// Why a time-sliced node has fewer GPUs than it advertises.
+pub(crate) fn sliced_node(sliced: &SlicedNode) -> String {
+    let SlicedNode { node, advertised, physical } = sliced;
+    format!(
+        "Node {node} advertises {advertised} GPUs of which {physical} exist: whole GPUs take physical devices there \
+         (policy physical)."
+    )
 }
 
 fn node_reason(world: &World, reason: &NodeReason) -> String {

@@ -18,6 +18,7 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
+use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::node::Accepted;
@@ -135,21 +136,23 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Reclaim(Box::new(validator)),
         feasible: None,
+        trace: Trace::default(),
         failures: Failures::default(),
         report,
     }
 }
 
-/// Whether fair shares and quotas hold when these victims go. Victims that found another place do not count where
+/// Whether fair shares and quotas hold when these victims, who held as much as `held` says, go. Victims that found another place do not count where
 /// the configuration says so.
 pub(crate) fn validate(
     cycle: &Cycle<'_>,
     validator: &mut ReclaimValidator,
     (required, involved): (Amounts, ResourceSet),
     victims: &[TaskId],
+    held: &[Accepted],
 ) -> Result<(), ReclaimRefusal> {
     validator.restart_for(&cycle.world.tree, required, involved);
-    for (queue, unit) in units(cycle, victims) {
+    for (queue, unit) in units(cycle, victims, held) {
         let amounts = unit.amounts();
         let plain = (unit.gpu_centi - unit.mig_centi) as f64;
         let involved = involved_resources(&amounts, plain, cycle.world.config.compatibility);
@@ -158,18 +161,23 @@ pub(crate) fn validate(
     validator.finish(&cycle.world.tree)
 }
 
-/// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one.
-fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
+/// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one. Who was
+/// moved may cost less where it is now; what counts is what its queue gave.
+fn units(
+    cycle: &Cycle<'_>,
+    victims: &[TaskId],
+    held: &[Accepted],
+) -> Vec<(QueueId, Accepted)> {
     let world = &cycle.world;
     let mut jobs: Vec<JobId> = Vec::new();
-    let mut tasks_of: BTreeMap<JobId, Vec<TaskId>> = BTreeMap::new();
-    for task in victims {
+    let mut tasks_of: BTreeMap<JobId, Vec<(TaskId, Accepted)>> = BTreeMap::new();
+    for (task, held) in victims.iter().zip(held) {
         let Some(job) = world.task(*task).job else { continue };
         let tasks = tasks_of.entry(job).or_insert_with(|| {
             jobs.push(job);
             Vec::new()
         });
-        tasks.push(*task);
+        tasks.push((*task, *held));
     }
     let mut units = Vec::new();
     for job in jobs {
@@ -179,8 +187,8 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
         let mut core: Option<Accepted> = None;
         for (at, leaf) in entry.leaves.iter().enumerate() {
             let of_leaf =
-                tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
-            for (position, task) in of_leaf.enumerate() {
+                tasks.iter().filter(|(task, _)| world.task(*task).leaf == Some(at as u32));
+            for (position, (task, held)) in of_leaf.enumerate() {
                 let state = &world.task(*task).state;
                 let stays = world.config.params.allow_consolidating_reclaim
                     && state.status.is_active_allocated();
@@ -188,9 +196,9 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
                     continue;
                 }
                 if position < leaf.min_available as usize {
-                    core.get_or_insert_default().add(&state.accepted);
+                    core.get_or_insert_default().add(held);
                 } else {
-                    units.push((queue, state.accepted));
+                    units.push((queue, *held));
                 }
             }
         }

@@ -17,6 +17,7 @@ use crate::plugins::minruntime::Cause;
 use crate::solver::victim_queue::fill_of_part;
 use crate::status::Status;
 use crate::world::index::{JobKey, RankSet};
+use crate::world::node::Accepted;
 
 /// Potential victims, beside those of earlier successes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +48,9 @@ pub(crate) fn run(
         return Verdict::DoesNotFit;
     }
     let nodes = usable_nodes(cycle, search, &victims);
+    let held: Vec<Accepted> =
+        victims.iter().map(|task| cycle.world.task(*task).state.accepted).collect();
+    let whole = whole_gangs(cycle, &victims);
     for task in &victims {
         statement.evict(cycle.world, *task);
     }
@@ -64,7 +68,9 @@ pub(crate) fn run(
             return Verdict::Refused;
         }
     }
-    if !is_acceptable(cycle, search, probe, &victims) {
+    if !is_acceptable(cycle, search, probe, &victims, &held)
+        || !whole.iter().all(|job| cycle.world.is_whole_or_absent(*job))
+    {
         return Verdict::Refused;
     }
     let status = |task: &TaskId| cycle.world.task(*task).state.status;
@@ -75,6 +81,20 @@ pub(crate) fn run(
         recorded.extend(of_status.filter(|task| seen.insert(**task)));
     }
     Verdict::Solved(recorded)
+}
+
+/// Jobs of victims that have all the pods they need. Victims of earlier successes may be a part of a job, and leave
+/// less than it needs behind; KAI does not mind.
+fn whole_gangs(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<JobId> {
+    if cycle.world.config.compatibility.is_kai() {
+        return Vec::new();
+    }
+    let mut jobs: Vec<JobId> =
+        victims.iter().filter_map(|task| cycle.world.task(*task).job).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs.retain(|job| cycle.world.is_whole_or_absent(*job));
+    jobs
 }
 
 fn leaves_pods_behind(cycle: &Cycle<'_>, job: JobId) -> bool {
@@ -101,11 +121,12 @@ fn is_acceptable(
     search: &mut Search,
     probe: &Probe<'_>,
     victims: &[TaskId],
+    held: &[Accepted],
 ) -> bool {
     match &mut search.rules {
         Rules::Reclaim(validator) => {
             let required = reclaim::required(cycle, search.job, probe.tasks);
-            let verdict = reclaim::validate(cycle, validator, required, victims);
+            let verdict = reclaim::validate(cycle, validator, required, victims, held);
             if let Err(refusal) = verdict {
                 search.report.refusal = Some(refusal);
                 return false;

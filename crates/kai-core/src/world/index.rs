@@ -250,8 +250,8 @@ impl FreeGpuIndex {
     #[inline]
     pub(crate) fn set(&mut self, rank: usize, free: FreeGpus) {
         self.update(rank, free.idle, free.later, free.any);
-        self.update_room(rank, free.room);
         self.update_sharing(rank, free.shares);
+        self.update_room(rank, free.room);
     }
 
     /// Whether the other index answers every question as this one does.
@@ -264,6 +264,8 @@ impl FreeGpuIndex {
         (0..=most).all(|free| ranks(self, free) == ranks(other, free))
             && (0..=idle).all(|idle| self.some_idle(idle) == other.some_idle(idle))
             && self.room.iter().eq(other.room.iter())
+            && self.sharing.iter().eq(other.sharing.iter())
+            && self.total_whole() == other.total_whole()
             && self.room_of == other.room_of
             && self.total_room == other.total_room
     }

@@ -207,9 +207,10 @@ impl Node {
         match shape.gpu {
             GpuDemand::Memory { mib, .. } => mib,
             GpuDemand::Portion { portion, .. } => {
-                // KAI truncates the float product; 0.29 of 100 MiB is 28 MiB there, and 0.001 is nothing.
-                let exact = portion.0 * self.gpus.memory_mib as f64;
-                if compatibility.is_kai() { exact as i64 } else { ((exact + 1e-6) as i64).max(1) }
+                // KAI truncates the float product; 0.29 of 100 MiB is 28 MiB there. A share of nothing would not show
+                // in the accounts of its device, so it is never less than 1 MiB.
+                let noise = if compatibility.is_kai() { 0.0 } else { 1e-6 };
+                ((portion.0 * self.gpus.memory_mib as f64 + noise) as i64).max(1)
             }
             GpuDemand::Whole { .. } => self.gpus.memory_mib,
             GpuDemand::None | GpuDemand::Mig { .. } => 0,
