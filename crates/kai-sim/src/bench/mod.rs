@@ -8,7 +8,8 @@ mod worlds;
 use std::fmt;
 use std::str::FromStr;
 
-use kai_core::plan::{CyclePlan, plan};
+use kai_core::check::{Moment, Violation, made_worse, violations};
+use kai_core::plan::{CyclePlan, plan, plan_and_observe};
 use kai_core::time::Timestamp;
 use kai_core::world::World;
 
@@ -148,6 +149,17 @@ impl Built {
     /// One cycle, result and reasons included.
     pub fn cycle(&mut self) -> CyclePlan {
         plan(&mut self.world, self.now)
+    }
+
+    /// What will not hold once a cycle's plan is carried out, counted from the pods alone. What holds meanwhile is not
+    /// looked at: a promise that is taken back is told to go as if it had been there.
+    pub fn made_worse(&mut self) -> Vec<Violation> {
+        let before = violations(&self.world);
+        let mut after = Vec::new();
+        plan_and_observe(&mut self.world, self.now, |world| after = violations(world));
+        let mut worse = made_worse(&before, &after);
+        worse.retain(|violation| violation.moment != Some(Moment::Now));
+        worse
     }
 }
 

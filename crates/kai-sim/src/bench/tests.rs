@@ -75,6 +75,13 @@ fn small_worlds_come_out_right_and_as_without_shortcuts() {
 }
 
 #[test]
+fn nothing_is_given_away_twice() {
+    for name in ["mixed-60", "reclaim-many-20", "consolidate-50"] {
+        assert_eq!(built(name).made_worse(), [], "{name}");
+    }
+}
+
+#[test]
 fn jobs_come_and_go() {
     let mut steady = Steady::new(10).unwrap();
     for _ in 0..100 {
