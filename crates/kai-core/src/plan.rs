@@ -238,7 +238,8 @@ impl Cycle<'_> {
             DecisionKind::Evict { for_job, batch } => StepKind::Evict {
                 for_job: for_job.as_ref().map(job_name),
                 batch: *batch,
-                message: text::eviction(self.world, decision.action, decision.task, *for_job).into(),
+                message: text::eviction(self.world, decision.action, decision.task, *for_job)
+                    .into(),
             },
         };
         Step {

@@ -15,8 +15,8 @@ use crate::plugins::{Filter, dynamicresources, numa, predicates};
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
 use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, TaskFit};
-use crate::world::ledger::Place;
 use crate::world::job::Member;
+use crate::world::ledger::Place;
 use crate::world::node::{DeviceDemand, Groups, Node};
 
 /// Whether an attempt counts.
@@ -156,9 +156,8 @@ impl Attempt<'_> {
         };
         for node_set in &node_sets {
             let mark = statement.mark(cycle.world);
-            let failed = tasks
-                .iter()
-                .position(|task| !self.place_task(cycle, statement, *task, node_set));
+            let failed =
+                tasks.iter().position(|task| !self.place_task(cycle, statement, *task, node_set));
             let Some(found) = failed else { return true };
             if self.mode == Mode::Real {
                 self.report(cycle, leaf, tasks[found], found as u32);

@@ -210,8 +210,8 @@ impl World {
         tasks: &mut Tasks,
     ) {
         let candidates = self.job(scope.job).leaves[leaf].tasks.iter().copied();
-        let waiting = candidates
-            .filter(|task| scope.has(*task) && self.task(*task).may_be_placed(simulated));
+        let waiting =
+            candidates.filter(|task| scope.has(*task) && self.task(*task).may_be_placed(simulated));
         tasks.extend(waiting.take(wanted as usize));
     }
 
@@ -263,9 +263,7 @@ impl World {
     fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
         let tasks = self.job(scope.job).leaves[leaf].tasks.iter().copied();
         tasks
-            .filter(|task| {
-                scope.has(*task) && self.task(*task).state.status.is_active_allocated()
-            })
+            .filter(|task| scope.has(*task) && self.task(*task).state.status.is_active_allocated())
             .collect()
     }
 
@@ -301,9 +299,8 @@ impl World {
     /// Enough pods occupy a node. KAI asks it of every leaf, whatever the tree says (fault 3).
     pub(crate) fn is_gang_satisfied(&self, id: JobId) -> bool {
         let job = self.job(id);
-        let occupied = |leaf: usize| {
-            job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available
-        };
+        let occupied =
+            |leaf: usize| job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available;
         if self.config.compatibility.is_kai() {
             (0..job.leaves.len()).all(occupied)
         } else {
@@ -314,9 +311,7 @@ impl World {
     /// Some pods run, none has ended well, and the gang is not whole.
     pub(crate) fn is_stale(&self, id: JobId) -> bool {
         let counts = &self.job(id).counts;
-        counts.of(Status::Succeeded) == 0
-            && counts.active_used() > 0
-            && !self.is_gang_satisfied(id)
+        counts.of(Status::Succeeded) == 0 && counts.active_used() > 0 && !self.is_gang_satisfied(id)
     }
 
     /// Some leaf has more pods than it needs.

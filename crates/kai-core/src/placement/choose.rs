@@ -63,14 +63,21 @@ impl NodeSearch<'_> {
         let spec = &world.task(self.task).spec;
         let shape = world.shape_of(self.task);
         let whole = matches!(shape.gpu, GpuDemand::Whole { count } if count > 0);
-        if !whole || shape.claimed_gpus > 0 || spec.nominated_node.is_some() || world.has_replica_nodes() {
+        if !whole
+            || shape.claimed_gpus > 0
+            || spec.nominated_node.is_some()
+            || world.has_replica_nodes()
+        {
             return false;
         }
         let mut packs = false;
         for rule in &world.policy.scores {
             match rule {
                 Score::Placement(strategies) => packs = strategies.of(shape) == Strategy::Pack,
-                Score::Availability | Score::GpuSharing | Score::ResourceType | Score::Nominated => {}
+                Score::Availability
+                | Score::GpuSharing
+                | Score::ResourceType
+                | Score::Nominated => {}
                 Score::Topology if self.topology.is_empty() => {}
                 Score::Topology | Score::PodAffinity | Score::Numa => return false,
             }

@@ -111,14 +111,18 @@ impl World {
         }
         let idle = target.amounts.idle.get(crate::resources::GPU);
         let releasing = target.amounts.releasing.get(crate::resources::GPU);
-        let new_devices = if mib <= memory && (idle > 0 || releasing > 0) { idle + releasing } else { 0 };
+        let new_devices =
+            if mib <= memory && (idle > 0 || releasing > 0) { idle + releasing } else { 0 };
         let new_score: f64 =
             self.policy.device_scores.iter().map(|rule| rule.of_new_device()).sum();
         for _ in 0..new_devices.clamp(0, devices) {
             scored.push((new_score, Candidate::New));
         }
         scored.sort_by(|left, right| {
-            right.0.total_cmp(&left.0).then_with(|| self.tie(target, left.1).cmp(&self.tie(target, right.1)))
+            right
+                .0
+                .total_cmp(&left.0)
+                .then_with(|| self.tie(target, left.1).cmp(&self.tie(target, right.1)))
         });
         scored.truncate(devices as usize);
         scored.into_iter().map(|(_, candidate)| candidate).collect()
@@ -141,7 +145,8 @@ impl World {
         let mut number = opened;
         loop {
             let name = format!("{uid}-{number}");
-            let taken = self.node(node).groups.iter().any(|group| **self.group_name(group.id) == *name);
+            let taken =
+                self.node(node).groups.iter().any(|group| **self.group_name(group.id) == *name);
             if !taken {
                 return name;
             }

@@ -86,7 +86,8 @@ pub fn detailed_message(errors: &[Explanation]) -> String {
         [only] => &*only.reason,
         _ => UNABLE_TO_SCHEDULE,
     };
-    let mut lines: Vec<String> = errors.iter().map(|error| format!("\n{}.", error.detail)).collect();
+    let mut lines: Vec<String> =
+        errors.iter().map(|error| format!("\n{}.", error.detail)).collect();
     lines.sort();
     format!("\n{reason}.{}", lines.concat())
 }
@@ -115,8 +116,11 @@ pub fn task_fit(world: &World, fit: &TaskFit) -> String {
     if world.config().params.detailed_fit_errors && !fit.per_node.is_empty() {
         return detailed_task_fit(world, base, fit);
     }
-    let mut reasons: Vec<String> =
-        fit.counts.iter().map(|(reason, nodes)| format!("{nodes} {}", node_reason(world, reason))).collect();
+    let mut reasons: Vec<String> = fit
+        .counts
+        .iter()
+        .map(|(reason, nodes)| format!("{nodes} {}", node_reason(world, reason)))
+        .collect();
     reasons.sort();
     let mut text = base.to_owned();
     if !reasons.is_empty() {
@@ -222,7 +226,8 @@ fn detailed_shortage(world: &World, shortage: &Shortage) -> String {
 
 /// A number with three significant digits.
 fn three_digits(number: f64) -> String {
-    let digits = if number.abs() >= 1.0 { 2 - (number.abs().log10().floor() as i32).min(2) } else { 3 };
+    let digits =
+        if number.abs() >= 1.0 { 2 - (number.abs().log10().floor() as i32).min(2) } else { 3 };
     let text = format!("{number:.*}", digits.max(0) as usize);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -70,11 +70,7 @@ fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
 }
 
 /// What `tasks` ask for, and the resources whose saturation that makes comparable.
-pub(crate) fn required(
-    cycle: &Cycle<'_>,
-    _: JobId,
-    tasks: &[TaskId],
-) -> (Amounts, ResourceSet) {
+pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amounts, ResourceSet) {
     let required = cycle.requested(tasks, cycle.world.smallest_gpu_mib());
     let slices: i64 = tasks
         .iter()
@@ -171,8 +167,7 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
         let tasks = &tasks_of[&job];
         let mut core: Option<Accepted> = None;
         for (at, leaf) in entry.leaves.iter().enumerate() {
-            let of_leaf =
-                tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
+            let of_leaf = tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
             for (position, task) in of_leaf.enumerate() {
                 let state = &world.task(*task).state;
                 let stays = world.config.params.allow_consolidating_reclaim

@@ -12,8 +12,8 @@ use crate::cycle::statement::Statement;
 use crate::fairness::Amounts;
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::placement::node_set::NodeSet;
-use crate::solver::{Probe, Rules, Search, reclaim};
 use crate::plugins::minruntime::Cause;
+use crate::solver::{Probe, Rules, Search, reclaim};
 use crate::status::Status;
 use crate::world::index::{JobKey, RankSet};
 
@@ -107,9 +107,9 @@ fn is_acceptable(
             cycle.leaves_the_young_alone(Cause::Reclaim, search.job, victims)
         }
         Rules::Preempt => cycle.leaves_the_young_alone(Cause::Preempt, search.job, victims),
-        Rules::Consolidation => victims
-            .iter()
-            .all(|task| cycle.world.task(*task).state.status != Status::Releasing),
+        Rules::Consolidation => {
+            victims.iter().all(|task| cycle.world.task(*task).state.status != Status::Releasing)
+        }
     }
 }
 
@@ -147,8 +147,7 @@ impl Order {
         let mut order = Self { leaves: Vec::new(), concerned };
         for job in jobs {
             let Some(queue) = world.job(job).queue else { continue };
-            let scope =
-                if job == search.job { probe.scope(job) } else { Scope::whole(job) };
+            let scope = if job == search.job { probe.scope(job) } else { Scope::whole(job) };
             let mut key = world.job_key(job);
             if job == search.job && world.policy.orders_by_fill {
                 key.fill = crate::solver::victim_queue::fill_of_part(world, job, probe.part);

@@ -482,7 +482,8 @@ impl World {
     pub(crate) fn some_queue_is_limited(&self) -> bool {
         let unlimited = crate::fairness::Amounts::UNBOUNDED;
         self.tree.queues.iter().any(|queue| {
-            queue.live && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
+            queue.live
+                && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
         })
     }
 

@@ -16,9 +16,9 @@ pub(crate) mod kubernetes;
 mod max_resources;
 pub(crate) mod pod_affinity;
 pub(crate) mod storage;
+pub mod term_index;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod term_index;
 mod texts;
 pub mod volumes;
 

@@ -90,11 +90,7 @@ fn allocation(given: &ClaimAllocation) -> Allocation {
 }
 
 /// Claims as the world shows them. What the drivers reported stays as it was.
-pub(super) fn claims_back(
-    state: &ClusterState,
-    world: &World,
-    outcome: &mut CycleOutcome,
-) {
+pub(super) fn claims_back(state: &ClusterState, world: &World, outcome: &mut CycleOutcome) {
     for claim in &state.resource_claims {
         let name = ObjectName::new(claim.namespace.as_str(), claim.name.as_str());
         let Some(view) = world.claims().state_of(&name) else { continue };

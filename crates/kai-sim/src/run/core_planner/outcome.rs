@@ -94,9 +94,8 @@ pub(super) fn add_times(outcome: &mut CycleOutcome, state: &ClusterState, now_s:
 
 fn event(step: &Step) -> Event {
     let texts = |groups: &[Text]| groups.iter().map(ToString::to_string).collect();
-    let name = |job: &Option<kai_core::input::ObjectName>| {
-        job.as_ref().map(|job| job.name.to_string())
-    };
+    let name =
+        |job: &Option<kai_core::input::ObjectName>| job.as_ref().map(|job| job.name.to_string());
     let (call, node, gpu_groups, for_job) = match &step.kind {
         StepKind::Bind { node, gpu_groups } => {
             (Call::Bind, Some(node.to_string()), texts(gpu_groups), None)

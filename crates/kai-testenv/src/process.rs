@@ -1,0 +1,54 @@
+//! A program that ends with the test, however the test ends.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+
+/// The shell holds the program; it kills it when its standard input closes, which the system does when the test process dies.
+const KEEPER: &str = r#"exec 3<&0
+"$@" </dev/null 3<&- &
+program=$!
+(cat <&3 >/dev/null; kill -9 $program 2>/dev/null) &
+wait $program"#;
+
+/// A program that ends when this is dropped, and when the test process ends in whatever way.
+#[derive(Debug)]
+pub(crate) struct Process {
+    keeper: Child,
+}
+
+impl Process {
+    /// Starts a program; what it says goes to `log`.
+    pub(crate) fn start<S: AsRef<OsStr>>(
+        program: &Path,
+        arguments: &[S],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let keeper = Command::new("sh")
+            .args(["-c", KEEPER, "keeper"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().context("cannot share the log")?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { keeper })
+    }
+
+    /// Whether the program has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.keeper.try_wait().is_ok_and(|ended| ended.is_some())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
