@@ -63,6 +63,7 @@ const RULES: &[Rule] = &[
             "kai-api",
             "kai-workloads",
             "kai-sim",
+            "kai-translate",
             "kai-cluster",
             "kai-gpu",
             "kai-embed",

@@ -1,6 +1,7 @@
 //! The running control plane.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,38 +26,36 @@ const POLL: Duration = Duration::from_millis(100);
 /// A running control plane. Everything of it ends when this is dropped.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Ended in this order.
+    // Ended in this order; the last takes the folder with it.
     _manager: Process,
     _server: Process,
     _store: Process,
-    folder: Folder,
+    folder: PathBuf,
     url: String,
     admin: PathBuf,
     binaries: Binaries,
 }
 
-/// A folder that goes with its owner.
-#[derive(Debug)]
-struct Folder(PathBuf);
+/// Why there can be no control plane here.
+#[derive(Clone, Debug)]
+pub struct Impossible(String);
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+impl Impossible {
+    /// Says loudly that a test was skipped, past the test harness, which would swallow it.
+    pub fn skip(&self, test: &str) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: no control plane: {}", self.0);
     }
 }
 
 impl ControlPlane {
-    /// Starts one; none where it cannot be built here, which is then said on standard error.
-    pub async fn start() -> anyhow::Result<Option<Self>> {
+    /// Starts one; the reason where it cannot be built here.
+    pub async fn start() -> anyhow::Result<Result<Self, Impossible>> {
         let binaries = match Binaries::ready()? {
             Build::Ready(binaries) => binaries,
-            Build::Impossible(why) => {
-                eprintln!("SKIPPED: no control plane: {why}");
-                return Ok(None);
-            }
+            Build::Impossible(why) => return Ok(Err(Impossible(why))),
         };
         let folder = new_folder()?;
-        let path = folder.0.as_path();
+        let path = folder.as_path();
         certificates::write(path)?;
         let [clients, peers, api, manager] = free_ports()?;
         let store = start_store(&binaries, path, clients, peers)?;
@@ -66,7 +65,7 @@ impl ControlPlane {
         let admin = kubeconfig::write(path, "admin", &url, &user)?;
         wait_until_ready(&client(&admin).await?, &mut server, path).await?;
         let manager = start_manager(&binaries, path, &admin, manager)?;
-        Ok(Some(Self {
+        Ok(Ok(Self {
             _manager: manager,
             _server: server,
             _store: store,
@@ -102,7 +101,9 @@ impl ControlPlane {
         let request = TokenRequest::default();
         let made = accounts.create_token_request(account, &PostParams::default(), &request).await?;
         let token = made.status.context("the API server made no token")?.token;
-        kubeconfig::write(&self.folder.0, account, &self.url, &json!({"token": token}))
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{account}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        kubeconfig::write(&self.folder, &name, &self.url, &json!({"token": token}))
     }
 }
 
@@ -114,13 +115,13 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-fn new_folder() -> anyhow::Result<Folder> {
+fn new_folder() -> anyhow::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("kai-control-plane-{}-{count}", std::process::id());
     let path = std::env::temp_dir().join(name);
     fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    Ok(Folder(path))
+    Ok(path)
 }
 
 /// Ports that were free a moment ago.
@@ -152,7 +153,7 @@ fn start_store(
         format!("--initial-cluster=default={peers}"),
         "--unsafe-no-fsync".to_owned(),
     ];
-    Process::start(&binaries.path("etcd"), &arguments, &folder.join("etcd.log"))
+    Process::start(&binaries.path("etcd"), &arguments, &folder.join("etcd.log"), Some(folder))
 }
 
 fn start_server(
@@ -177,7 +178,7 @@ fn start_server(
         format!("--service-account-signing-key-file={}", file("accounts.key")),
         "--endpoint-reconciler-type=none".to_owned(),
     ];
-    Process::start(&binaries.path("kube-apiserver"), &arguments, &folder.join("server.log"))
+    Process::start(&binaries.path("kube-apiserver"), &arguments, &folder.join("server.log"), None)
 }
 
 fn start_manager(
@@ -198,7 +199,7 @@ fn start_manager(
         "--controllers=*,-nodelifecycle".to_owned(),
     ];
     let program = binaries.path("kube-controller-manager");
-    Process::start(&program, &arguments, &folder.join("manager.log"))
+    Process::start(&program, &arguments, &folder.join("manager.log"), None)
 }
 
 async fn wait_until_ready(

@@ -1,8 +1,7 @@
 //! A real control plane for tests: etcd, kube-apiserver and kube-controller-manager, built once and started on free ports.
 //!
 //! The programs are built from the Go module `control-plane/` of this repository and kept outside of it, by the hash of its
-//! `go.sum`. Where Go is missing, [`ControlPlane::start`] says so on standard error and gives nothing: a test then prints that
-//! it was skipped.
+//! `go.sum`. Where Go is missing, [`ControlPlane::start`] gives the reason, and a test says that it was skipped.
 
 mod binaries;
 mod certificates;
@@ -11,4 +10,4 @@ mod kubeconfig;
 mod process;
 
 pub use binaries::{Binaries, Build};
-pub use control_plane::ControlPlane;
+pub use control_plane::{ControlPlane, Impossible};

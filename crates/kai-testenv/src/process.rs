@@ -12,7 +12,10 @@ const KEEPER: &str = r#"exec 3<&0
 "$@" </dev/null 3<&- &
 program=$!
 (cat <&3 >/dev/null; kill -9 $program 2>/dev/null) &
-wait $program"#;
+wait $program
+ended=$?
+if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
+exit $ended"#;
 
 /// A program that ends when this is dropped, and when the test process ends in whatever way.
 #[derive(Debug)]
@@ -21,17 +24,19 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program; what it says goes to `log`.
+    /// Starts a program; what it says goes to `log`. The folder `remove` goes when the program ends.
     pub(crate) fn start<S: AsRef<OsStr>>(
         program: &Path,
         arguments: &[S],
         log: &Path,
+        remove: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper"])
             .arg(program)
             .args(arguments)
+            .env("REMOVE", remove.unwrap_or(Path::new("")))
             .stdin(Stdio::piped())
             .stdout(log.try_clone().context("cannot share the log")?)
             .stderr(log)

@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::manifests::ManifestsArguments;
+use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
 
 /// A scheduler for AI workloads on Kubernetes.
@@ -16,6 +18,10 @@ pub(crate) struct Arguments {
 /// What `kai` can do.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
+    /// Schedule a Kubernetes cluster.
+    Run(RunArguments),
+    /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
+    Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.
     Scenario(ScenarioArguments),
 }

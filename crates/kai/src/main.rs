@@ -1,7 +1,9 @@
 //! The binary: arguments, wiring, output.
 
 mod arguments;
+mod manifests;
 mod output;
+mod run;
 mod scenario;
 
 use std::process::ExitCode;
@@ -15,6 +17,8 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
+        Verb::Run(arguments) => run::run(&arguments),
+        Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
     };
     match ended {
