@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a chore tells the person who started it how it goes")]
 
 mod deviations;
+mod instructions;
 mod parts;
 mod process;
 mod scenarios;
@@ -12,17 +13,27 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask test
+       cargo xtask ceilings
 
-Runs every check and test of the project and prints the time of each part.
+test      runs every check and test of the project and prints the time of each part
+ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
+
 Environment: KAI_SHARED names the folder of shared material, ../shared by default.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments != ["test"] {
-        println!("{USAGE}");
-        return ExitCode::from(2);
-    }
-    match parts::run_all() {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = match arguments[..] {
+        ["test"] => parts::run_all(),
+        ["ceilings"] => {
+            parts::workspace_root().and_then(|root| instructions::rewrite(&root)).map(|()| true)
+        }
+        _ => {
+            println!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

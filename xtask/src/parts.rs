@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::Context;
 
 use crate::process::{cargo, show};
-use crate::scenarios;
 use crate::tally::Tally;
+use crate::{instructions, scenarios};
 
 /// One part: its name and what it does.
 struct Part {
@@ -16,15 +16,18 @@ struct Part {
     run: fn(&Path) -> anyhow::Result<Tally>,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 11] = [
     Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
     Part { name: "clippy", run: |root| one(root, clippy()) },
     Part { name: "tests", run: tests },
     Part { name: "doc tests", run: doc_tests },
     Part { name: "docs", run: |root| one(root, docs()) },
     Part { name: "examples", run: scenarios::examples },
+    Part { name: "own scenarios as KAI", run: scenarios::own_as_kai },
+    Part { name: "own scenarios", run: scenarios::own_by_default },
     Part { name: "recorded scenarios as KAI", run: scenarios::recorded_as_kai },
     Part { name: "recorded scenarios", run: scenarios::recorded_by_default },
+    Part { name: "instruction counts", run: instructions::gate },
 ];
 
 /// Runs every part, whatever the others do. True when all went well.
@@ -47,7 +50,7 @@ pub(crate) fn run_all() -> anyhow::Result<bool> {
     Ok(total.failed == 0)
 }
 
-fn workspace_root() -> anyhow::Result<PathBuf> {
+pub(crate) fn workspace_root() -> anyhow::Result<PathBuf> {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let root = manifest.as_deref().and_then(Path::parent);
     root.map(Path::to_path_buf).context("run this with `cargo xtask`")

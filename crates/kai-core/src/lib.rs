@@ -1,6 +1,7 @@
 //! The scheduling core: a cluster model, a pure planner and its reasons. No I/O, no async, no clock.
 
 pub(crate) mod actions;
+pub mod check;
 pub mod compatibility;
 pub mod config;
 pub(crate) mod cycle;

@@ -3,8 +3,10 @@
 //! The way through the crate: [`mod@format`] reads a document, [`state`] spells it out into a
 //! [`state::ClusterState`] the runner can change, [`run`] drives a [`run::Planner`] through cycles,
 //! [`compare`] and [`strict`] judge each [`outcome::CycleOutcome`], [`suite`] does this for many files
-//! at once and [`report`] prints the verdicts. [`vectors`] are single calls of pure functions.
+//! at once and [`report`] prints the verdicts. [`vectors`] are single calls of pure functions. [`bench`]
+//! makes worlds of any size for measuring the planner.
 
+pub mod bench;
 pub mod compare;
 pub mod format;
 pub mod outcome;

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::BenchArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
@@ -24,4 +25,6 @@ pub(crate) enum Verb {
     Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.
     Scenario(ScenarioArguments),
+    /// Measure how fast the scheduler is.
+    Bench(BenchArguments),
 }

@@ -1,6 +1,7 @@
 //! The binary: arguments, wiring, output.
 
 mod arguments;
+mod bench;
 mod manifests;
 mod output;
 mod run;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
+        Verb::Bench(arguments) => bench::run(&arguments),
     };
     match ended {
         Ok(code) => ExitCode::from(code),

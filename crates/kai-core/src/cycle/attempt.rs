@@ -7,6 +7,7 @@ use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::statement::Statement;
 use crate::fairness::{Amounts, check_capacity};
 use crate::ids::{NodeId, TaskId};
+use crate::input::node::WholeGpuPolicy;
 use crate::placement::choose::NodeSearch;
 use crate::placement::fit::When;
 use crate::placement::node_set::NodeSet;
@@ -14,7 +15,10 @@ use crate::plugins::topology::{self, SubGroupRequest};
 use crate::plugins::{Filter, dynamicresources, numa, predicates};
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
-use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, TaskFit};
+use crate::report::task_fit::{
+    DeviceUse, MOST_DEVICES_NAMED, NodeReason, SlicedNode, TaskFit,
+};
+use crate::world::shape::GpuDemand;
 use crate::world::job::Member;
 use crate::world::ledger::Place;
 use crate::world::node::{DeviceDemand, Groups, Node};
@@ -218,6 +222,7 @@ impl Attempt<'_> {
         task: TaskId,
         nodes: &NodeSet,
     ) -> bool {
+        predicates::note_skips(cycle.world, task);
         if let Err(refusal) = check_before_nodes(cycle, task) {
             if self.mode == Mode::Real {
                 let fit = TaskFit { before_nodes: Some(refusal.text), ..TaskFit::default() };
@@ -338,9 +343,8 @@ fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
     let world = &cycle.world;
     let shape = world.shape_of(task);
     let constraints = &shape.constraints;
-    let own_queue = world.policy.proportion.is_some()
-        && world.policy.filters.contains(&Filter::Predicates)
-        && world.some_queue_is_limited();
+    // The queue has room for the whole attempt, so for one pod of it, unless its cost depends on the node.
+    let own_queue = matches!(shape.gpu, GpuDemand::Memory { .. }) || world.has_replica_nodes();
     world.task(task).claims.is_empty()
         && world.task(task).spec.nominated_node.is_none()
         && constraints.pod_affinity.is_empty()
@@ -352,10 +356,14 @@ fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
         && !own_queue
 }
 
-/// Some texts name the pod itself.
+/// Some texts name the pod itself, or its queue.
 fn names_the_pod(fit: &TaskFit) -> bool {
     fit.counts.iter().any(|(reason, _)| {
-        matches!(reason, NodeReason::Rule(Rule::GpuMemoryUnknown | Rule::WorkerKind, _))
+        matches!(
+            reason,
+            NodeReason::Rule(Rule::GpuMemoryUnknown | Rule::WorkerKind, _)
+                | NodeReason::QueueCapacity(_)
+        )
     })
 }
 
@@ -392,6 +400,19 @@ fn overhead_decides(
         })
 }
 
+/// Names a node that advertises GPUs which are replicas of fewer devices.
+fn name_sliced_node(node: &Node, fit: &mut TaskFit) {
+    let gpus = &node.gpus;
+    if gpus.is_time_sliced()
+        && gpus.whole_gpu_policy == WholeGpuPolicy::Physical
+        && fit.sliced.len() < MOST_DEVICES_NAMED
+    {
+        let node = node.name().clone();
+        let (advertised, physical) = (gpus.advertised, gpus.physical);
+        fit.sliced.push(SlicedNode { node, advertised, physical });
+    }
+}
+
 /// Names the devices of a node that has too little GPU memory, with who uses them.
 fn name_devices(
     world: &crate::world::World,
@@ -403,7 +424,13 @@ fn name_devices(
     let shape = world.shape_of(task);
     let lacks_devices = matches!(refusal, NodeRefusal::Shortages(shortages)
         if shortages.iter().any(|shortage| matches!(shortage.what, Lacking::Gpus | Lacking::GpuMemory)));
-    if !lacks_devices || !shape.is_shared() {
+    if !lacks_devices {
+        return;
+    }
+    if matches!(shape.gpu, GpuDemand::Whole { count } if count <= node.gpus.advertised) {
+        name_sliced_node(node, fit);
+    }
+    if !shape.is_shared() {
         return;
     }
     for group in node.groups.iter().filter(|group| group.used_mib > 0) {

@@ -154,6 +154,9 @@ impl World {
             return;
         }
         for member in members {
+            if !self.may_be_served(scope, member, simulated) {
+                continue;
+            }
             match member {
                 Member::Set(set) => self.collect_next(scope, set, simulated, tasks),
                 Member::Leaf(leaf) => {
@@ -163,6 +166,29 @@ impl World {
             }
             if !tasks.is_empty() {
                 return;
+            }
+        }
+    }
+
+    /// A member without enough pods for its minimum is passed over where others can take its place. KAI places what
+    /// there is of it, short of any minimum.
+    fn may_be_served(&self, scope: Scope<'_>, member: Member, simulated: bool) -> bool {
+        self.config.compatibility.is_kai() || self.can_be_satisfied(scope, member, simulated)
+    }
+
+    fn can_be_satisfied(&self, scope: Scope<'_>, member: Member, simulated: bool) -> bool {
+        let job = self.job(scope.job);
+        match member {
+            Member::Leaf(leaf) => {
+                let waiting = self.waiting(scope, leaf, simulated).count() as u32;
+                self.placed(scope, leaf) + waiting >= scope.leaf_min(job, leaf)
+            }
+            Member::Set(set) => {
+                let members = job.sets[set].members.iter();
+                let able = members
+                    .filter(|member| self.can_be_satisfied(scope, **member, simulated))
+                    .count() as u32;
+                able >= scope.threshold(job, set)
             }
         }
     }
@@ -178,9 +204,14 @@ impl World {
         simulated: bool,
         tasks: &mut Tasks,
     ) {
-        let needed =
-            if self.config.compatibility.is_kai() { threshold } else { threshold - satisfied };
-        for member in members.iter().take(needed as usize) {
+        let as_kai = self.config.compatibility.is_kai();
+        let needed = if as_kai { threshold } else { threshold - satisfied };
+        let served = members.iter().filter(|member| {
+            as_kai
+                || !self.is_satisfied(scope, **member)
+                    && self.can_be_satisfied(scope, **member, simulated)
+        });
+        for member in served.take(needed as usize) {
             if self.is_satisfied(scope, *member) {
                 continue;
             }
@@ -209,10 +240,19 @@ impl World {
         simulated: bool,
         tasks: &mut Tasks,
     ) {
+        tasks.extend(self.waiting(scope, leaf, simulated).take(wanted as usize));
+    }
+
+    /// Pods of a leaf that may be placed, in task order.
+    fn waiting<'w>(
+        &'w self,
+        scope: Scope<'w>,
+        leaf: usize,
+        simulated: bool,
+    ) -> impl Iterator<Item = TaskId> + 'w {
         let candidates = self.job(scope.job).leaves[leaf].tasks.iter().copied();
-        let waiting =
-            candidates.filter(|task| scope.has(*task) && self.task(*task).may_be_placed(simulated));
-        tasks.extend(waiting.take(wanted as usize));
+        candidates
+            .filter(move |task| scope.has(*task) && self.task(*task).may_be_placed(simulated))
     }
 
     /// The pods of a job that go next.
@@ -263,7 +303,9 @@ impl World {
     fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
         let tasks = self.job(scope.job).leaves[leaf].tasks.iter().copied();
         tasks
-            .filter(|task| scope.has(*task) && self.task(*task).state.status.is_active_allocated())
+            .filter(|task| {
+                scope.has(*task) && self.task(*task).state.status.is_active_allocated()
+            })
             .collect()
     }
 
@@ -299,8 +341,9 @@ impl World {
     /// Enough pods occupy a node. KAI asks it of every leaf, whatever the tree says (fault 3).
     pub(crate) fn is_gang_satisfied(&self, id: JobId) -> bool {
         let job = self.job(id);
-        let occupied =
-            |leaf: usize| job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available;
+        let occupied = |leaf: usize| {
+            job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available
+        };
         if self.config.compatibility.is_kai() {
             (0..job.leaves.len()).all(occupied)
         } else {
@@ -308,10 +351,18 @@ impl World {
         }
     }
 
+    /// As many pods hold a place as the tree asks for, or none does.
+    pub(crate) fn is_whole_or_absent(&self, id: JobId) -> bool {
+        self.job(id).counts.active_allocated() == 0
+            || self.is_satisfied(Scope::whole(id), Member::Set(0))
+    }
+
     /// Some pods run, none has ended well, and the gang is not whole.
     pub(crate) fn is_stale(&self, id: JobId) -> bool {
         let counts = &self.job(id).counts;
-        counts.of(Status::Succeeded) == 0 && counts.active_used() > 0 && !self.is_gang_satisfied(id)
+        counts.of(Status::Succeeded) == 0
+            && counts.active_used() > 0
+            && !self.is_gang_satisfied(id)
     }
 
     /// Some leaf has more pods than it needs.

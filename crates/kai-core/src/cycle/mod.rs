@@ -2,6 +2,7 @@
 //! was found; the decisions are the plan.
 
 pub(crate) mod attempt;
+pub(crate) mod held_back;
 pub(crate) mod members;
 pub(crate) mod order;
 pub(crate) mod protection;
@@ -38,9 +39,13 @@ pub(crate) struct Cycle<'w> {
     settled: usize,
     /// Nodes tried.
     pub(crate) tried: u64,
+    /// Values that earlier cycles saved.
+    written_before: u64,
     pub(crate) topology: TopologyScores,
     /// Refusals of whole-cluster searches by shape, with the state of the world they hold for.
     refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
+    /// Waiting jobs by queue slot, as far as somebody looked since the queue last changed.
+    waiting: Vec<order::WaitingJobs>,
     /// Last time a job was evicted in this cycle.
     pub(crate) evicted_jobs: BTreeMap<JobId, Timestamp>,
     /// Since when jobs are stale; none: no longer.
@@ -67,6 +72,7 @@ pub(crate) enum DecisionKind {
 impl<'w> Cycle<'w> {
     pub(crate) fn new(world: &'w mut World, now: Timestamp) -> Self {
         let total = world.cluster_amounts();
+        let written_before = world.log.written;
         Self {
             world,
             now,
@@ -76,8 +82,10 @@ impl<'w> Cycle<'w> {
             touched: Vec::new(),
             settled: 0,
             tried: 0,
+            written_before,
             topology: TopologyScores::default(),
             refusals: FxHashMap::default(),
+            waiting: Vec::new(),
             evicted_jobs: BTreeMap::new(),
             staleness: BTreeMap::new(),
             wake_at: None,
@@ -86,7 +94,7 @@ impl<'w> Cycle<'w> {
 
     /// Work done so far, in units: nodes tried and values saved.
     pub(crate) fn work(&self) -> u64 {
-        self.tried + self.world.log.written
+        self.tried + (self.world.log.written - self.written_before)
     }
 
     /// Time alone changes the answer at `moment`, if it lies ahead.
@@ -152,6 +160,9 @@ impl<'w> Cycle<'w> {
         jobs.dedup();
         for job in jobs {
             self.world.reindex_job(job);
+            if let Some(queue) = self.world.job(job).queue {
+                self.forget_waiting(queue);
+            }
         }
         self.settled = self.touched.len();
     }

@@ -3,6 +3,9 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use smallvec::SmallVec;
 
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
@@ -39,23 +42,26 @@ pub(crate) struct Competition<'a> {
 }
 
 impl Competition<'_> {
-    /// The leaf whose turn it is, of those that `top` knows.
-    pub(crate) fn winner(&self, top: &dyn Fn(QueueId) -> Option<Top>) -> Option<QueueId> {
-        self.best(self.tree.top_queues(), top).map(|(leaf, _, _)| leaf)
+    /// The leaf whose turn it is, of those that have a top; tops are by queue slot.
+    pub(crate) fn winner(&self, tops: &[Option<Top>]) -> Option<QueueId> {
+        // The order of queues is not transitive: who is compared with whom first must not depend on slots.
+        let mut roots: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
+        roots.sort_by(|left, right| self.tree.compare_names(*left, *right));
+        self.best(roots.into_iter(), tops).map(|(leaf, _, _)| leaf)
     }
 
     fn best(
         &self,
         queues: impl Iterator<Item = QueueId>,
-        top: &dyn Fn(QueueId) -> Option<Top>,
+        tops: &[Option<Top>],
     ) -> Option<(QueueId, QueueId, Top)> {
         let mut best: Option<(QueueId, QueueId, Top)> = None;
         for queue in queues {
             let node = self.tree.node(queue);
             let entry = if node.children.is_empty() {
-                top(queue).map(|found| (queue, queue, found))
+                tops.get(queue.index()).copied().flatten().map(|found| (queue, queue, found))
             } else {
-                let below = self.best(node.children.iter().copied(), top);
+                let below = self.best(node.children.iter().copied(), tops);
                 below.map(|(leaf, _, found)| (leaf, queue, found))
             };
             let Some(entry) = entry else { continue };
@@ -71,7 +77,11 @@ impl Competition<'_> {
         if self.reversed { order == Ordering::Greater } else { order == Ordering::Less }
     }
 
-    fn compare(&self, left: &(QueueId, QueueId, Top), right: &(QueueId, QueueId, Top)) -> Ordering {
+    fn compare(
+        &self,
+        left: &(QueueId, QueueId, Top),
+        right: &(QueueId, QueueId, Top),
+    ) -> Ordering {
         let (left_queue, right_queue) = (self.tree.node(left.1), self.tree.node(right.1));
         if !self.by_shares {
             let age = left_queue.shares.created.cmp(&right_queue.shares.created);
@@ -100,6 +110,8 @@ struct LeafJobs {
 /// Jobs that an action has yet to serve.
 pub(crate) struct JobQueue {
     leaves: Vec<LeafJobs>,
+    /// Tops by queue slot, kept to be filled again.
+    tops: Vec<Option<Top>>,
 }
 
 /// Which jobs an action looks at.
@@ -140,13 +152,24 @@ impl JobQueue {
                 });
             }
         }
-        let mut queue = Self { leaves };
+        let mut queue = Self { leaves, tops: Vec::new() };
         queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle));
         queue
     }
 
-    /// Takes the job whose turn it is.
+    /// Takes the job whose turn it is. Jobs that lost pods in this cycle and have too few left are passed over; KAI
+    /// serves them, short of their minimum.
     pub(crate) fn pop(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
+        let as_kai = cycle.world.config.compatibility.is_kai();
+        loop {
+            let job = self.take(cycle)?;
+            if as_kai || cycle.world.is_ready(job) {
+                return Some(job);
+            }
+        }
+    }
+
+    fn take(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
         let world = &cycle.world;
         let competition = Competition {
             tree: &world.tree,
@@ -157,10 +180,15 @@ impl JobQueue {
         let winner = match &self.leaves[..] {
             [] => None,
             [only] => only.top.map(|_| only.queue),
-            leaves => competition.winner(&|queue| {
-                let leaf = leaves.iter().find(|leaf| leaf.queue == queue)?;
-                leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None })
-            }),
+            leaves => {
+                self.tops.clear();
+                self.tops.resize(world.tree.queues.len(), None);
+                for leaf in leaves {
+                    let top = leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None });
+                    self.tops[leaf.queue.index()] = top;
+                }
+                competition.winner(&self.tops)
+            }
         }?;
         let at = self.leaves.iter().position(|leaf| leaf.queue == winner)?;
         let leaf = &mut self.leaves[at];
@@ -177,8 +205,13 @@ impl JobQueue {
     pub(crate) fn push(&mut self, cycle: &Cycle<'_>, job: JobId) {
         let Some(queue) = cycle.world.job(job).queue else { return };
         let at = self.leaves.iter().position(|leaf| leaf.queue == queue).unwrap_or_else(|| {
-            let leaf =
-                LeafJobs { queue, jobs: Vec::new(), next: 0, returned: BTreeSet::new(), top: None };
+            let leaf = LeafJobs {
+                queue,
+                jobs: Vec::new(),
+                next: 0,
+                returned: BTreeSet::new(),
+                top: None,
+            };
             self.leaves.push(leaf);
             self.leaves.len() - 1
         });
@@ -202,11 +235,7 @@ impl LeafJobs {
             (Some(job), None) => Some(job),
             (None, Some(returned)) => Some(returned.job),
             (Some(job), Some(returned)) => {
-                if cycle.world.job_key(job) < *returned {
-                    Some(job)
-                } else {
-                    Some(returned.job)
-                }
+                if cycle.world.job_key(job) < *returned { Some(job) } else { Some(returned.job) }
             }
         }
     }
@@ -221,7 +250,54 @@ impl LeafJobs {
     }
 }
 
+/// Waiting jobs of one queue in job order with what they ask for, as far as somebody looked.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingJobs {
+    entries: Vec<(JobKey, Amounts)>,
+    complete: bool,
+}
+
 impl Cycle<'_> {
+    /// The waiting job at `position` in the job order of `queue`, with what it asks for.
+    pub(crate) fn waiting_job(
+        &mut self,
+        queue: QueueId,
+        position: usize,
+    ) -> Option<&(JobKey, Amounts)> {
+        if self.waiting.len() <= queue.index() {
+            self.waiting.resize_with(queue.index() + 1, WaitingJobs::default);
+        }
+        while self.waiting[queue.index()].entries.len() <= position {
+            if self.waiting[queue.index()].complete {
+                return None;
+            }
+            let pending = &self.world.job_index.of(queue).pending;
+            let next = match self.waiting[queue.index()].entries.last() {
+                None => pending.first(),
+                Some((last, _)) => pending.range((Excluded(last), Unbounded)).next(),
+            };
+            let entry = next.cloned().map(|key| {
+                let tasks = self.world.tasks_to_allocate(Scope::whole(key.job), true);
+                let asked = self.requested(&tasks, self.world.smallest_gpu_mib());
+                (key, asked)
+            });
+            let waiting = &mut self.waiting[queue.index()];
+            match entry {
+                Some(entry) => waiting.entries.push(entry),
+                None => waiting.complete = true,
+            }
+        }
+        self.waiting[queue.index()].entries.get(position)
+    }
+
+    /// Jobs of the queue changed: what was looked at is out of date.
+    pub(crate) fn forget_waiting(&mut self, queue: QueueId) {
+        if let Some(waiting) = self.waiting.get_mut(queue.index()) {
+            waiting.entries.clear();
+            waiting.complete = false;
+        }
+    }
+
     fn is_eligible(&mut self, job: JobId, eligible: Eligible) -> bool {
         let entry = self.world.job(job);
         if !entry.spec.schedulable

@@ -106,8 +106,10 @@ impl Statement {
         place: &Place,
         keep_eviction: bool,
     ) {
-        let resident = world.node(place.node).resident(task);
-        if let Some(at) = resident
+        // A task that moved before has an entry on the node it left, too: only where it is now can it stay.
+        let stays = world.task(task).state.node == Some(place.node);
+        if let Some(at) = world.node(place.node).resident(task)
+            && stays
             && !keep_eviction
         {
             let old = &world.node(place.node).residents[at];

@@ -131,7 +131,7 @@ impl NodeSearch<'_> {
             let refusal = if world.fits(self.task, node, When::Later) {
                 filter.refuses(world, id)
             } else {
-                world.shortages(self.task, node)
+                world.shortages(self.task, node).or_else(|| filter.lacks_storage(world, id))
             };
             if let Some(refusal) = refusal {
                 each(node, refusal);
@@ -155,6 +155,11 @@ impl TaskFilter {
             shares: world.shape_of(task).is_shared() || world.has_replica_nodes(),
             predicates: wanted.then(|| predicates::TaskContext::new(world, task)),
         }
+    }
+
+    /// Why the pod's storage cannot be had on the node, where that is looked at.
+    fn lacks_storage(&self, world: &World, node: NodeId) -> Option<NodeRefusal> {
+        self.predicates.as_ref()?.storage_refusal(world, node)
     }
 
     /// The first refusal, in the order of the list.

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::ids::{NodeId, TaskId};
 use crate::placement::fit::When;
+use crate::resources::GPU;
 use crate::world::World;
 use crate::world::node::{DeviceDemand, Groups};
 
@@ -40,23 +41,32 @@ impl World {
             return None;
         };
         let starts_now = !promise_only && self.fits(task, target, When::Now);
-        let candidates = self.candidates(node, mib, devices, replica);
+        let (idle, releasing) = (target.amounts.idle.get(GPU), target.amounts.releasing.get(GPU));
+        let mut candidates = SmallVec::new();
+        if starts_now {
+            let unpromised = idle.min(idle + releasing);
+            candidates = self.candidates(node, mib, devices, replica, unpromised);
+        }
+        // Devices that are free now are enough, or the pod waits for one that is on its way out.
+        let waits = candidates.len() < devices as usize;
+        if waits {
+            candidates = self.candidates(node, mib, devices, replica, idle + releasing);
+        }
         if candidates.len() < devices as usize {
             return None;
         }
-        let mut chosen =
-            Chosen { groups: Groups::new(), must_wait: !starts_now, opens_device: false };
-        let mut opened = 0;
+        let mut chosen = Chosen { groups: Groups::new(), must_wait: waits, opens_device: false };
+        let mut next_number = 0;
         for candidate in candidates {
             match candidate {
                 Candidate::InUse(at) => {
                     let group = self.node(node).groups[at];
-                    chosen.must_wait |= !group.fits_now(mib, self.node(node).gpus.memory_mib);
+                    chosen.must_wait |= !group.fits_now(mib, &self.node(node).gpus);
                     chosen.groups.push(group.id);
                 }
                 Candidate::New => {
-                    let name = self.new_device_name(task, node, opened);
-                    opened += 1;
+                    let (name, number) = self.new_device_name(task, node, next_number);
+                    next_number = number + 1;
                     chosen.opens_device = true;
                     let id = self.groups.intern(&name);
                     chosen.groups.push(id);
@@ -72,7 +82,8 @@ impl World {
         match self.node(node).demand(shape, self.config.compatibility) {
             DeviceDemand::Vector => false,
             DeviceDemand::Shared { mib, devices, replica } => {
-                let candidates = self.candidates(node, mib, devices, replica);
+                let candidates =
+                    self.candidates(node, mib, devices, replica, self.node(node).available(GPU));
                 if !self.config.compatibility.is_kai() {
                     return candidates.contains(&Candidate::New);
                 }
@@ -88,19 +99,21 @@ impl World {
         }
     }
 
-    /// The best `devices` devices: by score, those in use by id where scores are equal, before new ones.
+    /// The best `devices` devices: by score, those in use by id where scores are equal, before new ones, of which
+    /// there are `unused`.
     fn candidates(
         &self,
         node: NodeId,
         mib: i64,
         devices: i64,
         replica: bool,
+        unused: i64,
     ) -> SmallVec<[Candidate; 4]> {
         let target = self.node(node);
         let memory = target.gpus.memory_mib;
         let mut scored: SmallVec<[(f64, Candidate); 8]> = SmallVec::new();
         for (at, group) in target.groups.iter().enumerate() {
-            if !group.fits(mib, replica, memory) {
+            if !group.fits(mib, replica, &target.gpus) {
                 continue;
             }
             let scores = self.policy.device_scores.iter();
@@ -109,20 +122,14 @@ impl World {
                 scored.push((score, Candidate::InUse(at)));
             }
         }
-        let idle = target.amounts.idle.get(crate::resources::GPU);
-        let releasing = target.amounts.releasing.get(crate::resources::GPU);
-        let new_devices =
-            if mib <= memory && (idle > 0 || releasing > 0) { idle + releasing } else { 0 };
+        let new_devices = if mib <= memory { unused } else { 0 };
         let new_score: f64 =
             self.policy.device_scores.iter().map(|rule| rule.of_new_device()).sum();
         for _ in 0..new_devices.clamp(0, devices) {
             scored.push((new_score, Candidate::New));
         }
         scored.sort_by(|left, right| {
-            right
-                .0
-                .total_cmp(&left.0)
-                .then_with(|| self.tie(target, left.1).cmp(&self.tie(target, right.1)))
+            right.0.total_cmp(&left.0).then_with(|| self.tie(target, left.1).cmp(&self.tie(target, right.1)))
         });
         scored.truncate(devices as usize);
         scored.into_iter().map(|(_, candidate)| candidate).collect()
@@ -139,16 +146,17 @@ impl World {
         }
     }
 
-    /// A name no device of the node has: from the pod's UID, so that equal plans give equal names.
-    fn new_device_name(&self, task: TaskId, node: NodeId, opened: usize) -> String {
+    /// A name no device of the node has: from the pod's UID, so that equal plans give equal names. With its number,
+    /// which is `from` or above.
+    fn new_device_name(&self, task: TaskId, node: NodeId, from: usize) -> (String, usize) {
         let uid = &self.task(task).spec.uid;
-        let mut number = opened;
+        let mut number = from;
         loop {
             let name = format!("{uid}-{number}");
             let taken =
                 self.node(node).groups.iter().any(|group| **self.group_name(group.id) == *name);
             if !taken {
-                return name;
+                return (name, number);
             }
             number += 1;
         }

@@ -51,10 +51,7 @@ impl World {
         let capacity = &node.allocatable;
         for slot in 0..shape.request.len() {
             let requested = shape.request.get(slot);
-            if slot == GPU
-                || requested <= node.amounts.idle.get(slot)
-                || !counts(self, shape, node, slot)
-            {
+            if slot == GPU || requested <= node.amounts.idle.get(slot) || !counts(self, shape, node, slot) {
                 continue;
             }
             let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
@@ -72,12 +69,7 @@ impl World {
     }
 }
 
-fn gpu_shortage(
-    world: &World,
-    task: TaskId,
-    node: &Node,
-    demand: DeviceDemand,
-) -> Option<Shortage> {
+fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) -> Option<Shortage> {
     let shape = world.shape_of(task);
     let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
     let used = (node.amounts.used.get(GPU) + shared) * 100;
@@ -97,8 +89,7 @@ fn gpu_shortage(
                 .groups
                 .iter()
                 .filter(|group| {
-                    group.fits(mib, replica, node.gpus.memory_mib)
-                        && group.fits_now(mib, node.gpus.memory_mib)
+                    group.fits(mib, replica, &node.gpus) && group.fits_now(mib, &node.gpus)
                 })
                 .count() as i64;
             if node.amounts.idle.get(GPU) + ready >= devices && mib <= node.gpus.memory_mib {
@@ -148,9 +139,9 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
             if whole >= devices {
                 return true;
             }
-            let memory = node.gpus.memory_mib;
+            let groups = node.groups.iter();
             let fitting =
-                node.groups.iter().filter(|group| group.fits(mib, replica, memory)).count() as i64;
+                groups.filter(|group| group.fits(mib, replica, &node.gpus)).count() as i64;
             whole + fitting >= devices
         }
     }
@@ -159,9 +150,7 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
 /// Resources that a node does not have itself may be served by devices of a class: the allocator of claims decides.
 #[inline]
 fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
-    slot < FIXED_SLOTS
-        || shape.request.get(slot) == 0
-        || !world.is_left_to_devices(shape, node, slot)
+    slot < FIXED_SLOTS || shape.request.get(slot) == 0 || !world.is_left_to_devices(shape, node, slot)
 }
 
 /// The slots of `request` that `have` does not reach.

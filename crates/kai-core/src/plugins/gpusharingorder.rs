@@ -28,5 +28,5 @@ pub(crate) fn applies(world: &World, shape: &Shape, node: &Node) -> bool {
         }
         DeviceDemand::Vector => return false,
     };
-    node.groups.iter().any(|group| group.fits(mib, replica, node.gpus.memory_mib))
+    node.groups.iter().any(|group| group.fits(mib, replica, &node.gpus))
 }

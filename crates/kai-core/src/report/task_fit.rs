@@ -17,6 +17,8 @@ pub struct TaskFit {
     pub per_node: Vec<(Text, NodeRefusal)>,
     /// Devices of nodes that refused for want of GPU memory: what is in use of each.
     pub devices: Vec<DeviceUse>,
+    /// Time-sliced nodes that refused whole GPUs although they advertise enough.
+    pub sliced: Vec<SlicedNode>,
 }
 
 /// Why a node refuses, without the numbers of that node.
@@ -52,7 +54,18 @@ pub struct DeviceUse {
     pub requested_mib: i64,
 }
 
-/// At most this many devices are named in a reason.
+/// A time-sliced node on which whole GPUs are physical devices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlicedNode {
+    /// Node.
+    pub node: Text,
+    /// GPUs that the device plugin advertises.
+    pub advertised: i64,
+    /// GPUs that exist.
+    pub physical: i64,
+}
+
+/// At most this many devices, or time-sliced nodes, are named in a reason.
 pub const MOST_DEVICES_NAMED: usize = 8;
 
 impl TaskFit {
@@ -90,5 +103,6 @@ impl TaskFit {
         }
         self.per_node.extend(other.per_node.iter().cloned());
         self.devices.clone_from(&other.devices);
+        self.sliced.clone_from(&other.sliced);
     }
 }

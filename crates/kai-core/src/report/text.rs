@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::config::ActionKind;
-use crate::fairness::{self, QueueResource, ReclaimRefusal};
+use crate::fairness::{self, QueueResource};
 use crate::ids::{JobId, TaskId};
 use crate::input::pod_group::DEFAULT_LEAF;
 use crate::plan::Explanation;
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
-use crate::report::task_fit::{NodeReason, TaskFit};
+use crate::report::task_fit::{NodeReason, SlicedNode, TaskFit};
 use crate::resources::{CPU, MEMORY};
 use crate::time::{Span, Timestamp};
 use crate::world::World;
@@ -23,8 +23,7 @@ const NO_NODE: &str = "no nodes with enough resources were found";
 const OVERHEAD: &str = "Not enough resources due to pod overhead resources";
 
 /// What one attempt ended with.
-pub fn explain(world: &World, job: JobId, error: &JobError) -> Explanation {
-    let name = &world.job(job).spec.name;
+pub fn explain(world: &World, error: &JobError) -> Explanation {
     match error {
         JobError::QueueDoesNotExist(queue) => {
             same("QueueDoesNotExist", format!("Queue '{queue}' does not exist"))
@@ -47,7 +46,6 @@ pub fn explain(world: &World, job: JobId, error: &JobError) -> Explanation {
             detail: refusal.detail().into(),
         },
         JobError::PreemptionDelay { delay, until } => {
-            let _ = name;
             let text = format!(
                 "Workload is within its preemption delay window ({}) and may not trigger evictions before {}",
                 go_duration(*delay),
@@ -139,8 +137,20 @@ pub fn task_fit(world: &World, fit: &TaskFit) -> String {
                 device.requested_mib
             );
         }
+        for sliced in &fit.sliced {
+            let _ = write!(text, " {}", sliced_node(sliced));
+        }
     }
     text
+}
+
+/// Why a time-sliced node has fewer GPUs than it advertises.
+pub(crate) fn sliced_node(sliced: &SlicedNode) -> String {
+    let SlicedNode { node, advertised, physical } = sliced;
+    format!(
+        "Node {node} advertises {advertised} GPUs of which {physical} exist: whole GPUs take physical devices there \
+         (policy physical)."
+    )
 }
 
 fn node_reason(world: &World, reason: &NodeReason) -> String {
@@ -283,21 +293,6 @@ fn stale_eviction(world: &World, task: TaskId) -> String {
             job.leaves[leaf].min_available, job.leaves[leaf].name
         ),
         None => format!("{lead}, evicting remaining pod: {pod}"),
-    }
-}
-
-/// Why a queue may not take from others, in our own words: KAI is silent about it.
-pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
-    let queue = |id: crate::ids::QueueId| &world.tree.node(id).display_name;
-    let shown = fairness::text::shown_amount;
-    match refusal {
-        ReclaimRefusal::AboveFairShare { queue: id, resource, fair_share, would_hold } => format!(
-            "queue {} would hold {} of {resource:?}, more than its fair share of {}",
-            queue(*id),
-            shown(*would_hold, *resource),
-            shown(*fair_share, *resource)
-        ),
-        other => format!("{other:?}"),
     }
 }
 

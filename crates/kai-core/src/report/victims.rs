@@ -20,8 +20,10 @@ pub struct VictimsConsidered {
     pub simulations: u32,
     /// Sets of victims that the rules of the action refused.
     pub refused: u32,
-    /// The last such refusal.
-    pub last_refusal: Option<ReclaimRefusal>,
+    /// The last such refusal, in words.
+    pub last_refusal: Option<Text>,
+    /// The same while the cycle runs.
+    pub(crate) refusal: Option<ReclaimRefusal>,
     /// Where taking everything that may be taken is too little: needed and takeable.
     pub not_enough: Option<NotEnough>,
     /// The search ended because its budget was spent.
@@ -80,9 +82,27 @@ impl VictimsConsidered {
             simulations: 0,
             refused: 0,
             last_refusal: None,
+            refusal: None,
             not_enough: None,
             budget_spent: false,
         }
+    }
+
+    /// Notes `count` jobs at once, the first few of them by name.
+    pub(crate) fn note_many<'a>(
+        &mut self,
+        queue: &Text,
+        verdict: VictimVerdict,
+        count: usize,
+        first: impl Iterator<Item = &'a ObjectName>,
+    ) {
+        if count == 0 {
+            return;
+        }
+        let examples = self.verdicts.entry((queue.clone(), verdict)).or_default();
+        examples.count += count as u32;
+        let room = MOST_EXAMPLES.saturating_sub(examples.names.len());
+        examples.names.extend(first.take(room).cloned());
     }
 
     pub(crate) fn note(&mut self, queue: &Text, verdict: VictimVerdict, job: &ObjectName) {

@@ -90,13 +90,15 @@ impl Accumulation {
             let tasks = &victims.batch.tasks;
             if tasks.iter().any(|task| self.recorded.contains(task)) {
                 let recorded = &self.recorded;
-                self.queue
-                    .put_back(cycle, &search.candidates, &victims, |task| recorded.contains(&task));
+                self.queue.put_back(cycle, &search.candidates, &victims, |task| {
+                    recorded.contains(&task)
+                });
                 continue;
             }
             if victims.batch.more {
-                self.queue
-                    .put_back(cycle, &search.candidates, &victims, |task| tasks.contains(&task));
+                self.queue.put_back(cycle, &search.candidates, &victims, |task| {
+                    tasks.contains(&task)
+                });
             }
             self.add(cycle, victims.job, tasks.clone());
             return true;
@@ -145,7 +147,8 @@ impl AffinityFilter {
         if tasks.is_empty() {
             return None;
         }
-        let mut filter = Self { unmatched: tasks.clone(), tasks, usable: search.feasible.clone() };
+        let mut filter =
+            Self { unmatched: tasks.clone(), tasks, usable: search.feasible.clone() };
         let ranks: Vec<usize> = match &filter.usable {
             None => (0..cycle.world.nodes_by_rank.len()).collect(),
             Some(usable) => usable.iter().collect(),

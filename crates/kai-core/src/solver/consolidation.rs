@@ -11,7 +11,7 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::{Candidates, giving_queues};
-use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::shape::{GpuDemand, mig_gigabytes};
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
@@ -65,16 +65,12 @@ fn wanted_memory(cycle: &Cycle<'_>, tasks: &Tasks) -> i64 {
     tasks
         .iter()
         .map(|task| match &world.shape_of(*task).gpu {
-            GpuDemand::Memory { mib, devices } => {
-                if as_kai {
-                    *mib
-                } else {
-                    mib * devices
-                }
-            }
+            GpuDemand::Memory { mib, devices } => if as_kai { *mib } else { mib * devices },
             GpuDemand::Mig { instances, .. } if as_kai => instances
                 .iter()
-                .map(|(slot, count)| mig_gigabytes(world.names.name(*slot)).unwrap_or(0) * count)
+                .map(|(slot, count)| {
+                    mig_gigabytes(world.names.name(*slot)).unwrap_or(0) * count
+                })
                 .sum(),
             _ => 0,
         })
@@ -106,6 +102,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Consolidation,
         feasible: None,
+        failures: Failures::default(),
         report,
     }
 }

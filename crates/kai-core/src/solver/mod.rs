@@ -6,6 +6,7 @@
 //! could be free, and tries sets of them on the model.
 
 pub(crate) mod accumulate;
+pub(crate) mod bounds;
 pub(crate) mod budget;
 pub(crate) mod consolidation;
 pub(crate) mod generators;
@@ -17,9 +18,12 @@ pub(crate) mod simulate;
 pub(crate) mod topology_filter;
 pub(crate) mod victim_queue;
 
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
-use crate::cycle::attempt;
 use crate::cycle::members::{Part, Scope, Tasks};
 use crate::cycle::statement::Statement;
 use crate::fairness::ReclaimValidator;
@@ -33,7 +37,7 @@ use crate::report::victims::VictimsConsidered;
 use crate::solver::accumulate::Accumulation;
 use crate::solver::budget::{Budget, Spent};
 use crate::solver::simulate::{Scenario, Verdict};
-use crate::solver::victim_queue::Candidates;
+use crate::solver::victim_queue::{Candidates, VictimQueue};
 use crate::world::index::RankSet;
 
 /// What an action accepts.
@@ -54,7 +58,36 @@ pub(crate) struct Search {
     pub(crate) rules: Rules,
     /// Nodes on which the job could run before anyone goes; none: all.
     pub(crate) feasible: Option<RankSet>,
+    /// Sets of victims that were tried in vain.
+    pub(crate) failures: Failures,
     pub(crate) report: VictimsConsidered,
+}
+
+/// Sets of victims that were tried in vain, with for how many pods of the job. What comes of a set depends on
+/// nothing else, so none is tried twice.
+#[derive(Default)]
+pub(crate) struct Failures {
+    sets: FxHashMap<u64, Vec<(usize, Box<[TaskId]>)>>,
+}
+
+impl Failures {
+    fn key(pods: usize, victims: &[TaskId]) -> (u64, Box<[TaskId]>) {
+        let mut sorted: Box<[TaskId]> = victims.into();
+        sorted.sort_unstable();
+        let mut hasher = FxHasher::default();
+        (pods, &sorted).hash(&mut hasher);
+        (hasher.finish(), sorted)
+    }
+
+    /// Whether this set failed before for as many pods.
+    fn contain(&self, pods: usize, (hash, set): &(u64, Box<[TaskId]>)) -> bool {
+        let known = self.sets.get(hash).into_iter().flatten();
+        known.into_iter().any(|(count, failed)| *count == pods && failed == set)
+    }
+
+    fn remember(&mut self, pods: usize, (hash, set): (u64, Box<[TaskId]>)) {
+        self.sets.entry(hash).or_default().push((pods, set));
+    }
 }
 
 /// How a search ended.
@@ -98,6 +131,9 @@ enum ProbeResult {
 pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Budget) -> Outcome {
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(search.job), true);
     if tasks.is_empty() {
+        return Outcome::Unsolved;
+    }
+    if VictimQueue::new(cycle, &search.candidates).is_empty() {
         return Outcome::Unsolved;
     }
     search.feasible = feasible_nodes(cycle, search.job);
@@ -233,6 +269,15 @@ fn try_state(
         if let Some(spent) = budget.spent(cycle.work()) {
             return ProbeResult::BudgetSpent(spent);
         }
+        let victims = scenario.victims(probe.recorded);
+        let pods = probe.tasks.len();
+        let key = Failures::key(pods, &victims);
+        if !cycle.world.naive
+            && (search.failures.contain(pods, &key)
+                || bounds::cannot_help(cycle, search, probe, &victims))
+        {
+            continue;
+        }
         search.report.simulations += 1;
         let mut statement = Statement::begin(cycle.world);
         match simulate::run(cycle, search, probe, &scenario, &mut statement) {
@@ -245,6 +290,7 @@ fn try_state(
             }
             Verdict::DoesNotFit => statement.discard(cycle.world),
         }
+        search.failures.remember(pods, key);
     }
     ProbeResult::Unsolved
 }
@@ -265,9 +311,6 @@ pub(crate) fn is_hopeless(cycle: &mut Cycle<'_>, job: JobId) -> bool {
     }
     false
 }
-
-#[allow(unused_imports)]
-use attempt as _;
 
 impl Scenario {
     /// Every victim, those of earlier successes first.

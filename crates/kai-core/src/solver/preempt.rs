@@ -13,7 +13,8 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::Candidates;
-use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::world::index::JobKey;
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let budgets = cycle.world.config.budgets.clone();
@@ -66,24 +67,30 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
     let name = cycle.world.tree.node(queue).name.clone();
     let mut spared = FxHashSet::default();
     spared.insert(job);
-    let running: Vec<JobId> =
-        cycle.world.job_index.of(queue).running.iter().map(|key| key.job).collect();
-    let checks_each = cycle.world.policy.min_runtime.is_some() || !cycle.world.budgets.is_empty();
-    for victim in running {
-        if victim == job {
-            continue;
+    let running = &cycle.world.job_index.of(queue).running;
+    let lower = |key: &&JobKey| cycle.world.job(key.job).spec.priority < priority;
+    // Where priorities order jobs, those below are the last ones.
+    let ordered = cycle.world.policy.orders_by_priority;
+    let below: Vec<JobId> = if ordered {
+        running.iter().rev().take_while(lower).map(|key| key.job).collect()
+    } else {
+        running.iter().filter(lower).map(|key| key.job).collect()
+    };
+    let no_lower = running.len() - below.len();
+    let names = running.iter().map(|key| &cycle.world.job(key.job).spec.name);
+    report.note_many(&name, VictimVerdict::PriorityNotLower, no_lower, names);
+    if cycle.world.may_protect_victims() {
+        for victim in below {
+            let verdict = if cycle.is_too_young(Cause::Preempt, job, victim) {
+                VictimVerdict::YoungerThanMinRuntime
+            } else if cycle.is_protected_by_budget(victim) {
+                VictimVerdict::DisruptionBudget
+            } else {
+                continue;
+            };
+            spared.insert(victim);
+            report.note(&name, verdict, &cycle.world.job(victim).spec.name.clone());
         }
-        let verdict = if cycle.world.job(victim).spec.priority >= priority {
-            VictimVerdict::PriorityNotLower
-        } else if checks_each && cycle.is_too_young(Cause::Preempt, job, victim) {
-            VictimVerdict::YoungerThanMinRuntime
-        } else if checks_each && cycle.is_protected_by_budget(victim) {
-            VictimVerdict::DisruptionBudget
-        } else {
-            continue;
-        };
-        spared.insert(victim);
-        report.note(&name, verdict, &cycle.world.job(victim).spec.name.clone());
     }
     Search {
         action: ActionKind::Preempt,
@@ -91,6 +98,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         candidates: Candidates { queues: vec![queue], below_priority: Some(priority), spared },
         rules: Rules::Preempt,
         feasible: None,
+        failures: Failures::default(),
         report,
     }
 }

@@ -15,10 +15,11 @@ use crate::fairness::{
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::victim_queue::{Candidates, giving_queues};
-use crate::solver::{Outcome, Rules, Search, is_hopeless, solve};
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::node::Accepted;
 use crate::world::shape::GpuDemand;
 
@@ -43,7 +44,14 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         }
         let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
         let mut search = search_for(cycle, job, reclaimer);
-        let outcome = solve(cycle, &mut search, &mut job_budget);
+        let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+        let queues = &search.candidates.queues;
+        search.report.not_enough = not_enough_to_take(cycle, queues, &reclaimer, &tasks);
+        let outcome = if search.report.not_enough.is_some() {
+            Outcome::Unsolved
+        } else {
+            solve(cycle, &mut search, &mut job_budget)
+        };
         match outcome {
             Outcome::Solved(statement) => {
                 cycle.commit(ActionKind::Reclaim, &statement, Some(job));
@@ -70,7 +78,11 @@ fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
 }
 
 /// What `tasks` ask for, and the resources whose saturation that makes comparable.
-pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amounts, ResourceSet) {
+pub(crate) fn required(
+    cycle: &Cycle<'_>,
+    _: JobId,
+    tasks: &[TaskId],
+) -> (Amounts, ResourceSet) {
     let required = cycle.requested(tasks, cycle.world.smallest_gpu_mib());
     let slices: i64 = tasks
         .iter()
@@ -93,14 +105,12 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         }
         let running = &cycle.world.job_index.of(queue).running;
         if !may_be_victim(&cycle.world.tree, &reclaimer, queue) {
-            for key in running {
-                let victim = &cycle.world.job(key.job).spec.name;
-                report.note(&name, VictimVerdict::QueueProtected, victim);
-            }
+            let names = running.iter().map(|key| &cycle.world.job(key.job).spec.name);
+            report.note_many(&name, VictimVerdict::QueueProtected, running.len(), names);
             continue;
         }
         queues.push(queue);
-        if !cycle.world.policy.min_runtime.is_some() && cycle.world.budgets.is_empty() {
+        if !cycle.world.may_protect_victims() {
             continue;
         }
         let victims: Vec<JobId> = running.iter().map(|key| key.job).collect();
@@ -125,20 +135,22 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Reclaim(Box::new(validator)),
         feasible: None,
+        failures: Failures::default(),
         report,
     }
 }
 
-/// Whether fair shares and quotas hold when these victims go. Victims that found another place do not count where
+/// Whether fair shares and quotas hold when these victims, who held as much as `held` says, go. Victims that found another place do not count where
 /// the configuration says so.
 pub(crate) fn validate(
     cycle: &Cycle<'_>,
     validator: &mut ReclaimValidator,
     (required, involved): (Amounts, ResourceSet),
     victims: &[TaskId],
+    held: &[Accepted],
 ) -> Result<(), ReclaimRefusal> {
     validator.restart_for(&cycle.world.tree, required, involved);
-    for (queue, unit) in units(cycle, victims) {
+    for (queue, unit) in units(cycle, victims, held) {
         let amounts = unit.amounts();
         let plain = (unit.gpu_centi - unit.mig_centi) as f64;
         let involved = involved_resources(&amounts, plain, cycle.world.config.compatibility);
@@ -147,18 +159,23 @@ pub(crate) fn validate(
     validator.finish(&cycle.world.tree)
 }
 
-/// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one.
-fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
+/// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one. Who was
+/// moved may cost less where it is now; what counts is what its queue gave.
+fn units(
+    cycle: &Cycle<'_>,
+    victims: &[TaskId],
+    held: &[Accepted],
+) -> Vec<(QueueId, Accepted)> {
     let world = &cycle.world;
     let mut jobs: Vec<JobId> = Vec::new();
-    let mut tasks_of: BTreeMap<JobId, Vec<TaskId>> = BTreeMap::new();
-    for task in victims {
+    let mut tasks_of: BTreeMap<JobId, Vec<(TaskId, Accepted)>> = BTreeMap::new();
+    for (task, held) in victims.iter().zip(held) {
         let Some(job) = world.task(*task).job else { continue };
         let tasks = tasks_of.entry(job).or_insert_with(|| {
             jobs.push(job);
             Vec::new()
         });
-        tasks.push(*task);
+        tasks.push((*task, *held));
     }
     let mut units = Vec::new();
     for job in jobs {
@@ -167,8 +184,9 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
         let tasks = &tasks_of[&job];
         let mut core: Option<Accepted> = None;
         for (at, leaf) in entry.leaves.iter().enumerate() {
-            let of_leaf = tasks.iter().filter(|task| world.task(**task).leaf == Some(at as u32));
-            for (position, task) in of_leaf.enumerate() {
+            let of_leaf =
+                tasks.iter().filter(|(task, _)| world.task(*task).leaf == Some(at as u32));
+            for (position, (task, held)) in of_leaf.enumerate() {
                 let state = &world.task(*task).state;
                 let stays = world.config.params.allow_consolidating_reclaim
                     && state.status.is_active_allocated();
@@ -176,9 +194,9 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<(QueueId, Accepted)> {
                     continue;
                 }
                 if position < leaf.min_available as usize {
-                    core.get_or_insert_default().add(&state.accepted);
+                    core.get_or_insert_default().add(held);
                 } else {
-                    units.push((queue, state.accepted));
+                    units.push((queue, *held));
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! jobs are served. Who finds a place is moved, or was never evicted where the place is his own. Other waiting jobs
 //! get nothing, but while one is next in its queue it speaks for it.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use crate::cycle::Cycle;
 use crate::cycle::attempt::Mode;
@@ -12,10 +12,12 @@ use crate::cycle::statement::Statement;
 use crate::fairness::Amounts;
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::placement::node_set::NodeSet;
-use crate::plugins::minruntime::Cause;
 use crate::solver::{Probe, Rules, Search, reclaim};
+use crate::plugins::minruntime::Cause;
+use crate::solver::victim_queue::fill_of_part;
 use crate::status::Status;
 use crate::world::index::{JobKey, RankSet};
+use crate::world::node::Accepted;
 
 /// Potential victims, beside those of earlier successes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,36 +48,60 @@ pub(crate) fn run(
         return Verdict::DoesNotFit;
     }
     let nodes = usable_nodes(cycle, search, &victims);
+    let held: Vec<Accepted> =
+        victims.iter().map(|task| cycle.world.task(*task).state.accepted).collect();
+    let whole = whole_gangs(cycle, &victims);
     for task in &victims {
         statement.evict(cycle.world, *task);
     }
     let mut order = Order::new(cycle, search, probe, &victims);
     while let Some(job) = order.next(cycle) {
-        if job == search.job {
-            if !cycle.attempt(statement, probe.scope(job), &nodes, Mode::Simulated) {
-                return Verdict::DoesNotFit;
-            }
-        } else {
-            cycle.attempt(statement, Scope::whole(job), &nodes, Mode::Simulated);
+        let is_taker = job == search.job;
+        let scope = if is_taker { probe.scope(job) } else { Scope::whole(job) };
+        let placed = cycle.attempt(statement, scope, &nodes, Mode::Simulated);
+        if is_taker && !placed {
+            return Verdict::DoesNotFit;
+        }
+        // A job has one attempt: pods it leaves behind stay evicted, which consolidation never accepts.
+        let must_all_stay = matches!(search.rules, Rules::Consolidation) && !cycle.world.naive;
+        if must_all_stay && !is_taker && leaves_pods_behind(cycle, job) {
+            return Verdict::Refused;
         }
     }
-    if !is_acceptable(cycle, search, probe, &victims) {
+    if !is_acceptable(cycle, search, probe, &victims, &held)
+        || !whole.iter().all(|job| cycle.world.is_whole_or_absent(*job))
+    {
         return Verdict::Refused;
     }
     let status = |task: &TaskId| cycle.world.task(*task).state.status;
-    let goes = victims.iter().filter(|task| status(task) == Status::Releasing);
-    let moves = victims.iter().filter(|task| status(task) == Status::Pipelined);
-    let mut recorded: Vec<TaskId> = Vec::new();
-    for task in goes.chain(moves) {
-        if !recorded.contains(task) || victims.len() > 64 && !recorded_has(&recorded, *task) {
-            recorded.push(*task);
-        }
+    let mut recorded: Vec<TaskId> = Vec::with_capacity(victims.len());
+    let mut seen: FxHashSet<TaskId> = FxHashSet::default();
+    for wanted in [Status::Releasing, Status::Pipelined] {
+        let of_status = victims.iter().filter(|task| status(task) == wanted);
+        recorded.extend(of_status.filter(|task| seen.insert(**task)));
     }
     Verdict::Solved(recorded)
 }
 
-fn recorded_has(recorded: &[TaskId], task: TaskId) -> bool {
-    recorded.contains(&task)
+/// Jobs of victims that have all the pods they need. Victims of earlier successes may be a part of a job, and leave
+/// less than it needs behind; KAI does not mind.
+fn whole_gangs(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<JobId> {
+    if cycle.world.config.compatibility.is_kai() {
+        return Vec::new();
+    }
+    let mut jobs: Vec<JobId> =
+        victims.iter().filter_map(|task| cycle.world.task(*task).job).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs.retain(|job| cycle.world.is_whole_or_absent(*job));
+    jobs
+}
+
+fn leaves_pods_behind(cycle: &Cycle<'_>, job: JobId) -> bool {
+    cycle.world.job(job).tasks().any(|task| {
+        let state = &cycle.world.task(task).state;
+        state.status == Status::Releasing && state.tentative
+    })
 }
 
 /// Nodes on which the job could run before, and those of the victims.
@@ -95,20 +121,22 @@ fn is_acceptable(
     search: &mut Search,
     probe: &Probe<'_>,
     victims: &[TaskId],
+    held: &[Accepted],
 ) -> bool {
     match &mut search.rules {
         Rules::Reclaim(validator) => {
             let required = reclaim::required(cycle, search.job, probe.tasks);
-            let verdict = reclaim::validate(cycle, validator, required, victims);
+            let verdict = reclaim::validate(cycle, validator, required, victims, held);
             if let Err(refusal) = verdict {
-                search.report.last_refusal = Some(refusal);
+                search.report.refusal = Some(refusal);
                 return false;
             }
             cycle.leaves_the_young_alone(Cause::Reclaim, search.job, victims)
         }
         Rules::Preempt => cycle.leaves_the_young_alone(Cause::Preempt, search.job, victims),
         Rules::Consolidation => {
-            victims.iter().all(|task| cycle.world.task(*task).state.status != Status::Releasing)
+            let stays = |task: &TaskId| cycle.world.task(*task).state.status != Status::Releasing;
+            victims.iter().all(stays) && cycle.keeps_budgets(victims)
         }
     }
 }
@@ -118,39 +146,36 @@ struct LeafOrder {
     queue: QueueId,
     jobs: Vec<(JobKey, Amounts)>,
     next: usize,
-    /// The last waiting job of the queue that was passed over.
-    passed: Option<JobKey>,
+    /// Position of the next waiting job that does not matter, among all that wait in the queue.
+    bystander: usize,
     blocker: Option<(JobKey, Amounts)>,
 }
 
 /// The order in which victims and the job itself are placed.
 struct Order {
     leaves: Vec<LeafOrder>,
-    concerned: FxHashMap<JobId, ()>,
+    concerned: FxHashSet<JobId>,
+    tops: Vec<Option<Top>>,
 }
 
 impl Order {
-    fn new(cycle: &Cycle<'_>, search: &Search, probe: &Probe<'_>, victims: &[TaskId]) -> Self {
-        let world = &cycle.world;
-        let mut concerned: FxHashMap<JobId, ()> = FxHashMap::default();
+    fn new(cycle: &mut Cycle<'_>, search: &Search, probe: &Probe<'_>, victims: &[TaskId]) -> Self {
+        let mut concerned: FxHashSet<JobId> = FxHashSet::default();
         let mut jobs: Vec<JobId> = Vec::new();
-        for task in victims {
-            if let Some(job) = world.task(*task).job
-                && concerned.insert(job, ()).is_none()
-            {
+        let of_victims = victims.iter().filter_map(|task| cycle.world.task(*task).job);
+        for job in of_victims.chain([search.job]) {
+            if concerned.insert(job) {
                 jobs.push(job);
             }
         }
-        if concerned.insert(search.job, ()).is_none() {
-            jobs.push(search.job);
-        }
-        let mut order = Self { leaves: Vec::new(), concerned };
+        let mut order = Self { leaves: Vec::new(), concerned, tops: Vec::new() };
         for job in jobs {
+            let world = &cycle.world;
             let Some(queue) = world.job(job).queue else { continue };
             let scope = if job == search.job { probe.scope(job) } else { Scope::whole(job) };
             let mut key = world.job_key(job);
             if job == search.job && world.policy.orders_by_fill {
-                key.fill = crate::solver::victim_queue::fill_of_part(world, job, probe.part);
+                key.fill = fill_of_part(world, job, probe.part);
             }
             let tasks = world.tasks_to_allocate(scope, true);
             let asked = cycle.requested(&tasks, world.smallest_gpu_mib());
@@ -171,7 +196,7 @@ impl Order {
                 queue,
                 jobs: Vec::new(),
                 next: 0,
-                passed: None,
+                bystander: 0,
                 blocker: None,
             });
             self.leaves.len() - 1
@@ -180,12 +205,19 @@ impl Order {
     }
 
     /// Queues in which others wait compete too.
-    fn add_bystanders(&mut self, cycle: &Cycle<'_>) {
-        let world = &cycle.world;
-        for queue in world.queue_ids.values() {
-            if world.is_live_leaf(*queue) && !world.job_index.of(*queue).pending.is_empty() {
-                self.leaf(*queue);
-            }
+    fn add_bystanders(&mut self, cycle: &mut Cycle<'_>) {
+        let waiting: Vec<QueueId> = cycle
+            .world
+            .queue_ids
+            .values()
+            .copied()
+            .filter(|queue| {
+                cycle.world.is_live_leaf(*queue)
+                    && !cycle.world.job_index.of(*queue).pending.is_empty()
+            })
+            .collect();
+        for queue in waiting {
+            self.leaf(queue);
         }
         for leaf in &mut self.leaves {
             leaf.find_blocker(cycle, &self.concerned);
@@ -193,14 +225,14 @@ impl Order {
     }
 
     /// The next job to be placed.
-    fn next(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
+    fn next(&mut self, cycle: &mut Cycle<'_>) -> Option<JobId> {
         loop {
             let mut open = self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.has_jobs());
             let at = match (open.next(), open.next()) {
                 (None, _) => return None,
                 // Only one queue has jobs that matter: their own order is all there is.
                 (Some((only, _)), None) => {
-                    return self.leaves[only].take().map(|(key, _)| key.job);
+                    return self.leaves[only].take();
                 }
                 (Some(_), Some(_)) => self.winner(cycle)?,
             };
@@ -208,12 +240,12 @@ impl Order {
             if leaf.is_blocked() {
                 leaf.pass_blockers(cycle, &self.concerned);
             } else {
-                return leaf.take().map(|(key, _)| key.job);
+                return leaf.take();
             }
         }
     }
 
-    fn winner(&self, cycle: &Cycle<'_>) -> Option<usize> {
+    fn winner(&mut self, cycle: &Cycle<'_>) -> Option<usize> {
         let world = &cycle.world;
         let competition = Competition {
             tree: &world.tree,
@@ -221,10 +253,13 @@ impl Order {
             by_shares: world.policy.proportion.is_some(),
             reversed: false,
         };
-        let winner = competition.winner(&|queue| {
-            let leaf = self.leaves.iter().find(|leaf| leaf.queue == queue)?;
-            leaf.asked().map(|asked| Top { job: Some(asked), victims: None })
-        })?;
+        self.tops.clear();
+        self.tops.resize(world.tree.queues.len(), None);
+        for leaf in &self.leaves {
+            let top = leaf.asked().map(|asked| Top { job: Some(asked), victims: None });
+            self.tops[leaf.queue.index()] = top;
+        }
+        let winner = competition.winner(&self.tops)?;
         self.leaves.iter().position(|leaf| leaf.queue == winner)
     }
 }
@@ -234,8 +269,8 @@ impl LeafOrder {
         self.next < self.jobs.len()
     }
 
-    fn take(&mut self) -> Option<(JobKey, Amounts)> {
-        let taken = self.jobs.get(self.next).cloned();
+    fn take(&mut self) -> Option<JobId> {
+        let taken = self.jobs.get(self.next).map(|(key, _)| key.job);
         self.next += 1;
         taken
     }
@@ -256,35 +291,27 @@ impl LeafOrder {
         self.jobs.get(self.next).map(|(_, asked)| *asked)
     }
 
-    /// The next waiting job that does not matter.
-    fn find_blocker(&mut self, cycle: &Cycle<'_>, concerned: &FxHashMap<JobId, ()>) {
-        let world = &cycle.world;
-        let pending = &world.job_index.of(self.queue).pending;
-        let bystander = |key: &&JobKey| !concerned.contains_key(&key.job);
-        let found = match &self.passed {
-            None => pending.iter().find(bystander),
-            Some(key) => {
-                let above = (std::ops::Bound::Excluded(key.clone()), std::ops::Bound::Unbounded);
-                pending.range(above).find(bystander)
+    /// The next waiting job that does not matter, from where the search stands.
+    fn find_blocker(&mut self, cycle: &mut Cycle<'_>, concerned: &FxHashSet<JobId>) {
+        self.blocker = None;
+        while let Some((key, asked)) = cycle.waiting_job(self.queue, self.bystander) {
+            if !concerned.contains(&key.job) {
+                self.blocker = Some((key.clone(), *asked));
+                return;
             }
-        };
-        self.blocker = found.map(|key| {
-            let tasks = world.tasks_to_allocate(Scope::whole(key.job), true);
-            (key.clone(), cycle.requested(&tasks, world.smallest_gpu_mib()))
-        });
+            self.bystander += 1;
+        }
     }
 
     /// Passes over waiting jobs that ask for the same: nothing changes in the competition between them, so the same
     /// queue would win again for each.
-    fn pass_blockers(&mut self, cycle: &Cycle<'_>, concerned: &FxHashMap<JobId, ()>) {
-        let Some((first, asked)) = self.blocker.clone() else { return };
-        self.passed = Some(first);
+    fn pass_blockers(&mut self, cycle: &mut Cycle<'_>, concerned: &FxHashSet<JobId>) {
+        let Some((_, asked)) = self.blocker.take() else { return };
         loop {
+            self.bystander += 1;
             self.find_blocker(cycle, concerned);
             match &self.blocker {
-                Some((key, next)) if *next == asked && self.is_blocked() => {
-                    self.passed = Some(key.clone());
-                }
+                Some((_, next)) if *next == asked && self.is_blocked() => {}
                 _ => return,
             }
         }

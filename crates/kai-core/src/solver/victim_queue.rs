@@ -49,6 +49,8 @@ struct VictimLeaf {
 /// The queue of victims of one probe.
 pub(crate) struct VictimQueue {
     leaves: Vec<VictimLeaf>,
+    /// Tops by queue slot, kept to be filled again.
+    tops: Vec<Option<Top>>,
 }
 
 /// The next victims.
@@ -68,9 +70,14 @@ impl VictimQueue {
             given: Amounts::ZERO,
             top: None,
         });
-        let mut queue = Self { leaves: leaves.collect() };
+        let mut queue = Self { leaves: leaves.collect(), tops: Vec::new() };
         queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle.world, candidates));
         queue
+    }
+
+    /// Nobody is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.top.is_none())
     }
 
     /// Takes the next victim job with the pods of it that go first.
@@ -87,11 +94,15 @@ impl VictimQueue {
                     by_shares: world.policy.proportion.is_some(),
                     reversed: true,
                 };
-                let winner = competition.winner(&|queue| {
-                    let leaf = self.leaves.iter().find(|leaf| leaf.queue == queue)?;
-                    let top = leaf.top.as_ref()?;
-                    Some(Top { job: None, victims: Some(leaf.given + top.held) })
-                })?;
+                self.tops.clear();
+                self.tops.resize(world.tree.queues.len(), None);
+                for leaf in &self.leaves {
+                    self.tops[leaf.queue.index()] = leaf.top.as_ref().map(|top| Top {
+                        job: None,
+                        victims: Some(leaf.given + top.held),
+                    });
+                }
+                let winner = competition.winner(&self.tops)?;
                 self.leaves.iter().position(|leaf| leaf.queue == winner)?
             }
         };
@@ -182,14 +193,20 @@ fn find_last<'a>(
     world: &World,
     candidates: &Candidates,
 ) -> Option<JobKey> {
-    keys.rev()
-        .find(|key| {
-            let priority_fits = candidates
-                .below_priority
-                .is_none_or(|priority| world.job(key.job).spec.priority < priority);
-            priority_fits && !candidates.spared.contains(&key.job)
-        })
-        .cloned()
+    for key in keys.rev() {
+        let job = world.job(key.job);
+        if candidates.below_priority.is_some_and(|priority| job.spec.priority >= priority) {
+            if world.policy.orders_by_priority {
+                // Everybody before has at least this priority.
+                return None;
+            }
+            continue;
+        }
+        if !candidates.spared.contains(&key.job) {
+            return Some(key.clone());
+        }
+    }
+    None
 }
 
 fn scope_of(job: JobId, part: Option<&Part>) -> Scope<'_> {
@@ -201,7 +218,8 @@ fn entry_of(world: &World, job: JobId, part: Option<Arc<Part>>) -> Entry {
     if let (Some(part), true) = (&part, world.policy.orders_by_fill) {
         key.fill = fill_of_part(world, job, part);
     }
-    let belongs = |task: &TaskId| part.as_ref().is_none_or(|part| part.tasks.contains(task));
+    let belongs =
+        |task: &TaskId| part.as_ref().is_none_or(|part| part.tasks.contains(task));
     let mut held = Amounts::ZERO;
     for task in world.job(job).tasks().filter(belongs) {
         if world.task(task).state.status.is_allocated() {

@@ -1,5 +1,7 @@
 //! Deltas into the world. Total: bad input is reported and leaves the rest as it was, never a panic.
 
+use std::collections::BTreeMap;
+
 use crate::fairness::UNLIMITED;
 use crate::ids::{JobId, NodeId};
 use crate::input::pod::GpuRequest;
@@ -8,6 +10,7 @@ use crate::input::{
     QueueSpec, Text, TopologySpec,
 };
 use crate::plugins::numa::NumaState;
+use crate::status::Status;
 use crate::world::job::Job;
 use crate::world::node::Node;
 use crate::world::{Assumed, World};
@@ -67,15 +70,15 @@ impl World {
             Object::Node(spec) => self.set_node(spec),
             Object::Numa(spec) => {
                 let node = spec.node.clone();
+                if self.numa_specs.get(&node) == Some(&spec) {
+                    return Effect::unchanged();
+                }
                 self.numa_specs.insert(node.clone(), spec);
                 self.count_zones();
                 self.refresh_node(&node)
             }
             Object::Queue(spec) => self.set_queue(&spec),
-            Object::Usage(spec) => {
-                self.usage.insert(spec.queue.clone(), spec);
-                Effect::changed()
-            }
+            Object::Usage(spec) => put(&mut self.usage, spec.queue.clone(), spec),
             Object::PodGroup(spec) => self.set_pod_group(spec),
             Object::Pod(spec) => self.set_pod(*spec),
             Object::BindRequest(spec) => self.set_bind_request(spec),
@@ -83,15 +86,9 @@ impl World {
             Object::DeviceClass(spec) => self.change_devices(|claims| claims.set_class(spec)),
             Object::Slice(spec) => self.change_devices(|claims| claims.set_slice(spec)),
             Object::Claim(spec) => self.change_devices(|claims| claims.set_claim(spec)),
-            Object::Storage(object) => {
-                self.volumes.set(object);
-                Effect::changed()
-            }
+            Object::Storage(object) => effect_of(self.volumes.set(object)),
             Object::ConfigMap(name) => effect_of(self.config_maps.insert(name)),
-            Object::Budget(spec) => {
-                self.budgets.insert(spec.name.clone(), spec);
-                Effect::changed()
-            }
+            Object::Budget(spec) => put(&mut self.budgets, spec.name.clone(), spec),
         }
     }
 
@@ -108,7 +105,10 @@ impl World {
             ObjectKey::Queue(name) => self.remove_queue(name),
             ObjectKey::Usage(name) => effect_of(self.usage.remove(name).is_some()),
             ObjectKey::PodGroup(name) => self.remove_pod_group(name),
-            ObjectKey::Pod(name) => self.remove_pod(name),
+            ObjectKey::Pod(name) => {
+                self.assumed.remove(name);
+                self.remove_pod(name)
+            }
             ObjectKey::BindRequest(name) => match self.bind_requests.remove(name) {
                 Some(_) => self.refresh_bound_pod(name),
                 None => Effect::unchanged(),
@@ -236,11 +236,12 @@ impl World {
     }
 
     fn remove_queue(&mut self, name: &Text) -> Effect {
-        if !self.queue_ids.contains_key(name) {
+        let Some(id) = self.queue_ids.get(name).copied() else {
             return Effect::unchanged();
-        }
+        };
         self.leave_jobs_of_queue(name);
         self.queue_ids.remove(name);
+        self.free_queue_slots.push(id);
         self.rebuild_queue_tree();
         Effect::changed()
     }
@@ -321,18 +322,20 @@ impl World {
     }
 
     fn set_topology(&mut self, spec: TopologySpec) -> Effect {
-        self.topologies.insert(spec.name.clone(), spec);
-        self.trees.invalidate();
-        Effect::changed()
+        let effect = put(&mut self.topologies, spec.name.clone(), spec);
+        if effect.changed {
+            self.trees.invalidate();
+        }
+        effect
     }
 
     /// A pod that shows what was decided for it, or that is another pod of the name, ends the assumption.
     fn settle_assumption(&mut self, spec: &PodSpec) {
         let settled = match self.assumed.get(&spec.name) {
-            Some(Assumed::Bind { uid, .. }) => *uid != spec.uid || spec.node.is_some(),
-            Some(Assumed::Eviction { uid }) => {
-                *uid != spec.uid || !spec.status.is_active_allocated()
+            Some(Assumed::Bind { uid, .. }) => {
+                *uid != spec.uid || spec.node.is_some() || spec.status != Status::Pending
             }
+            Some(Assumed::Eviction { uid, .. }) => *uid != spec.uid || !spec.status.is_alive(),
             None => false,
         };
         if settled {
@@ -346,6 +349,15 @@ impl World {
             self.refresh_pod(pod);
         }
     }
+}
+
+/// Keeps an object that nothing else is derived from.
+fn put<K: Ord, V: PartialEq>(kept: &mut BTreeMap<K, V>, key: K, object: V) -> Effect {
+    if kept.get(&key) == Some(&object) {
+        return Effect::unchanged();
+    }
+    kept.insert(key, object);
+    Effect::changed()
 }
 
 fn effect_of(changed: bool) -> Effect {

@@ -1,7 +1,10 @@
 //! How pods come to nodes and jobs. A node's accounts are always the fold over its pods in one order
 //! (reservations first, then by UID), so that any history of deltas ends in the same accounts.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::input::pod::PodRole;
@@ -10,7 +13,7 @@ use crate::input::{ObjectName, PodSpec, Text};
 use crate::resources::GPU;
 use crate::status::Status;
 use crate::world::accounting;
-use crate::world::index::{FreeGpuIndex, GpuRoom};
+use crate::world::index::{FreeGpuIndex, FreeGpus, GpuRoom};
 use crate::world::job::Job;
 use crate::world::node::{DeviceDemand, Groups, Resident};
 use crate::world::shape::Shape;
@@ -22,6 +25,20 @@ struct Observed {
     status: Status,
     node: Option<Text>,
     groups: Vec<Text>,
+}
+
+/// Takes `id` out of the list of `key`; a list that nobody is on is forgotten.
+fn unlist<K: std::hash::Hash + Eq, I: Ord>(
+    lists: &mut FxHashMap<K, BTreeSet<I>>,
+    key: &K,
+    id: I,
+) {
+    if let Some(list) = lists.get_mut(key) {
+        list.remove(&id);
+        if list.is_empty() {
+            lists.remove(key);
+        }
+    }
 }
 
 impl World {
@@ -64,10 +81,8 @@ impl World {
             return Effect::default();
         };
         self.detach(id);
-        if let Some(group) = self.group_of(id)
-            && let Some(pods) = self.pods_of_group.get_mut(&group)
-        {
-            pods.remove(&id);
+        if let Some(group) = self.group_of(id) {
+            unlist(&mut self.pods_of_group, &group, id);
         }
         self.tasks[id.index()].live = false;
         self.free_task_slots.push(id);
@@ -135,7 +150,7 @@ impl World {
         let groups: Groups = observed.groups.iter().map(|name| self.groups.intern(name)).collect();
         self.tasks[id.index()].state.groups = groups;
         if let Some(name) = observed.node
-            && observed.status.is_active_used()
+            && self.holds_its_place(observed.status)
         {
             self.pods_of_node.entry(name.clone()).or_default().insert(id);
             if let Some(node) = self.node_ids.get(&name).copied() {
@@ -161,9 +176,7 @@ impl World {
         }
         let listed: Option<Text> = self.listed_node(id);
         if let Some(name) = listed {
-            if let Some(pods) = self.pods_of_node.get_mut(&name) {
-                pods.remove(&id);
-            }
+            unlist(&mut self.pods_of_node, &name, id);
             if let Some(node) = self.task(id).state.node {
                 self.account_departure(id, node);
             }
@@ -178,10 +191,8 @@ impl World {
         }
         let named = self.task(id).spec.node.clone();
         let bound = self.bind_requests.get(&self.task(id).spec.name).map(|bind| bind.node.clone());
-        let assumed = match self.assumed.get(&self.task(id).spec.name) {
-            Some(Assumed::Bind { node, .. }) => Some(node.clone()),
-            _ => None,
-        };
+        let in_flight = self.assumed.get(&self.task(id).spec.name);
+        let assumed = in_flight.and_then(Assumed::node).cloned();
         [named, bound, assumed]
             .into_iter()
             .flatten()
@@ -191,6 +202,7 @@ impl World {
     /// The pod's own word, then a live bind request, then a decision in flight.
     fn observe(&self, id: TaskId) -> Observed {
         let spec = &self.task(id).spec;
+        let in_flight = self.assumed.get(&spec.name);
         let mut observed = Observed {
             status: spec.status,
             node: spec.node.clone(),
@@ -204,8 +216,8 @@ impl World {
                 observed.status = Status::Binding;
                 observed.node = Some(bind.node.clone());
                 observed.groups.clone_from(&bind.gpu_groups);
-            } else if let Some(Assumed::Bind { uid, node, groups }) = self.assumed.get(&spec.name)
-                && *uid == spec.uid
+            } else if let Some((node, groups)) =
+                in_flight.and_then(|assumed| assumed.bind_of(&spec.uid))
                 && self.node_ids.contains_key(node)
             {
                 observed.status = Status::Binding;
@@ -213,10 +225,8 @@ impl World {
                 observed.groups.clone_from(groups);
             }
         }
-        if let Some(Assumed::Eviction { uid }) = self.assumed.get(&spec.name)
-            && *uid == spec.uid
-            && spec.status.is_active_allocated()
-        {
+        let evicted = in_flight.is_some_and(|assumed| assumed.evicts(&spec.uid));
+        if evicted && observed.status.is_alive() {
             observed.status = Status::Releasing;
         }
         observed
@@ -269,32 +279,31 @@ impl World {
         node.residents.clear();
         node.legacy_mig_residents.clear();
         self.terms.forget(id);
+        let replica_devices = self.replica_devices(id, &pods);
         for task in pods {
-            self.fold_in(task, id);
+            self.fold_in(task, id, replica_devices);
         }
         self.reset_zones(id);
         self.index_node(id);
     }
 
-    /// Accounts one pod on a node whose accounts are being folded.
-    fn fold_in(&mut self, id: TaskId, node: NodeId) {
+    /// Accounts one pod on a node whose accounts are being folded. `replica_devices` is how many devices hold replicas
+    /// once all are.
+    fn fold_in(&mut self, id: TaskId, node: NodeId, replica_devices: usize) {
         self.uncharge(id);
         let task = &self.tasks[id.index()];
         let shape = &self.shapes[task.shape];
         let compatibility = self.config.compatibility;
         let target = &self.nodes[node.index()];
-        let demand = target.demand(shape, compatibility);
+        let demand = target.demand_of(task, shape, compatibility);
         let holds_gpus = task.spec.role != PodRole::Reservation;
-        let mut groups = task.state.groups.clone();
-        if let DeviceDemand::Shared { mib, devices, replica } = demand
-            && (replica || groups.len() < devices as usize)
-        {
-            if replica {
-                // Only the device plugin knows the card: every fold packs replicas anew, in one order.
-                groups.clear();
+        let groups = match demand {
+            DeviceDemand::Vector => task.state.groups.clone(),
+            DeviceDemand::Shared { devices, replica: false, .. } => self.devices_of_part(id, devices),
+            DeviceDemand::Shared { devices, replica: true, .. } => {
+                self.devices_of_replicas(id, node, devices, replica_devices)
             }
-            groups = self.own_devices(id, node, mib, devices, replica, groups);
-        }
+        };
         let task = &self.tasks[id.index()];
         let shape = &self.shapes[task.shape];
         let target = &self.nodes[node.index()];
@@ -323,38 +332,6 @@ impl World {
         task.state.zones = zones;
         task.state.accepted = accepted;
         self.charge(id);
-    }
-
-    /// Devices for a sharing pod that does not say which: replicas join each other where memory allows,
-    /// a part of a device without an id has a device of its own.
-    fn own_devices(
-        &mut self,
-        id: TaskId,
-        node: NodeId,
-        mib: i64,
-        devices: i64,
-        replica: bool,
-        mut groups: Groups,
-    ) -> Groups {
-        let memory = self.node(node).gpus.memory_mib;
-        let mut next = 0;
-        while groups.len() < devices as usize {
-            let open = self.nodes[node.index()].groups.iter().find(|group| {
-                replica
-                    && group.of_replicas
-                    && group.allocated_mib + mib <= memory
-                    && !groups.contains(&group.id)
-            });
-            let chosen = if let Some(group) = open {
-                group.id
-            } else {
-                let name = format!("{}#{next}", self.task(id).spec.uid);
-                next += 1;
-                self.groups.intern(&name)
-            };
-            groups.push(chosen);
-        }
-        groups
     }
 
     /// Before a node changes or goes: its pods are nowhere.
@@ -388,10 +365,7 @@ impl World {
             .unwrap_or_default();
         let waiting = self.bind_requests.values().filter(|bind| bind.node == *name);
         pods.extend(waiting.filter_map(|bind| self.task_ids.get(&bind.pod)).copied());
-        let in_flight = self
-            .assumed
-            .iter()
-            .filter(|(_, assumed)| matches!(assumed, Assumed::Bind { node, .. } if node == name));
+        let in_flight = self.assumed.iter().filter(|(_, assumed)| assumed.node() == Some(name));
         pods.extend(in_flight.filter_map(|(pod, _)| self.task_ids.get(pod)).copied());
         pods.sort();
         pods.dedup();
@@ -416,7 +390,7 @@ impl World {
     }
 
     /// Under restricted scheduling only GPU workers' GPUs can be used.
-    fn gpus_count(&self, id: NodeId) -> bool {
+    pub(crate) fn gpus_count(&self, id: NodeId) -> bool {
         let params = &self.config.params;
         !params.restrict_node_scheduling
             || self.node(id).spec.labels.contains_key(&params.worker_labels.gpu)
@@ -437,13 +411,20 @@ impl World {
     /// Brings the index of free GPUs up to date for one node.
     #[inline]
     pub(crate) fn index_node(&mut self, id: NodeId) {
+        let rank = self.nodes[id.index()].rank as usize;
+        let free = self.gpus_free_on(id);
+        self.free_gpus.set(rank, free);
+    }
+
+    /// What is free on one node, as the index keeps it.
+    #[inline]
+    pub(crate) fn gpus_free_on(&self, id: NodeId) -> FreeGpus {
         let node = &self.nodes[id.index()];
-        let rank = node.rank as usize;
         let (idle, releasing) = (node.amounts.idle.get(GPU), node.amounts.releasing.get(GPU));
-        let free = idle + releasing;
+        let later = idle + releasing;
         let plain = node.groups.is_empty() && node.mig == crate::world::node::Mig::Off;
-        let (has_room, room) = if plain {
-            let room = GpuRoom { centi: free * 100, mib: free * node.gpus.memory_mib };
+        let (any, room) = if plain {
+            let room = GpuRoom { centi: later * 100, mib: later * node.gpus.memory_mib };
             (idle > 0 || releasing > 0, room)
         } else {
             let idle_centi = node.idle_gpu_centi(&self.names);
@@ -452,15 +433,26 @@ impl World {
             let room = GpuRoom { centi, mib: node.available_gpu_mib(&self.names) };
             (idle_centi > 0 || releasing_centi > 0, room)
         };
-        let usable = node.unusable.is_none();
-        self.free_gpus.update(rank, idle, free, has_room);
-        self.free_gpus.update_room(rank, if usable { room } else { GpuRoom::default() });
+        let room = if node.unusable.is_none() { room } else { GpuRoom::default() };
+        FreeGpus { idle, later, any, room, shares: !node.groups.is_empty() }
     }
 
     /// GPUs free or becoming free on nodes where pods may be placed: hundredths of devices, and MiB.
     pub(crate) fn available_on_ready_nodes(&self) -> (i64, i64) {
         let room = self.free_gpus.total_room();
         (room.centi, room.mib)
+    }
+
+    /// The least memory a part of a device can be, on whatever node.
+    pub(crate) fn least_share(&self, shape: &Shape) -> i64 {
+        match shape.gpu {
+            crate::world::shape::GpuDemand::Memory { mib, .. } => mib,
+            crate::world::shape::GpuDemand::Portion { portion, .. } => {
+                let smallest = self.totals.smallest_gpu_mib().unwrap_or(0);
+                (portion.0 * smallest as f64) as i64
+            }
+            _ => 0,
+        }
     }
 
     /// Jobs that lack members, or did.
@@ -476,15 +468,6 @@ impl World {
     /// Pods on their way out, with when they start to count as stuck.
     pub(crate) fn releasing_pods(&self) -> Vec<(crate::time::Timestamp, TaskId)> {
         self.releasing.iter().copied().collect()
-    }
-
-    /// Some queue has a limit, or a quota that binds pods which may not be preempted.
-    pub(crate) fn some_queue_is_limited(&self) -> bool {
-        let unlimited = crate::fairness::Amounts::UNBOUNDED;
-        self.tree.queues.iter().any(|queue| {
-            queue.live
-                && (queue.shares.max_allowed != unlimited || queue.shares.deserved != unlimited)
-        })
     }
 
     /// Some pod keeps others away from where it is.
@@ -517,9 +500,7 @@ impl World {
         }
         self.unindex_job(id);
         let queue = self.job(id).spec.queue.clone();
-        if let Some(jobs) = self.jobs_of_queue.get_mut(&queue) {
-            jobs.remove(&id);
-        }
+        unlist(&mut self.jobs_of_queue, &queue, id);
     }
 
     fn join_job(&mut self, task: TaskId, job: JobId) {

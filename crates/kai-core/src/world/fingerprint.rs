@@ -5,6 +5,8 @@ use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
+use crate::ids::QueueId;
+use crate::input::ObjectName;
 use crate::world::World;
 use crate::world::node::Node;
 
@@ -25,13 +27,20 @@ impl World {
         for (name, id) in &self.queue_ids {
             let node = self.tree.node(*id);
             let held = self.held[id.index()];
-            let _ = writeln!(text, "queue {name} live={} held={held:?}", node.live);
+            let name_of = |queue: &QueueId| &self.tree.node(*queue).name;
+            let below: Vec<_> = node.children.iter().map(name_of).collect();
+            let _ = writeln!(text, "queue {name} live={} held={held:?} {below:?}", node.live);
             let _ = writeln!(text, "  {:?}", self.queue_specs[id.index()]);
         }
         let mut jobs: Vec<_> = self.job_ids.values().map(|id| self.job(*id)).collect();
         jobs.sort_by(|left, right| left.spec.name.cmp(&right.spec.name));
         for job in jobs {
-            let _ = writeln!(text, "job {:?} start={:?}", job.spec, job.last_start);
+            let queue = job.queue.map(|queue| &self.tree.node(queue).name);
+            let _ = writeln!(text, "job {:?} start={:?} in {queue:?}", job.spec, job.last_start);
+            let mut strays: Vec<&ObjectName> =
+                job.strays.iter().map(|task| &self.task(*task).spec.name).collect();
+            strays.sort();
+            let _ = writeln!(text, "  strays {strays:?} {:?}", job.tree_problem);
             for leaf in &job.leaves {
                 let names: Vec<&str> =
                     leaf.tasks.iter().map(|task| &*self.task(*task).spec.name.name).collect();
@@ -51,6 +60,7 @@ impl World {
             );
         }
         let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));
+        let _ = writeln!(text, "{:?}", self.volumes);
         text.push_str(&self.claims.describe());
         let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
         text
@@ -78,7 +88,9 @@ impl World {
             let _ = writeln!(text, "  zones {zones:?}");
         }
         for group in &node.groups {
-            let _ = writeln!(text, "  group {} {group:?}", self.group_name(group.id));
+            let mib = (group.used_mib, group.releasing_mib, group.allocated_mib);
+            let flags = (group.ever_allocated, group.counted_as_releasing, group.of_replicas);
+            let _ = writeln!(text, "  group {} {mib:?} {flags:?}", self.group_name(group.id));
         }
         let residents: Vec<_> = node
             .residents

@@ -75,8 +75,28 @@ impl GpuFacts {
         if self.physical > 0 { (self.advertised / self.physical).max(1) } else { 1 }
     }
 
-    /// Hundredths of a device that `mib` of memory count as, rounded up as KAI rounds.
+    /// MiB that one replica of a device is charged.
+    pub fn replica_mib(&self) -> i64 {
+        (self.memory_mib / self.replicas()).max(1)
+    }
+
+    /// MiB of a device that may be given away: of one that holds replicas no more than its replicas are charged, for
+    /// the device plugin has no more of them.
+    #[inline]
+    pub fn usable_mib(&self, of_replicas: bool) -> i64 {
+        if of_replicas {
+            self.memory_mib.min(self.replica_mib() * self.replicas())
+        } else {
+            self.memory_mib
+        }
+    }
+
+    /// Hundredths of a device that `mib` of memory count as, rounded up as KAI rounds. Of a device that has no
+    /// memory to give, by its label or for the reserve, anything is all of it.
     pub fn centi_of_memory(&self, mib: i64) -> i64 {
+        if self.memory_mib <= 0 {
+            return if mib > 0 { 100 } else { 0 };
+        }
         (mib as f64 / self.memory_mib as f64 * 100.0).ceil() as i64
     }
 }

@@ -1,7 +1,7 @@
 //! Indexes over the world: jobs by queue in job order, nodes by free GPUs in name order. They answer what a
 //! full scan would, without the scan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{JobId, NodeId, QueueId};
 use crate::input::Text;
@@ -40,6 +40,32 @@ pub struct QueueJobs {
     pub pending: BTreeSet<JobKey>,
     /// Preemptible jobs with a pod that holds a place.
     pub running: BTreeSet<JobKey>,
+    /// Hundredths of GPUs those jobs hold, with how many hold each.
+    pub sizes: BTreeMap<i64, u32>,
+}
+
+impl QueueJobs {
+    pub(crate) fn add_size(&mut self, gpu_centi: i64) {
+        *self.sizes.entry(gpu_centi).or_default() += 1;
+    }
+
+    pub(crate) fn remove_size(&mut self, gpu_centi: i64) {
+        if let Some(jobs) = self.sizes.get_mut(&gpu_centi) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.sizes.remove(&gpu_centi);
+            }
+        }
+    }
+}
+
+/// Where a job was put in the index.
+#[derive(Clone, Debug)]
+pub(crate) struct Indexed {
+    pub(crate) queue: QueueId,
+    pub(crate) key: JobKey,
+    /// Hundredths of GPUs it holds, where it may be made to go.
+    pub(crate) size: Option<i64>,
 }
 
 /// Jobs by queue slot.
@@ -48,7 +74,9 @@ pub struct JobIndex {
     queues: Vec<QueueJobs>,
     none: QueueJobs,
     /// Under which queue and key each job was put.
-    places: Vec<Option<(QueueId, JobKey)>>,
+    places: Vec<Option<Indexed>>,
+    /// Jobs with a pod that waits, for a node or for its gates.
+    pub(crate) waiting: BTreeSet<JobId>,
     /// Jobs that lack members, or did.
     pub(crate) suspects: BTreeSet<JobId>,
     /// Jobs with waiting pods whose queue does not exist.
@@ -68,14 +96,14 @@ impl JobIndex {
         &mut self.queues[queue.index()]
     }
 
-    pub(crate) fn remember(&mut self, job: JobId, queue: QueueId, key: JobKey) {
+    pub(crate) fn remember(&mut self, job: JobId, place: Indexed) {
         if self.places.len() <= job.index() {
             self.places.resize_with(job.index() + 1, || None);
         }
-        self.places[job.index()] = Some((queue, key));
+        self.places[job.index()] = Some(place);
     }
 
-    pub(crate) fn recall(&mut self, job: JobId) -> Option<(QueueId, JobKey)> {
+    pub(crate) fn recall(&mut self, job: JobId) -> Option<Indexed> {
         self.places.get_mut(job.index())?.take()
     }
 }
@@ -170,6 +198,10 @@ pub struct FreeGpuIndex {
     room_of: Vec<GpuRoom>,
     /// The sum of it.
     total_room: GpuRoom,
+    /// How many nodes are in each bucket.
+    bucket_counts: Vec<u32>,
+    /// Nodes with shared devices.
+    sharing: RankSet,
 }
 
 /// GPUs that are free or becoming free.
@@ -179,6 +211,21 @@ pub struct GpuRoom {
     pub centi: i64,
     /// MiB of device memory.
     pub mib: i64,
+}
+
+/// What is free on one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FreeGpus {
+    /// Devices free now.
+    pub(crate) idle: i64,
+    /// Devices free now or becoming free.
+    pub(crate) later: i64,
+    /// A device, or a part of one, is free or becoming free.
+    pub(crate) any: bool,
+    /// How much, where pods may be placed.
+    pub(crate) room: GpuRoom,
+    /// Some devices are shared.
+    pub(crate) shares: bool,
 }
 
 impl FreeGpuIndex {
@@ -194,13 +241,39 @@ impl FreeGpuIndex {
             idle_of: vec![0; len],
             room_of: vec![GpuRoom::default(); len],
             total_room: GpuRoom::default(),
+            bucket_counts: vec![len as u32],
+            sharing: RankSet::with_len(len),
         }
+    }
+
+    /// Notes what is free at `rank`.
+    #[inline]
+    pub(crate) fn set(&mut self, rank: usize, free: FreeGpus) {
+        self.update(rank, free.idle, free.later, free.any);
+        self.update_sharing(rank, free.shares);
+        self.update_room(rank, free.room);
+    }
+
+    /// Whether the other index answers every question as this one does.
+    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
+        let ranks = |index: &Self, free: usize| -> Vec<usize> {
+            index.with_free(free).map(|ranks| ranks.iter().collect()).unwrap_or_default()
+        };
+        let most = self.most_free().max(other.most_free());
+        let idle = self.idle_counts.len().max(other.idle_counts.len());
+        (0..=most).all(|free| ranks(self, free) == ranks(other, free))
+            && (0..=idle).all(|idle| self.some_idle(idle) == other.some_idle(idle))
+            && self.room.iter().eq(other.room.iter())
+            && self.sharing.iter().eq(other.sharing.iter())
+            && self.total_whole() == other.total_whole()
+            && self.room_of == other.room_of
+            && self.total_room == other.total_room
     }
 
     /// Notes that the node at `rank` has `idle` devices free now, `free` with those on their way out, and whether it
     /// has room for any part of one.
     #[inline]
-    pub(crate) fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
+    fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
         self.update_idle(rank, idle);
         let bucket = usize::try_from(free).unwrap_or(0);
         let old = self.bucket_of[rank] as usize;
@@ -208,7 +281,10 @@ impl FreeGpuIndex {
             if self.buckets.len() <= bucket {
                 let len = self.bucket_of.len();
                 self.buckets.resize_with(bucket + 1, || RankSet::with_len(len));
+                self.bucket_counts.resize(bucket + 1, 0);
             }
+            self.bucket_counts[old] -= 1;
+            self.bucket_counts[bucket] += 1;
             self.buckets[old].remove(rank);
             self.buckets[bucket].insert(rank);
             self.bucket_of[rank] = bucket as u32;
@@ -236,10 +312,37 @@ impl FreeGpuIndex {
 
     /// Notes what is free or becoming free at `rank`.
     #[inline]
-    pub(crate) fn update_room(&mut self, rank: usize, room: GpuRoom) {
+    fn update_room(&mut self, rank: usize, room: GpuRoom) {
         let old = std::mem::replace(&mut self.room_of[rank], room);
         self.total_room.centi += room.centi - old.centi;
         self.total_room.mib += room.mib - old.mib;
+    }
+
+    /// Notes whether the node at `rank` has shared devices.
+    #[inline]
+    fn update_sharing(&mut self, rank: usize, shares: bool) {
+        if shares {
+            self.sharing.insert(rank);
+        } else {
+            self.sharing.remove(rank);
+        }
+    }
+
+    /// Nodes with shared devices.
+    pub fn sharing(&self) -> &RankSet {
+        &self.sharing
+    }
+
+    /// Devices free or becoming free on all nodes.
+    pub fn total_whole(&self) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 * i64::from(*nodes)).sum()
+    }
+
+    /// How many pods of `size` devices each all nodes have room for, each on one node.
+    pub fn slots_of(&self, size: i64) -> i64 {
+        let counted = self.bucket_counts.iter().enumerate();
+        counted.map(|(free, nodes)| free as i64 / size * i64::from(*nodes)).sum()
     }
 
     /// What is free or becoming free on all nodes where pods may be placed.

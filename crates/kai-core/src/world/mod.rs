@@ -11,16 +11,17 @@ pub mod index;
 pub mod job;
 pub(crate) mod ledger;
 pub mod node;
-mod queues;
+pub(crate) mod queues;
 pub mod shape;
 pub mod task;
 pub mod totals;
 pub(crate) mod undo;
+mod unnamed_devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use apply::{Effect, InputProblem};
 pub use undo::Checkpoint;
@@ -87,8 +88,11 @@ pub struct World {
     pub(crate) free_task_slots: Vec<TaskId>,
     pub(crate) free_job_slots: Vec<JobId>,
     pub(crate) free_node_slots: Vec<NodeId>,
+    pub(crate) free_queue_slots: Vec<QueueId>,
     /// Pods on their way out, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
+    /// Pods whose pod affinity KAI no longer looks at in this cycle.
+    pub(crate) affinity_skips: FxHashSet<TaskId>,
     /// Every shortcut is off: for tests and benchmarks that compare with it.
     pub(crate) naive: bool,
     pub(crate) log: UndoLog,
@@ -110,7 +114,35 @@ pub(crate) enum Assumed {
     Eviction {
         /// UID of the pod that was evicted.
         uid: Text,
+        /// Node and shared devices of a binding that was in flight by then: it may still be carried out.
+        bound: Option<(Text, Vec<Text>)>,
     },
+}
+
+impl Assumed {
+    /// The binding in flight for the pod of `uid`: its node and shared devices.
+    pub(crate) fn bind_of(&self, pod: &Text) -> Option<(&Text, &Vec<Text>)> {
+        match self {
+            Self::Bind { uid, node, groups } if uid == pod => Some((node, groups)),
+            Self::Eviction { uid, bound: Some((node, groups)) } if uid == pod => {
+                Some((node, groups))
+            }
+            Self::Bind { .. } | Self::Eviction { .. } => None,
+        }
+    }
+
+    /// Whether the pod of `uid` was told to go.
+    pub(crate) fn evicts(&self, pod: &Text) -> bool {
+        matches!(self, Self::Eviction { uid, .. } if uid == pod)
+    }
+
+    /// The node of the binding in flight, whatever pod it is for.
+    pub(crate) fn node(&self) -> Option<&Text> {
+        match self {
+            Self::Bind { node, .. } | Self::Eviction { bound: Some((node, _)), .. } => Some(node),
+            Self::Eviction { bound: None, .. } => None,
+        }
+    }
 }
 
 /// Names of shared devices.
@@ -180,7 +212,9 @@ impl World {
             free_task_slots: Vec::new(),
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
+            free_queue_slots: Vec::new(),
             releasing: BTreeSet::new(),
+            affinity_skips: FxHashSet::default(),
             naive: false,
             log: UndoLog::default(),
         }

@@ -6,12 +6,14 @@ use crate::compatibility::Compatibility;
 use crate::config::Params;
 use crate::ids::{TaskId, define_id};
 use crate::input::node::WholeGpuPolicy;
+use crate::input::pod::PodRole;
 use crate::input::{NodeSpec, Text};
 use crate::plugins::numa::{NumaState, ZonePlacement};
 use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
 use crate::status::Status;
 use crate::world::gpu_facts::GpuFacts;
 use crate::world::shape::{GpuDemand, Shape, mig_slices};
+use crate::world::task::Task;
 
 define_id!(
     /// A shared device, by the id that its pods carry.
@@ -205,9 +207,10 @@ impl Node {
         match shape.gpu {
             GpuDemand::Memory { mib, .. } => mib,
             GpuDemand::Portion { portion, .. } => {
-                // KAI truncates the float product; 0.29 of 100 MiB is 28 MiB there.
+                // KAI truncates the float product; 0.29 of 100 MiB is 28 MiB there. A share of nothing would not show
+                // in the accounts of its device, so it is never less than 1 MiB.
                 let noise = if compatibility.is_kai() { 0.0 } else { 1e-6 };
-                (portion.0 * self.gpus.memory_mib as f64 + noise) as i64
+                ((portion.0 * self.gpus.memory_mib as f64 + noise) as i64).max(1)
             }
             GpuDemand::Whole { .. } => self.gpus.memory_mib,
             GpuDemand::None | GpuDemand::Mig { .. } => 0,
@@ -223,13 +226,28 @@ impl Node {
                 DeviceDemand::Shared { mib, devices, replica: false }
             }
             GpuDemand::Whole { count } if self.gpus.whole_gpu_policy == WholeGpuPolicy::Replica => {
-                let mib = self.gpus.memory_mib / self.gpus.replicas();
+                let mib = self.gpus.replica_mib();
                 DeviceDemand::Shared { mib, devices: count, replica: true }
             }
             GpuDemand::None | GpuDemand::Whole { .. } | GpuDemand::Mig { .. } => {
                 DeviceDemand::Vector
             }
         }
+    }
+
+    /// What `task` takes of this node's devices. A reservation takes nothing itself: it holds a device for the pods
+    /// that share it, and those are counted.
+    #[inline]
+    pub fn demand_of(
+        &self,
+        task: &Task,
+        shape: &Shape,
+        compatibility: Compatibility,
+    ) -> DeviceDemand {
+        if task.spec.role == PodRole::Reservation {
+            return DeviceDemand::Vector;
+        }
+        self.demand(shape, compatibility)
     }
 
     /// What a pod of `shape` costs its queue here.
@@ -334,16 +352,16 @@ impl GpuGroup {
     /// A pod that wants `mib` of a device fits: now, or when what is on its way out is gone. A device that is
     /// wholly on its way out is a whole device becoming free, not one to join.
     #[inline]
-    pub fn fits(&self, mib: i64, replica: bool, device_mib: i64) -> bool {
+    pub fn fits(&self, mib: i64, replica: bool, gpus: &GpuFacts) -> bool {
         self.used_mib != 0
-            && device_mib - self.allocated_mib + self.releasing_mib - mib >= 0
+            && gpus.usable_mib(replica) - self.allocated_mib + self.releasing_mib - mib >= 0
             && self.allocated_mib != self.releasing_mib
             && self.of_replicas == replica
     }
 
     /// A pod that wants `mib` of the device can start now.
     #[inline]
-    pub fn fits_now(&self, mib: i64, device_mib: i64) -> bool {
-        self.ever_allocated && device_mib - self.allocated_mib - mib >= 0
+    pub fn fits_now(&self, mib: i64, gpus: &GpuFacts) -> bool {
+        self.ever_allocated && gpus.usable_mib(self.of_replicas) - self.allocated_mib - mib >= 0
     }
 }

@@ -20,6 +20,14 @@ pub struct Held {
     pub pending: QueueCost,
 }
 
+impl Held {
+    fn add(&mut self, other: &Self) {
+        self.allocated.add(&other.allocated);
+        self.non_preemptible.add(&other.non_preemptible);
+        self.pending.add(&other.pending);
+    }
+}
+
 impl Accepted {
     pub(crate) fn add(&mut self, other: &Self) {
         self.cpu_milli += other.cpu_milli;
@@ -76,7 +84,8 @@ impl World {
         let job = &self.jobs[job.index()];
         let Some(queue) = job.queue else { return };
         let held = &mut self.held[queue.index()];
-        if entry.state.status.is_allocated() {
+        let lost = entry.state.status == Status::Unknown && !self.config.compatibility.is_kai();
+        if entry.state.status.is_allocated() || lost {
             accepted(&mut held.allocated, &entry.state.accepted);
             if !job.is_preemptible() {
                 accepted(&mut held.non_preemptible, &entry.state.accepted);
@@ -86,15 +95,27 @@ impl World {
         }
     }
 
+    /// A pod of this status takes room on its node. Nobody knows whether a pod that the cluster lost sight of still
+    /// runs, so it keeps its room until it is deleted; KAI gives the room to others (fault 24).
+    pub(crate) fn holds_its_place(&self, status: Status) -> bool {
+        status.is_active_used()
+            || (status == Status::Unknown && !self.config.compatibility.is_kai())
+    }
+
     /// The slot of the queue `name`, given now if it is new.
     pub(crate) fn queue_slot(&mut self, spec: &QueueSpec) -> QueueId {
         if let Some(id) = self.queue_ids.get(&spec.name) {
             self.queue_specs[id.index()] = spec.clone();
             return *id;
         }
-        let id = QueueId::new(self.queue_specs.len());
-        self.queue_specs.push(spec.clone());
-        self.held.push(Held::default());
+        let id = if let Some(id) = self.free_queue_slots.pop() {
+            self.queue_specs[id.index()] = spec.clone();
+            id
+        } else {
+            self.queue_specs.push(spec.clone());
+            self.held.push(Held::default());
+            QueueId::new(self.queue_specs.len() - 1)
+        };
         self.queue_ids.insert(spec.name.clone(), id);
         id
     }
@@ -103,8 +124,8 @@ impl World {
     pub(crate) fn rebuild_queue_tree(&mut self) {
         let flat = !self.config.params.full_hierarchy_fairness;
         let mut tree = QueueTree { queues: Vec::with_capacity(self.queue_specs.len()) };
-        for spec in &self.queue_specs {
-            let exists = self.queue_ids.contains_key(&spec.name);
+        for (at, spec) in self.queue_specs.iter().enumerate() {
+            let exists = self.queue_ids.get(&spec.name) == Some(&QueueId::new(at));
             let parent = spec.parent.as_ref().and_then(|name| self.queue_ids.get(name)).copied();
             let orphan = spec.parent.is_some() && parent.is_none();
             tree.queues.push(QueueNode {
@@ -139,32 +160,27 @@ impl World {
         node.live && node.children.is_empty()
     }
 
-    /// Sets what every queue holds and asks for from the exact sums of its jobs.
+    /// Sets what every queue holds and asks for from the exact sums of its jobs. Sums are of integers up to the top:
+    /// the order of queues must not show in the last bit.
     pub(crate) fn load_shares(&mut self) {
         let device_mib = self.smallest_gpu_mib();
         for node in &mut self.tree.queues {
-            node.shares.allocated = Amounts::ZERO;
-            node.shares.allocated_non_preemptible = Amounts::ZERO;
-            node.shares.request = Amounts::ZERO;
             node.shares.usage =
                 self.usage.get(&node.name).map_or(Amounts::ZERO, |usage| usage.usage);
         }
-        for at in 0..self.tree.queues.len() {
-            let held = self.held.get(at).copied().unwrap_or_default();
-            if held == Held::default() {
+        let mut sums = vec![Held::default(); self.tree.queues.len()];
+        for (at, held) in self.held.iter().enumerate() {
+            if *held == Held::default() {
                 continue;
             }
-            let allocated = held.allocated.amounts();
-            let non_preemptible = held.non_preemptible.amounts();
-            let request = allocated + held.pending.amounts(device_mib);
-            let mut next = Some(QueueId::new(at)).filter(|_| self.tree.queues[at].live);
-            while let Some(queue) = next {
-                let node = &mut self.tree.queues[queue.index()];
-                node.shares.allocated += allocated;
-                node.shares.allocated_non_preemptible += non_preemptible;
-                node.shares.request += request;
-                next = node.parent;
+            for queue in self.tree.chain(QueueId::new(at)) {
+                sums[queue.index()].add(held);
             }
+        }
+        for (node, sum) in self.tree.queues.iter_mut().zip(&sums) {
+            node.shares.allocated = sum.allocated.amounts();
+            node.shares.allocated_non_preemptible = sum.non_preemptible.amounts();
+            node.shares.request = node.shares.allocated + sum.pending.amounts(device_mib);
         }
     }
 

@@ -198,8 +198,7 @@ impl Shape {
     /// Hundredths of GPUs the request counts as: devices, parts, MIG slices and claims. Memory counts nothing.
     pub fn quota_centi(&self) -> i64 {
         let slices = if let GpuDemand::Mig { slices, .. } = self.gpu { slices } else { 0 };
-        self.device_centi()
-            .saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
+        self.device_centi().saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
     }
 
     /// What the request costs a queue before a node is known.

@@ -72,7 +72,7 @@ pub struct SearchBudgets {
 }
 
 /// Lays the scenario's settings over its profile.
-pub(super) fn resolve(own: &ConfigLayer) -> Result<Config, FormatError> {
+pub(crate) fn resolve(own: &ConfigLayer) -> Result<Config, FormatError> {
     let name = own.profile.as_deref().unwrap_or(KAI_TEST_DEFAULT);
     let Some(profile) = built_in_profile(name) else {
         let message = format!("there is no profile `{name}`, expected `{KAI_TEST_DEFAULT}`");

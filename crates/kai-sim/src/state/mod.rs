@@ -8,6 +8,7 @@ mod operations;
 mod resolve;
 
 pub use cluster::{ClusterState, Job, Node, Queue, Share, Storage, Task};
+pub(crate) use config::resolve as resolved_config;
 pub use config::{Config, Params, SearchBudgets};
 
 use crate::format::{FormatError, Run, Scenario};

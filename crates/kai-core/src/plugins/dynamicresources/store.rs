@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::compatibility::Compatibility;
 use crate::input::devices::{AllocatedDevice, Allocation, DeviceAccess, DeviceRef};
-use crate::input::{ClaimSpec, DeviceClassSpec, ObjectName, PodSpec, SliceSpec, Text};
+use crate::input::{ClaimSpec, DeviceClassSpec, Object, ObjectName, PodSpec, SliceSpec, Text};
 use crate::plugins::dynamicresources::{TaskClaims, Touched, is_gpu_name};
 use crate::resources::ResourceNames;
 
@@ -404,6 +404,14 @@ impl Claims {
         let by_supply = self.ids.iter().filter(|(_, at)| self.counts_by_supply(**at));
         let pods = by_supply.flat_map(|(name, _)| self.users(name)).collect();
         Touched { nodes, ..touched_pods(pods) }
+    }
+
+    /// The objects of the store, by kind and name.
+    pub(crate) fn objects(&self) -> Vec<Object> {
+        let classes = self.classes.values().cloned().map(Object::DeviceClass);
+        let slices = self.slices.values().cloned().map(Object::Slice);
+        let claims = self.ids.values().map(|at| Object::Claim(self.entries[*at].spec.clone()));
+        classes.chain(slices).chain(claims).collect()
     }
 
     /// Everything that can influence a plan, in name order.

@@ -65,6 +65,13 @@ pub(super) fn register(policy: &mut Policy, plugin: &PluginSpec) {
     });
 }
 
+impl Arguments {
+    /// Jobs are protected even where their queues say nothing.
+    pub(crate) fn has_defaults(&self) -> bool {
+        self.default_preempt > Span::ZERO || self.default_reclaim > Span::ZERO
+    }
+}
+
 /// How long `victim` must have run before `taker` may make it go; none without the plugin.
 pub(crate) fn min_runtime(
     world: &World,

@@ -62,8 +62,10 @@ fn first_exceeded<'a>(world: &'a World, shape: &Shape) -> Option<Exceeded<'a>> {
         let most = shown(MEMORY, QueueResource::Memory, " GB");
         return Some(Exceeded { resource: "memory", most });
     }
-    let others = shape.request.non_zero().filter(|(slot, _)| *slot >= PODS);
-    let (slot, _) = others.into_iter().find(|(slot, amount)| *amount > most_of(*slot))?;
+    let mut others = shape.request.non_zero().filter(|(slot, _)| *slot >= PODS);
+    let (slot, _) = others.find(|(slot, amount)| {
+        *amount > most_of(*slot) && !world.may_be_left_to_devices(shape, *slot)
+    })?;
     let resource = world.names.name(slot);
     let most =
         if STORAGE.contains(&resource) { shown(slot, QueueResource::Memory, " GB") } else { None };

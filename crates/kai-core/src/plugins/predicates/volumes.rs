@@ -15,7 +15,7 @@ use crate::input::selectors::NodeTerm;
 use crate::input::storage::{
     StorageCapacitySpec, StorageClassSpec, StorageKey, StorageObject, VolumeClaimSpec, VolumeSpec,
 };
-use crate::input::{ObjectName, Text};
+use crate::input::{Object, ObjectName, Text};
 use crate::report::refusal::{NodeRefusal, Rule};
 use crate::world::World;
 use crate::world::node::Node;
@@ -33,26 +33,36 @@ pub struct Volumes {
     capacities: BTreeMap<ObjectName, Arc<StorageCapacitySpec>>,
 }
 
+fn put<K: Ord, V: PartialEq>(kept: &mut BTreeMap<K, Arc<V>>, key: K, value: V) -> bool {
+    if kept.get(&key).is_some_and(|known| **known == value) {
+        return false;
+    }
+    kept.insert(key, Arc::new(value));
+    true
+}
+
 impl Volumes {
-    /// Takes an object over.
-    pub(crate) fn set(&mut self, object: StorageObject) {
+    /// Takes an object over; false when it was known just so.
+    pub(crate) fn set(&mut self, object: StorageObject) -> bool {
         match object {
-            StorageObject::Claim(spec) => {
-                self.claims.insert(spec.name.clone(), Arc::new(spec));
-            }
-            StorageObject::Volume(spec) => {
-                self.by_name.insert(spec.name.clone(), Arc::new(spec));
-            }
-            StorageObject::Class(spec) => {
-                self.classes.insert(spec.name.clone(), Arc::new(spec));
-            }
-            StorageObject::Driver(name) => {
-                self.drivers.insert(name);
-            }
-            StorageObject::Capacity(spec) => {
-                self.capacities.insert(spec.name.clone(), Arc::new(spec));
-            }
+            StorageObject::Claim(spec) => put(&mut self.claims, spec.name.clone(), spec),
+            StorageObject::Volume(spec) => put(&mut self.by_name, spec.name.clone(), spec),
+            StorageObject::Class(spec) => put(&mut self.classes, spec.name.clone(), spec),
+            StorageObject::Driver(name) => self.drivers.insert(name),
+            StorageObject::Capacity(spec) => put(&mut self.capacities, spec.name.clone(), spec),
         }
+    }
+
+    /// The objects of the store, by kind and name.
+    pub(crate) fn objects(&self) -> Vec<Object> {
+        let mut objects: Vec<StorageObject> = Vec::new();
+        objects.extend(self.claims.values().map(|spec| StorageObject::Claim((**spec).clone())));
+        objects.extend(self.by_name.values().map(|spec| StorageObject::Volume((**spec).clone())));
+        objects.extend(self.classes.values().map(|spec| StorageObject::Class((**spec).clone())));
+        objects.extend(self.drivers.iter().cloned().map(StorageObject::Driver));
+        let capacities = self.capacities.values();
+        objects.extend(capacities.map(|spec| StorageObject::Capacity((**spec).clone())));
+        objects.into_iter().map(Object::Storage).collect()
     }
 
     /// Forgets an object; false when it was not known.

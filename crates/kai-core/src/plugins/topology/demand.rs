@@ -134,10 +134,10 @@ fn free_parts_centi(node: &Node) -> i64 {
 /// Replicas that are free or becoming free on a node whose whole GPUs are replicas.
 fn free_replicas(node: &Node) -> i64 {
     let replicas = node.gpus.replicas();
-    let mib = (node.gpus.memory_mib / replicas).max(1);
-    let open = node.groups.iter().filter(|group| group.fits(mib, true, node.gpus.memory_mib));
+    let mib = node.gpus.replica_mib();
+    let open = node.groups.iter().filter(|group| group.fits(mib, true, &node.gpus));
     let beside: i64 = open
-        .map(|group| (node.gpus.memory_mib - group.allocated_mib + group.releasing_mib) / mib)
+        .map(|group| (node.gpus.usable_mib(true) - group.allocated_mib + group.releasing_mib) / mib)
         .sum();
     node.available(GPU) * replicas + beside
 }

@@ -97,6 +97,16 @@ fn objects(state: &ClusterState) -> BTreeMap<ObjectKey, Object> {
     objects
 }
 
+/// The core's settings.
+pub(crate) fn core_config(settings: &crate::state::Config) -> Config {
+    config::translate(settings)
+}
+
+/// The core's objects at time 0, in an order in which they can be told, and that moment.
+pub(crate) fn core_objects(state: &ClusterState) -> (Vec<Object>, Timestamp) {
+    (objects(state).into_values().collect(), timestamp(0.0))
+}
+
 /// What must be told to somebody who knows `before`, so that they know `after`. The order of keys puts
 /// nodes and queues before what refers to them.
 fn changes(

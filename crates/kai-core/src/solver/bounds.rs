@@ -1,0 +1,277 @@
+//! Proofs that a set of victims cannot help, before it is tried on the model.
+//!
+//! *Devices on nodes.* Whoever asks for whole devices takes them from one node. Of the job's pods, those that ask
+//! for at least d devices need as many times d devices on single nodes; a node with c devices free, becoming free or
+//! freed by the victims has room for ⌊c/d⌋ of them. If all nodes together have room for fewer, some pod finds none,
+//! in whatever order jobs are placed: placing others first only takes devices away.
+//!
+//! *Devices in all, where nobody may be lost.* Consolidation places every victim again. Devices then suffice only if
+//! those free before, plus those that sharing victims empty, are enough for the job: a whole device that a victim
+//! gives up is taken again by the same victim. And the memory of all who share must fit the devices they are left
+//! with.
+//!
+//! *What may be taken.* Of a queue something may be taken only while it holds more than it is guaranteed. Where only
+//! its GPUs are above that, all that is taken before the last piece is less than what is above, so less than that
+//! plus the largest job can be taken in all. The job needs at least its GPUs less those free anywhere: whatever else
+//! moves keeps its own.
+//!
+//! None says anything about claims or replicas; where those are in play nothing is proved.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::cycle::Cycle;
+use crate::fairness::{Amounts, QueueResource, Reclaimer, TakeLimit, UNLIMITED, take_limit};
+use crate::ids::{NodeId, QueueId, TaskId};
+use crate::report::victims::NotEnough;
+use crate::resources::GPU;
+use crate::solver::{Probe, Rules, Search};
+use crate::world::World;
+use crate::world::node::{DeviceDemand, GroupId};
+
+/// What the victims of a set free.
+#[derive(Default)]
+struct Freed {
+    /// Whole devices per node.
+    whole: FxHashMap<NodeId, i64>,
+    /// Memory per shared device.
+    shared: FxHashMap<(NodeId, GroupId), i64>,
+    /// Memory that sharing victims need again, largest single share and smallest.
+    shared_mib: i64,
+    smallest_share: i64,
+}
+
+/// Whether these victims provably do not help the pods of the probe.
+pub(crate) fn cannot_help(
+    cycle: &Cycle<'_>,
+    search: &Search,
+    probe: &Probe<'_>,
+    victims: &[TaskId],
+) -> bool {
+    let world = &cycle.world;
+    if world.has_replica_nodes() || uses_claims(world, probe.tasks) {
+        return false;
+    }
+    let Some(freed) = Freed::by(world, victims) else { return false };
+    let emptied = freed.emptied_devices(world);
+    if !has_room_for_all(world, probe, &freed, &emptied) {
+        return true;
+    }
+    matches!(search.rules, Rules::Consolidation)
+        && !suffices_for_everybody(world, probe, &freed, emptied.values().sum())
+}
+
+fn uses_claims(world: &World, tasks: &[TaskId]) -> bool {
+    tasks.iter().any(|task| !world.task(*task).claims.is_empty())
+}
+
+impl Freed {
+    /// None where claims are in play.
+    fn by(world: &World, victims: &[TaskId]) -> Option<Self> {
+        let mut freed = Self { smallest_share: i64::MAX, ..Self::default() };
+        for task in victims {
+            let entry = world.task(*task);
+            if !entry.claims.is_empty() {
+                return None;
+            }
+            let Some(node) = entry.state.node else { continue };
+            let shape = world.shape_of(*task);
+            match world.node(node).demand(shape, world.config.compatibility) {
+                DeviceDemand::Vector => {
+                    let devices = shape.request.get(GPU);
+                    if devices > 0 {
+                        *freed.whole.entry(node).or_default() += devices;
+                    }
+                }
+                DeviceDemand::Shared { mib, devices, .. } => {
+                    for group in &entry.state.groups {
+                        *freed.shared.entry((node, *group)).or_default() += mib;
+                    }
+                    freed.add_share(mib, devices);
+                }
+            }
+        }
+        Some(freed)
+    }
+
+    fn add_share(&mut self, mib: i64, devices: i64) {
+        self.shared_mib += mib * devices;
+        self.smallest_share = self.smallest_share.min(mib);
+    }
+
+    /// Shared devices per node on which nobody but victims is left.
+    fn emptied_devices(&self, world: &World) -> FxHashMap<NodeId, i64> {
+        let mut emptied: FxHashMap<NodeId, i64> = FxHashMap::default();
+        for ((node, group), mib) in &self.shared {
+            let held = world.node(*node).group(*group);
+            if held.is_some_and(|held| held.allocated_mib - held.releasing_mib <= *mib) {
+                *emptied.entry(*node).or_default() += 1;
+            }
+        }
+        emptied
+    }
+}
+
+/// Each pod that asks for whole devices has room on some node, counted size by size.
+fn has_room_for_all(
+    world: &World,
+    probe: &Probe<'_>,
+    freed: &Freed,
+    emptied: &FxHashMap<NodeId, i64>,
+) -> bool {
+    let mut sizes: Vec<i64> =
+        probe.tasks.iter().map(|task| world.shape_of(*task).request.get(GPU)).collect();
+    sizes.retain(|size| *size > 0);
+    sizes.sort_unstable_by(|left, right| right.cmp(left));
+    let mut at = 0;
+    while at < sizes.len() {
+        let size = sizes[at];
+        at += sizes[at..].iter().take_while(|other| **other == size).count();
+        let mut slots = world.free_gpus.slots_of(size);
+        for (node, devices) in &freed.whole {
+            let more = devices + emptied.get(node).copied().unwrap_or(0);
+            slots += more_slots(world, *node, more, size);
+        }
+        let only_emptied = emptied.iter().filter(|(node, _)| !freed.whole.contains_key(node));
+        for (node, devices) in only_emptied {
+            slots += more_slots(world, *node, *devices, size);
+        }
+        if slots < at as i64 {
+            return false;
+        }
+    }
+    true
+}
+
+fn more_slots(world: &World, node: NodeId, devices: i64, size: i64) -> i64 {
+    let available = world.node(node).available(GPU).max(0);
+    (available + devices) / size - available / size
+}
+
+/// Devices and their memory suffice for the job and for every victim.
+fn suffices_for_everybody(world: &World, probe: &Probe<'_>, freed: &Freed, emptied: i64) -> bool {
+    let mut wanted = 0;
+    let mut sharing = (freed.shared_mib, freed.smallest_share);
+    let mut largest_device = 0;
+    for task in probe.tasks {
+        let shape = world.shape_of(*task);
+        wanted += shape.request.get(GPU);
+        if shape.is_shared() {
+            // A part of a device is worth least on the smallest one.
+            let mib = world.least_share(shape);
+            sharing.0 += mib * shape.shared_devices();
+            sharing.1 = sharing.1.min(mib);
+        }
+    }
+    let spare = world.free_gpus.total_whole() + emptied - wanted;
+    if spare < 0 {
+        return false;
+    }
+    let (shared_mib, smallest_share) = sharing;
+    if shared_mib == 0 {
+        return true;
+    }
+    let mut left = 0;
+    for rank in world.free_gpus.sharing().iter() {
+        let id = world.nodes_by_rank[rank];
+        let node = world.node(id);
+        largest_device = largest_device.max(node.gpus.memory_mib);
+        for group in &node.groups {
+            let given_up = freed.shared.get(&(id, group.id)).copied().unwrap_or(0);
+            let room = node.gpus.memory_mib - group.allocated_mib + group.releasing_mib + given_up;
+            let is_emptied = group.allocated_mib - group.releasing_mib <= given_up;
+            if room >= smallest_share && !is_emptied {
+                left += room;
+            }
+        }
+    }
+    let largest_device = largest_device.max(world.largest_gpu_mib().unwrap_or(0));
+    shared_mib <= left + spare.saturating_mul(largest_device)
+}
+
+/// What a reclaimer needs is more than may be taken from all queues together.
+pub(crate) fn not_enough_to_take(
+    cycle: &Cycle<'_>,
+    queues: &[QueueId],
+    reclaimer: &Reclaimer,
+    tasks: &[TaskId],
+) -> Option<NotEnough> {
+    let world = &cycle.world;
+    let whole_only = tasks.iter().all(|task| !world.shape_of(*task).is_shared());
+    if world.naive
+        || !whole_only
+        || world.has_replica_nodes()
+        || !world.free_gpus.sharing().is_empty()
+        || uses_claims(world, tasks)
+        || world.claims_are_in_play()
+    {
+        return None;
+    }
+    let wanted: i64 = tasks.iter().map(|task| world.shape_of(*task).request.get(GPU)).sum();
+    let needed = (wanted - world.free_gpus.total_whole()) as f64;
+    let mut levels: BTreeMap<QueueId, (TakeLimit, Sizes)> = BTreeMap::new();
+    for queue in queues {
+        let limit = take_limit(&world.tree, reclaimer, *queue);
+        let sizes = Sizes::of(world, *queue);
+        let (_, known) = levels.entry(limit.victim_level).or_insert((limit, Sizes::default()));
+        known.add(sizes);
+    }
+    let mut below = 0.0;
+    let mut takeable = 0.0;
+    for (limit, sizes) in levels.values() {
+        let above = gpus_above(limit)?;
+        below += above + sizes.largest;
+        takeable += sizes.most(above);
+    }
+    (needed >= below && needed > 0.0).then(|| NotEnough {
+        needed: Amounts::new(0.0, 0.0, needed),
+        takeable: Amounts::new(0.0, 0.0, takeable),
+    })
+}
+
+/// GPUs a queue holds above what it is guaranteed; none where another resource is above too, so that more may be
+/// taken for its sake.
+fn gpus_above(limit: &TakeLimit) -> Option<f64> {
+    let above = |resource: QueueResource| {
+        let bound = limit.protected[resource];
+        if bound == UNLIMITED { 0.0 } else { (limit.held[resource] - bound).max(0.0) }
+    };
+    let others = above(QueueResource::Cpu) > 0.0 || above(QueueResource::Memory) > 0.0;
+    (!others).then(|| above(QueueResource::Gpu))
+}
+
+/// Largest and smallest GPUs of the jobs that may go.
+#[derive(Clone, Copy, Default)]
+struct Sizes {
+    largest: f64,
+    smallest: f64,
+}
+
+impl Sizes {
+    fn of(world: &World, queue: QueueId) -> Self {
+        let sizes = &world.job_index.of(queue).sizes;
+        let size = |entry: Option<(&i64, &u32)>| entry.map_or(0.0, |(centi, _)| *centi as f64 / 100.0);
+        Self { largest: size(sizes.last_key_value()), smallest: size(sizes.first_key_value()) }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.smallest = if self.largest == 0.0 {
+            other.smallest
+        } else {
+            self.smallest.min(other.smallest)
+        };
+        self.largest = self.largest.max(other.largest);
+    }
+
+    /// The most that can be taken: whole pieces where all are equal, a bound otherwise.
+    fn most(&self, above: f64) -> f64 {
+        if above <= 0.0 {
+            0.0
+        } else if self.largest == self.smallest && self.largest > 0.0 {
+            (above / self.largest).ceil() * self.largest
+        } else {
+            above + self.largest
+        }
+    }
+}

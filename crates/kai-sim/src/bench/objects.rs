@@ -1,0 +1,238 @@
+//! Objects of generated worlds, with the defaults of the scenario format.
+
+use kai_core::fairness::{Amounts, UNLIMITED};
+use kai_core::input::node::Allocatable;
+use kai_core::input::pod::{GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, PodSpec};
+use kai_core::input::pod_group::{
+    DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility, TopologyConstraint,
+};
+use kai_core::input::selectors::Labels;
+use kai_core::input::{
+    Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, QueueSpec, Text,
+};
+use kai_core::status::Status;
+use kai_core::time::{Span, Timestamp};
+
+/// Devices of every node.
+pub(super) const GPUS_PER_NODE: usize = 8;
+/// Jobs are this far apart.
+const JOB_INTERVAL_S: f64 = 60.0;
+/// Running jobs started this long ago.
+const RUNNING_FOR_S: f64 = 60.0;
+/// Creation of the oldest job: some day, so that no time is one that means "not set".
+const BEGIN_S: f64 = 1_767_225_600.0;
+/// The queue above all others.
+const ROOT: &str = "default";
+
+/// The moment at which job `position` was created; job 0 is the oldest.
+pub(super) fn created(position: usize) -> Timestamp {
+    Timestamp::from_seconds(BEGIN_S + JOB_INTERVAL_S * position as f64)
+}
+
+/// The name of node `number`.
+pub(super) fn node_name(number: usize) -> Text {
+    format!("node-{number}").into()
+}
+
+/// A node of eight GPUs with `own` labels besides those every node has.
+pub(super) fn node(number: usize, own: Labels) -> NodeSpec {
+    let name = node_name(number);
+    let mut labels = own;
+    labels.insert("kai.scheduler/type".into(), name.clone());
+    labels.insert("nvidia.com/gpu.count".into(), GPUS_PER_NODE.to_string().into());
+    labels.insert("nvidia.com/gpu.memory".into(), "100".into());
+    NodeSpec {
+        name,
+        labels,
+        annotations: Labels::new(),
+        allocatable: Allocatable {
+            cpu_milli: 20_000_000,
+            memory_bytes: 20_000_000_000,
+            pods: 110,
+            gpus: GPUS_PER_NODE as i64,
+            ..Allocatable::default()
+        },
+        taints: Vec::new(),
+        unschedulable: false,
+        bad_conditions: Vec::new(),
+        gpu_memory_known: Some(true),
+        seen_gpu_uuids: Vec::new(),
+        whole_gpu_policy: None,
+    }
+}
+
+/// A queue to be.
+#[derive(Clone, Debug)]
+pub(super) struct QueueSketch {
+    /// Name.
+    pub(super) name: Text,
+    /// Queue above; none: the implicit root.
+    pub(super) parent: Option<Text>,
+    /// GPUs it is owed.
+    pub(super) quota: f64,
+    /// Weight in the division of GPUs that nobody is owed.
+    pub(super) weight: f64,
+}
+
+impl QueueSketch {
+    /// A queue under the implicit root.
+    pub(super) fn new(number: usize, quota: usize, weight: f64) -> Self {
+        Self { name: queue_name(number), parent: None, quota: quota as f64, weight }
+    }
+}
+
+/// The name of queue `number`.
+pub(super) fn queue_name(number: usize) -> Text {
+    format!("queue-{number}").into()
+}
+
+/// The queues; under the implicit root unless some of them have parents of their own.
+pub(super) fn queues(sketches: &[QueueSketch]) -> Vec<QueueSpec> {
+    let has_tree = sketches.iter().any(|sketch| sketch.parent.is_some());
+    let root = QueueSketch { name: ROOT.into(), parent: None, quota: UNLIMITED, weight: -1.0 };
+    let mut queues: Vec<QueueSpec> = Vec::new();
+    if !has_tree {
+        queues.push(queue(&root, None, 0));
+    }
+    for (position, sketch) in sketches.iter().enumerate() {
+        let parent = if has_tree { sketch.parent.clone() } else { Some(ROOT.into()) };
+        queues.push(queue(sketch, parent, position));
+    }
+    queues
+}
+
+fn queue(sketch: &QueueSketch, parent: Option<Text>, position: usize) -> QueueSpec {
+    QueueSpec {
+        name: sketch.name.clone(),
+        display_name: None,
+        parent,
+        priority: 100,
+        created: created(position),
+        quota: Amounts::new(UNLIMITED, UNLIMITED, sketch.quota),
+        limit: Amounts::UNBOUNDED,
+        over_quota_weight: Amounts::new(1.0, 1.0, sketch.weight),
+        preempt_min_runtime: None,
+        reclaim_min_runtime: None,
+    }
+}
+
+/// A job to be: equal pods that start together.
+#[derive(Clone, Debug)]
+pub(super) struct JobSketch {
+    /// Name.
+    pub(super) name: Text,
+    /// Its queue.
+    pub(super) queue: Text,
+    /// How many pods.
+    pub(super) pods: usize,
+    /// Whole GPUs of each pod.
+    pub(super) gpus: i64,
+    /// The node its pods run on; none: they wait.
+    pub(super) node: Option<Text>,
+    /// Where its pods should be together.
+    pub(super) topology: Option<TopologyConstraint>,
+}
+
+impl JobSketch {
+    /// A one-pod job that waits.
+    pub(super) fn waiting(number: usize, queue: &Text, gpus: i64) -> Self {
+        let name = format!("{WAITING}{number}").into();
+        Self { name, queue: queue.clone(), pods: 1, gpus, node: None, topology: None }
+    }
+
+    /// A one-pod job that runs on a node.
+    pub(super) fn running(number: usize, queue: &Text, gpus: i64, node: usize) -> Self {
+        let name = format!("{RUNNING}{number}").into();
+        let node = Some(node_name(node));
+        Self { name, queue: queue.clone(), pods: 1, gpus, node, topology: None }
+    }
+
+    /// The same with several pods.
+    #[must_use]
+    pub(super) fn gang_of(self, pods: usize) -> Self {
+        Self { pods, ..self }
+    }
+
+    /// What makes the job known: the group, then its pods. `position` orders jobs by age, `now` is the moment of
+    /// the cycle.
+    pub(super) fn deltas(self, position: usize, now: Timestamp) -> impl Iterator<Item = Delta> {
+        let group = Delta::Set(Object::PodGroup(Box::new(self.group(position, now))));
+        let pods = (0..self.pods)
+            .map(move |number| Delta::Set(Object::Pod(Box::new(self.pod(number, position)))));
+        std::iter::once(group).chain(pods)
+    }
+
+    /// What makes the job unknown again.
+    pub(super) fn removal(&self) -> impl Iterator<Item = Delta> {
+        let pods = (0..self.pods).map(|number| ObjectKey::Pod(self.pod_name(number)));
+        let group = ObjectKey::PodGroup(self.group_name());
+        pods.chain([group]).map(Delta::Remove)
+    }
+
+    fn group_name(&self) -> ObjectName {
+        ObjectName::new("", self.name.clone())
+    }
+
+    fn pod_name(&self, number: usize) -> ObjectName {
+        ObjectName::new("", format!("{}-{number}", self.name))
+    }
+
+    fn group(&self, position: usize, now: Timestamp) -> PodGroupSpec {
+        let started = now.plus(Span::from_seconds(-RUNNING_FOR_S));
+        PodGroupSpec {
+            name: self.group_name(),
+            uid: self.name.clone(),
+            queue: self.queue.clone(),
+            priority: 50,
+            preemptibility: Preemptibility::Preemptible,
+            created: created(position),
+            last_start: self.node.is_some().then_some(started),
+            last_eviction: None,
+            stale_since: None,
+            staleness_grace: None,
+            preemption_delay: None,
+            schedulable: true,
+            tree: GroupSet {
+                topology: self.topology.clone(),
+                leaves: vec![GroupLeaf {
+                    name: DEFAULT_LEAF.into(),
+                    min_available: self.pods as u32,
+                    topology: None,
+                }],
+                ..GroupSet::default()
+            },
+        }
+    }
+
+    pub(super) fn pod(&self, number: usize, position: usize) -> PodSpec {
+        let name = self.pod_name(number);
+        PodSpec {
+            uid: name.name.clone(),
+            name,
+            created: created(position),
+            group: Some(self.name.clone()),
+            sub_group: None,
+            role: PodRole::Workload,
+            status: if self.node.is_some() { Status::Running } else { Status::Pending },
+            node: self.node.clone(),
+            stuck_at: None,
+            labels: Labels::new(),
+            request: PodRequest {
+                cpu_milli: 1000,
+                memory_bytes: 1_000_000_000,
+                gpu: GpuRequest::Whole { count: self.gpus },
+                ..PodRequest::default()
+            },
+            gpu_groups: Vec::new(),
+            constraints: PodConstraints::default(),
+            claims: Vec::new(),
+            nominated_node: None,
+            numa: NumaDemand::default(),
+        }
+    }
+}
+
+/// Names of jobs that run begin with this.
+pub(super) const RUNNING: &str = "running-";
+/// Names of jobs that wait begin with this.
+pub(super) const WAITING: &str = "waiting-";
