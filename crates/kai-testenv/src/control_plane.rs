@@ -20,7 +20,9 @@ use crate::process::Process;
 use crate::{certificates, kubeconfig};
 
 /// Starting takes seconds; on a busy machine many.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Every kubeconfig has a name of its own.
+static KUBECONFIGS: AtomicU32 = AtomicU32::new(0);
 const POLL: Duration = Duration::from_millis(100);
 
 /// A running control plane. Everything of it ends when this is dropped.
@@ -101,8 +103,7 @@ impl ControlPlane {
         let request = TokenRequest::default();
         let made = accounts.create_token_request(account, &PostParams::default(), &request).await?;
         let token = made.status.context("the API server made no token")?.token;
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{account}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{account}-{}", KUBECONFIGS.fetch_add(1, Ordering::Relaxed));
         kubeconfig::write(&self.folder, &name, &self.url, &json!({"token": token}))
     }
 }

@@ -71,7 +71,7 @@ fn judge(text: &str, translate: impl Fn(&Value) -> Translated<Fields>) {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-fn pod_fields(spec: PodSpec) -> Fields {
+fn pod_fields(spec: &PodSpec) -> Fields {
     fields! { spec;
         "name" => spec.name.to_string(), "uid" => spec.uid, "created" => spec.created.nanos, "group" => spec.group,
         "sub_group" => spec.sub_group, "role" => spec.role, "status" => spec.status, "node" => spec.node,
@@ -104,7 +104,9 @@ fn decoded<T: serde::de::DeserializeOwned, U>(
 #[test]
 fn pods() {
     judge(include_str!("golden/pod.yaml"), |object| {
-        decoded("Pod", object, |view| pod::translate(&view, &PodRules::default()).map(pod_fields))
+        decoded("Pod", object, |view| {
+            pod::translate(&view, &PodRules::default()).map(|spec| pod_fields(&spec))
+        })
     });
 }
 

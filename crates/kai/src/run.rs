@@ -46,7 +46,7 @@ pub(crate) struct RunArguments {
     #[arg(long, default_value = "", value_name = "VALUE")]
     partition_label_value: String,
 
-    /// Which pods get a PodGroup object: all, or only those that are not their own group or have waited.
+    /// Which pods get a pod group object: all, or only those that are not their own group or have waited.
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 

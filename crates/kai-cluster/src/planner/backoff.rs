@@ -91,7 +91,7 @@ mod tests {
         assert!(!backoffs.holds(&pod, &uid, Wait::Eviction));
         assert!(!backoffs.holds(&pod, &"other".into(), Wait::Bind));
         assert_eq!(backoffs.next(), Some(at(1)));
-        assert_eq!(backoffs.expire(at(1)), [pod.clone()]);
+        assert_eq!(backoffs.expire(at(1)), std::slice::from_ref(&pod));
         assert!(!backoffs.holds(&pod, &uid, Wait::Bind));
         assert_eq!(backoffs.next(), None);
         backoffs.begin(&pod, &uid, Wait::Bind, at(1));

@@ -33,6 +33,7 @@ struct State {
     watches: BTreeMap<String, Vec<UnboundedSender<Bytes>>>,
     failing_binds: u32,
     failed: BTreeMap<String, u32>,
+    refused_evictions: u32,
 }
 
 impl State {
@@ -42,16 +43,13 @@ impl State {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let list = self.objects.entry(path.to_owned()).or_default();
         let same = |one: &Value| one["metadata"]["name"] == object["metadata"]["name"];
-        let kind = match list.iter_mut().find(|one| same(one)) {
-            Some(known) => {
-                *known = object.clone();
-                "MODIFIED"
-            }
-            None => {
-                list.push(object.clone());
-                "ADDED"
-            }
-        };
+        let known = list.iter_mut().find(|one| same(one));
+        let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
+        if let Some(known) = known {
+            *known = object.clone();
+        } else {
+            list.push(object.clone());
+        }
         let line = Bytes::from(format!("{}\n", json!({"type": kind, "object": object})));
         for watch in self.watches.entry(path.to_owned()).or_default() {
             let _ = watch.unbounded_send(line.clone());
@@ -71,6 +69,33 @@ impl State {
         self.watches.entry(path.to_owned()).or_default().push(sink);
         let frames = lines.map(|line| Ok::<_, Infallible>(Frame::data(line)));
         Response::new(StreamBody::new(frames).boxed_unsync())
+    }
+
+    /// Changes a list while nobody looks, then tells those who watch that the past is forgotten.
+    fn rewrite(&mut self, path: &str, objects: Vec<Value>) {
+        self.version += 100;
+        self.objects.insert(path.to_owned(), objects);
+        let gone = json!({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}});
+        for watch in self.watches.remove(path).unwrap_or_default() {
+            let _ = watch.unbounded_send(Bytes::from(format!("{gone}\n")));
+        }
+    }
+
+    fn evict(&mut self, pod: &str) -> Answer {
+        if self.refused_evictions > 0 {
+            self.refused_evictions -= 1;
+            return status(
+                429,
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+            );
+        }
+        let pods = self.objects.get("/api/v1/pods").cloned().unwrap_or_default();
+        let Some(mut told) = pods.into_iter().find(|one| one["metadata"]["name"] == pod) else {
+            return status(404, "no such pod");
+        };
+        told["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:10:00Z");
+        self.set("/api/v1/pods", told);
+        json_answer(201, &json!({"kind": "Status", "status": "Success"}))
     }
 
     fn bind(&mut self, pod: &str, node: &Value) -> Answer {
@@ -102,13 +127,17 @@ fn status(code: u16, message: &str) -> Answer {
 }
 
 impl Api {
-    pub(crate) fn new(clock: Clock, failing_binds: u32) -> Self {
-        let state = State { failing_binds, ..State::default() };
+    pub(crate) fn new(clock: Clock, failing_binds: u32, refused_evictions: u32) -> Self {
+        let state = State { failing_binds, refused_evictions, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
 
     pub(crate) fn set(&self, path: &str, object: Value) {
         self.state.lock().expect("the state").set(path, object);
+    }
+
+    pub(crate) fn rewrite(&self, path: &str, objects: Vec<Value>) {
+        self.state.lock().expect("the state").rewrite(path, objects);
     }
 
     pub(crate) fn log(&self) -> Vec<String> {
@@ -129,6 +158,7 @@ impl Api {
             ("GET", _) if query.contains("watch=true") => state.watch(path),
             ("GET", _) => state.list(path),
             ("POST", [.., "pods", pod, "binding"]) => state.bind(pod, &body["target"]["name"]),
+            ("POST", [.., "pods", pod, "eviction"]) => state.evict(pod),
             ("PATCH", _) => json_answer(200, &body),
             _ => status(405, "not in the script"),
         })

@@ -16,11 +16,16 @@ use crate::api::Api;
 const BEGINNING: i64 = 1_767_225_600_000_000_000;
 
 /// What happens.
+#[derive(Default)]
 pub(crate) struct Story {
     /// Objects that exist at the start, by the path of their list.
     pub(crate) objects: Vec<(&'static str, Value)>,
     /// Objects that appear after so many seconds.
     pub(crate) later: Vec<(u64, &'static str, Value)>,
+    /// Lists that are changed after so many seconds while the watch is cut.
+    pub(crate) rewritten: Vec<(u64, &'static str, Vec<Value>)>,
+    /// How often an eviction is refused.
+    pub(crate) refused_evictions: u32,
     /// How often the bind of each pod fails.
     pub(crate) failing_binds: u32,
     /// How long the story is.
@@ -46,7 +51,11 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let begin = Instant::now();
-        let api = Api::new(Arc::new(move || begin.elapsed().as_secs_f64()), story.failing_binds);
+        let api = Api::new(
+            Arc::new(move || begin.elapsed().as_secs_f64()),
+            story.failing_binds,
+            story.refused_evictions,
+        );
         for (path, object) in story.objects {
             api.set(path, object);
         }
@@ -55,6 +64,13 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(second)).await;
                 api.set(path, object);
+            });
+        }
+        for (second, path, objects) in story.rewritten {
+            let api = api.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(second)).await;
+                api.rewrite(path, objects);
             });
         }
         let answers = api.clone();
