@@ -109,14 +109,40 @@ impl Grouper {
                     let uid = pod.metadata.uid.as_str().into();
                     return Some(Grouped { pod: name, uid, grouping });
                 }
-                Err(GroupError::Api(kube::Error::Api(status))) if status.code == 404 => {
-                    tracing::info!(pod = %name, reason = status.message, "not grouped: gone");
-                    return None;
-                }
                 Err(error) => tracing::warn!(pod = %name, %error, "not grouped yet"),
             }
-            self.env.sleep(delay).await;
-            delay = Span { nanos: (delay.nanos * 2).min(LONGEST_DELAY.nanos) };
+            if !self.may_try_again(&pod, &mut delay).await {
+                return None;
+            }
+        }
+    }
+
+    /// Writes the group of a pod that is its own; tries until it succeeds or the pod is gone.
+    pub async fn publish(&self, pod: Pod, plan: PodGroupPlan) {
+        let mut delay = FIRST_DELAY;
+        loop {
+            let permit = self.limit.acquire().await;
+            let ended = self.write(&pod, &plan).await;
+            drop(permit);
+            match ended {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(pod = %pod_name(&pod), %error, "no group yet"),
+            }
+            if !self.may_try_again(&pod, &mut delay).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits, longer every time; false where the pod is gone.
+    async fn may_try_again(&self, pod: &Pod, delay: &mut Span) -> bool {
+        self.env.sleep(*delay).await;
+        *delay = Span { nanos: (delay.nanos * 2).min(LONGEST_DELAY.nanos) };
+        let found: Result<Option<Pod>, _> =
+            self.get(&object_path("/api/v1", "pods", &pod_name(pod))).await;
+        match found {
+            Ok(found) => found.is_some_and(|found| found.metadata.uid == pod.metadata.uid),
+            Err(_) => true,
         }
     }
 
@@ -148,7 +174,7 @@ impl Grouper {
     }
 
     /// Writes the group, then links the pod to it.
-    pub async fn write(&self, pod: &Pod, plan: &PodGroupPlan) -> Result<(), kube::Error> {
+    async fn write(&self, pod: &Pod, plan: &PodGroupPlan) -> Result<(), kube::Error> {
         for notice in &plan.notices {
             tracing::info!(pod = %pod_name(pod), %notice, "about its group");
         }

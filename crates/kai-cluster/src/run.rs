@@ -112,9 +112,7 @@ impl Runner {
                 }
                 (Order::Publish(pod, plan), Some(grouper)) => {
                     self.env.spawn("publish", async move {
-                        if let Err(error) = grouper.write(&pod, &plan).await {
-                            tracing::warn!(pod = pod.metadata.name, %error, "its group was not written");
-                        }
+                        grouper.publish(*pod, *plan).await;
                     });
                 }
                 (order, _) => {

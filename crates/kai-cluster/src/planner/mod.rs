@@ -7,9 +7,9 @@ mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kai_api::PodGroup;
+use kai_api::{BindRequest, PodGroup};
 use kai_core::config::Config;
-use kai_core::input::{Delta, ObjectKey, ObjectName};
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_core::time::{Span, Timestamp};
 use kai_core::world::World;
 use kai_translate::partition::Partition;
@@ -79,6 +79,8 @@ pub struct Planner {
     pods: BTreeMap<ObjectName, PodEntry>,
     /// Pods that are their own group, by group.
     own_groups: BTreeMap<ObjectName, ObjectName>,
+    /// Bind requests, whether they are for the pod that is there now or not.
+    bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
     backoffs: Backoffs,
@@ -101,6 +103,7 @@ impl Planner {
             groups: BTreeMap::new(),
             pods: BTreeMap::new(),
             own_groups: BTreeMap::new(),
+            bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
@@ -212,16 +215,22 @@ impl Planner {
         self.tell(Delta::Remove(key));
     }
 
-    /// The bind request of a pod, with the claims it names by object.
-    fn bind_request(
-        &self,
-        request: &kai_api::BindRequest,
-    ) -> Option<kai_core::input::BindRequestSpec> {
-        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
-        let pod = ObjectName::new(namespace, request.spec.pod_name.as_deref().unwrap_or_default());
-        let entry = self.pods.get(&pod);
-        let claim = |name: &str| entry.and_then(|entry| entry.claims.get(name).cloned());
-        Self::heard(bind_request::translate(request, claim))
+    /// Tells the world of a bind request, unless it is that of an earlier pod of the name.
+    fn tell_bind_request(&mut self, name: &ObjectName) {
+        let Some(request) = self.bind_requests.get(name) else { return };
+        let Some(entry) = self.pods.get(name) else { return };
+        let mut owners = request.metadata.owner_references.iter().flatten();
+        if owners.any(|owner| owner.kind == "Pod" && *owner.uid != *entry.base.uid) {
+            self.forget_object(ObjectKey::BindRequest(name.clone()));
+            return;
+        }
+        let claim = |name: &str| entry.claims.get(name).cloned();
+        if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
+            if spec.failed && self.settings.schedules {
+                self.orders.push(Order::DropBindRequest(name.clone()));
+            }
+            self.tell(Delta::Set(Object::BindRequest(spec)));
+        }
     }
 }
 

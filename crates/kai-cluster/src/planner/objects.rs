@@ -19,7 +19,6 @@ use serde_json::Value;
 
 use super::{Planner, complain};
 use crate::kinds::Kind;
-use crate::orders::Order;
 
 impl Planner {
     pub(super) fn set_node(&mut self, view: &view::Node) {
@@ -70,6 +69,9 @@ impl Planner {
                 }
             }
             _ => {
+                if kind == Kind::BindRequest {
+                    self.bind_requests.remove(&name);
+                }
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
                 }
@@ -133,11 +135,9 @@ impl Planner {
 
     fn set_bind_request(&mut self, object: &Value) {
         let Some(typed) = decoded::<BindRequest>(Kind::BindRequest, object) else { return };
-        let Some(spec) = self.bind_request(&typed) else { return };
-        if spec.failed && self.settings.schedules {
-            self.orders.push(Order::DropBindRequest(object_name(object)));
-        }
-        self.tell(Delta::Set(Object::BindRequest(spec)));
+        let name = object_name(object);
+        self.bind_requests.insert(name.clone(), typed);
+        self.tell_bind_request(&name);
     }
 
     fn set_volume_claim(&mut self, object: &Value) {

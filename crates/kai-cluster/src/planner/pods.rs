@@ -81,6 +81,7 @@ impl Planner {
         };
         self.pods.insert(name.clone(), entry);
         self.refresh_pod(&name);
+        self.tell_bind_request(&name);
         if self.is_ready() {
             self.find_group(&name);
         }
@@ -102,6 +103,7 @@ impl Planner {
         self.backoffs.clear(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
+        self.forget_object(ObjectKey::BindRequest(name.clone()));
         self.world.forget(name);
         if let Membership::Own { plan, .. } = entry.group {
             let group = group_name(&plan);

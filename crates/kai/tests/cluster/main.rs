@@ -241,3 +241,25 @@ async fn bound(world: &World) -> BTreeMap<String, String> {
     });
     placed.collect()
 }
+
+#[tokio::test]
+async fn each_function_alone_has_the_rights_it_needs() {
+    let Some(mut world) = World::new("alone").await else { return };
+    world.queue("q", open(), open()).await;
+    world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
+    world.start_kai("scheduler", &["--only", "scheduler"]).await;
+    let queue = world.queue_name("q");
+    world.create_pod(&world.pod("p", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
+    let members = gang(&world, &queue).await;
+    world
+        .stays("nobody groups, so nothing is bound", Duration::from_secs(2), async || {
+            bound(&world).await.is_empty() && world.pod_groups().await.is_empty()
+        })
+        .await;
+    world.start_kai("pod-grouper", &["--only", "pod-grouper"]).await;
+    for pod in members.into_iter().chain(["p"]) {
+        world.wait_bound(pod).await;
+    }
+    // What is grouped by one process is seen by the other only as objects.
+    assert_eq!(world.pod_groups().await.len(), 2);
+}

@@ -59,7 +59,7 @@ pub(crate) struct World {
     client: Client,
     /// Namespace, node pool and scheduler name.
     pub(crate) name: &'static str,
-    kai: Option<Kai>,
+    kai: Vec<Kai>,
 }
 
 /// A running `kai run`.
@@ -76,7 +76,8 @@ impl World {
     /// A new one, with a queue of this name; none where there is no control plane.
     pub(crate) async fn new(name: &'static str) -> Option<Self> {
         let plane = plane().await.map_err(|why| why.skip(name)).ok()?;
-        let world = Self { plane, client: plane.admin().await.expect("a client"), name, kai: None };
+        let world =
+            Self { plane, client: plane.admin().await.expect("a client"), name, kai: Vec::new() };
         world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         world.wait("the default account", async || world.get(&account).await.is_some()).await;
@@ -87,7 +88,7 @@ impl World {
     pub(crate) async fn start_kai(&mut self, account: &str, arguments: &[&str]) {
         let kubeconfig =
             self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
-        self.kai = Some(Kai(self.kai_command(&kubeconfig, arguments).spawn().expect("kai starts")));
+        self.kai.push(Kai(self.kai_command(&kubeconfig, arguments).spawn().expect("kai starts")));
     }
 
     fn kai_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
@@ -106,7 +107,7 @@ impl World {
 
     /// Kills `kai` as a crash would.
     pub(crate) fn kill_kai(&mut self) {
-        self.kai = None;
+        self.kai.clear();
     }
 
     fn pool(&self) -> Value {
