@@ -79,6 +79,8 @@ pub struct Planner {
     pods: BTreeMap<ObjectName, PodEntry>,
     /// Pods that are their own group, by group.
     own_groups: BTreeMap<ObjectName, ObjectName>,
+    /// Pods by the group they name.
+    members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
     /// Bind requests, whether they are for the pod that is there now or not.
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
@@ -103,6 +105,7 @@ impl Planner {
             groups: BTreeMap::new(),
             pods: BTreeMap::new(),
             own_groups: BTreeMap::new(),
+            members: BTreeMap::new(),
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
             backoffs: Backoffs::default(),

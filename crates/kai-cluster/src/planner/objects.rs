@@ -67,6 +67,7 @@ impl Planner {
                 if let Some(pod) = self.own_groups.get(&name).cloned() {
                     self.tell_own_group(&pod);
                 }
+                self.group_anew(&name);
             }
             _ => {
                 if kind == Kind::BindRequest {

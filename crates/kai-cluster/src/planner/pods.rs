@@ -79,6 +79,9 @@ impl Planner {
             promised: promised.filter(|_| !placed),
             started: start.map(Time),
         };
+        if let Some(group) = named_group(&entry.base) {
+            self.members.entry(group).or_default().insert(name.clone());
+        }
         self.pods.insert(name.clone(), entry);
         self.refresh_pod(&name);
         self.tell_bind_request(&name);
@@ -89,17 +92,52 @@ impl Planner {
 
     /// What is known of the pod's group. Once found it stays, so that the pod is charged to one queue all its life.
     fn membership(&mut self, name: &ObjectName, base: &PodSpec) -> Membership {
-        if base.group.is_some() || !self.is_grouped_by_us(base) {
+        if !self.is_grouped_by_us(base) {
             return Membership::Named;
         }
-        match self.pods.get_mut(name) {
-            Some(old) => std::mem::replace(&mut old.group, Membership::Unknown),
-            None => Membership::Unknown,
+        let old = self.pods.get_mut(name);
+        let old = old.map(|old| std::mem::replace(&mut old.group, Membership::Unknown));
+        match (old, &base.group) {
+            (Some(Membership::Own { plan, published }), Some(group)) => {
+                let is_written = self.groups.contains_key(&group_name(&plan));
+                if *plan.name == **group && !is_written {
+                    return Membership::Own { plan, published };
+                }
+                self.own_groups.remove(&group_name(&plan));
+                Membership::Named
+            }
+            (_, Some(_)) => Membership::Named,
+            (Some(old), None) => old,
+            (None, None) => Membership::Unknown,
+        }
+    }
+
+    /// The group is gone: pods that name it are grouped again.
+    pub(super) fn group_anew(&mut self, group: &ObjectName) {
+        let members = self.members.get(group).cloned().unwrap_or_default();
+        for name in members {
+            let Some(entry) = self.pods.get(&name) else { continue };
+            if !matches!(entry.group, Membership::Named) || !self.is_grouped_by_us(&entry.base) {
+                continue;
+            }
+            let order = Order::Group(Box::new(entry.view.clone()));
+            self.orders.push(order);
+            if let Some(entry) = self.pods.get_mut(&name) {
+                entry.group = Membership::Asked;
+            }
         }
     }
 
     pub(super) fn remove_pod(&mut self, name: &ObjectName) {
         let Some(entry) = self.pods.remove(name) else { return };
+        if let Some(group) = named_group(&entry.base)
+            && let Some(members) = self.members.get_mut(&group)
+        {
+            members.remove(name);
+            if members.is_empty() {
+                self.members.remove(&group);
+            }
+        }
         self.backoffs.clear(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
@@ -124,6 +162,15 @@ impl Planner {
         let names: Vec<ObjectName> = self.pods.keys().cloned().collect();
         for name in names {
             self.find_group(&name);
+        }
+        let missing: Vec<ObjectName> = self
+            .members
+            .keys()
+            .filter(|group| !self.groups.contains_key(*group))
+            .cloned()
+            .collect();
+        for group in missing {
+            self.group_anew(&group);
         }
     }
 
@@ -224,6 +271,12 @@ impl Planner {
         self.tell(budget);
         self.tell(Delta::Set(Object::Pod(Box::new(spec))));
     }
+}
+
+/// The group that a pod names.
+fn named_group(pod: &PodSpec) -> Option<ObjectName> {
+    let name = pod.group.clone()?;
+    Some(ObjectName { namespace: pod.name.namespace.clone(), name })
 }
 
 /// No object can have this name.

@@ -90,6 +90,19 @@ async fn a_gang_waits_until_all_of_it_fits() {
         .await;
     let member = world.see_pod(members[0]).await.expect("a member");
     assert_eq!(patches_of_ours(&member), 1, "it was linked by a patch");
+    // A group that somebody deletes comes back.
+    let name = group["metadata"]["name"].as_str().expect("a name");
+    let path =
+        format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups/{name}", world.name);
+    world.delete(&path, &json!({})).await;
+    world
+        .wait("the group is written again", async || {
+            world
+                .get(&path)
+                .await
+                .is_some_and(|new| new["metadata"]["uid"] != group["metadata"]["uid"])
+        })
+        .await;
     // Two of three would fit: the scheduler works, but not for a part of a gang.
     world.create_pod(&world.pod("other", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     world.wait_bound("other").await;
