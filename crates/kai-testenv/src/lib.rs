@@ -11,3 +11,4 @@ mod process;
 
 pub use binaries::{Binaries, Build};
 pub use control_plane::{ControlPlane, Impossible};
+pub use process::Process;

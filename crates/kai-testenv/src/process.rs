@@ -19,34 +19,40 @@ exit $ended"#;
 
 /// A program that ends when this is dropped, and when the test process ends in whatever way.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     keeper: Child,
 }
 
 impl Process {
-    /// Starts a program; what it says goes to `log`. The folder `remove` goes when the program ends.
-    pub(crate) fn start<S: AsRef<OsStr>>(
+    /// Starts a program; what it says goes to `log`, or to where the test's own errors go. The folder `remove` goes when the
+    /// program ends.
+    pub fn start<S: AsRef<OsStr>>(
         program: &Path,
         arguments: &[S],
-        log: &Path,
+        log: Option<&Path>,
         remove: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        let keeper = Command::new("sh")
+        let mut keeper = Command::new("sh");
+        keeper
             .args(["-c", KEEPER, "keeper"])
             .arg(program)
             .args(arguments)
             .env("REMOVE", remove.unwrap_or(Path::new("")))
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().context("cannot share the log")?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .stdin(Stdio::piped());
+        if let Some(path) = log {
+            let log = || {
+                let file = File::options().create(true).append(true).open(path);
+                file.with_context(|| format!("cannot write {}", path.display()))
+            };
+            keeper.stdout(log()?).stderr(log()?);
+        }
+        let keeper =
+            keeper.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Self { keeper })
     }
 
     /// Whether the program has ended by itself.
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         self.keeper.try_wait().is_ok_and(|ended| ended.is_some())
     }
 }

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kai_testenv::{ControlPlane, Impossible};
+use kai_testenv::{ControlPlane, Impossible, Process};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -59,17 +59,7 @@ pub(crate) struct World {
     client: Client,
     /// Namespace, node pool and scheduler name.
     pub(crate) name: &'static str,
-    kai: Vec<Kai>,
-}
-
-/// A running `kai run`.
-struct Kai(Child);
-
-impl Drop for Kai {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    kai: Vec<Process>,
 }
 
 impl World {
@@ -88,21 +78,12 @@ impl World {
     pub(crate) async fn start_kai(&mut self, account: &str, arguments: &[&str]) {
         let kubeconfig =
             self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
-        self.kai.push(Kai(self.kai_command(&kubeconfig, arguments).spawn().expect("kai starts")));
-    }
-
-    fn kai_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new(KAI);
-        command
-            .arg("run")
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--scheduler-name", self.name, "--partition-label-value", self.name])
-            .args(arguments);
-        if std::env::var_os("KAI_TEST_LOG").is_none() {
-            command.stderr(Stdio::null());
-        }
-        command
+        let kubeconfig = kubeconfig.to_str().expect("a path");
+        let own = ["--scheduler-name", self.name, "--partition-label-value", self.name];
+        let all = [&["run", "--kubeconfig", kubeconfig], own.as_slice(), arguments].concat();
+        let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
+        let log = quiet.then_some(Path::new("/dev/null"));
+        self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
     }
 
     /// Kills `kai` as a crash would.
