@@ -18,6 +18,7 @@ use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
+use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::node::Accepted;
@@ -135,6 +136,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Reclaim(Box::new(validator)),
         feasible: None,
+        trace: Trace::default(),
         failures: Failures::default(),
         report,
     }
