@@ -230,20 +230,27 @@ fn mig_demand(
     GpuDemand::Mig { instances: slots, slices }
 }
 
+/// The largest number that a MIG profile is believed to have.
+const MOST_OF_A_PROFILE: i64 = 10_000;
+
 /// Compute slices of a MIG profile: `nvidia.com/mig-<g>g.<m>gb` gives g. Profiles with a suffix
 /// (`.me`) have the slices their name says.
 pub fn mig_slices(resource: &str) -> Option<i64> {
-    let profile = resource.strip_prefix("nvidia.com/mig-")?;
-    let (slices, rest) = profile.split_once("g.")?;
-    let memory = rest.split_once("gb")?.0;
-    memory.parse::<i64>().ok()?;
-    slices.parse().ok()
+    mig_profile(resource).map(|(slices, _)| slices)
 }
 
 /// GB of a MIG profile.
 pub fn mig_gigabytes(resource: &str) -> Option<i64> {
+    mig_profile(resource).map(|(_, gigabytes)| gigabytes)
+}
+
+fn mig_profile(resource: &str) -> Option<(i64, i64)> {
     let profile = resource.strip_prefix("nvidia.com/mig-")?;
-    profile.split_once("g.")?.1.split_once("gb")?.0.parse().ok()
+    let (slices, rest) = profile.split_once("g.")?;
+    let number = |text: &str| -> Option<i64> {
+        text.parse().ok().filter(|number| (0..=MOST_OF_A_PROFILE).contains(number))
+    };
+    Some((number(slices)?, number(rest.split_once("gb")?.0)?))
 }
 
 /// All shapes met so far.
