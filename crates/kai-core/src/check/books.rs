@@ -100,13 +100,17 @@ fn check_ranks(world: &World, wrong: &mut Vec<String>) {
     if world.nodes_by_rank != by_name || !by_name.iter().enumerate().all(ranked) {
         wrong.push("ranks of nodes".to_owned());
     }
-    let mut anew = FreeGpuIndex::with_len(by_name.len());
-    for (rank, id) in by_name.iter().enumerate() {
-        anew.set(rank, world.gpus_free_on(*id));
-    }
-    if !anew.says_the_same_as(&world.free_gpus) {
+    if !free_gpus_are_known(world) {
         wrong.push("index of free GPUs".to_owned());
     }
+}
+
+pub(super) fn free_gpus_are_known(world: &World) -> bool {
+    let mut anew = FreeGpuIndex::with_len(world.nodes_by_rank.len());
+    for (rank, id) in world.nodes_by_rank.iter().enumerate() {
+        anew.set(rank, world.gpus_free_on(*id));
+    }
+    anew.says_the_same_as(&world.free_gpus)
 }
 
 fn check_job_index(world: &World, wrong: &mut Vec<String>) {

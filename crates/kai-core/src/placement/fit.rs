@@ -49,9 +49,9 @@ impl World {
         let demand = node.demand(shape, self.config.compatibility);
         let mut found = Vec::new();
         let capacity = &node.allocatable;
-        for slot in 0..shape.request.len() {
-            let requested = shape.request.get(slot);
-            if slot == GPU || requested <= node.amounts.idle.get(slot) || !counts(self, shape, node, slot) {
+        for (slot, requested) in self.names.by_name(&shape.request) {
+            let lacks = requested > node.amounts.idle.get(slot);
+            if slot == GPU || !lacks || !counts(self, shape, node, slot) {
                 continue;
             }
             let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
