@@ -329,6 +329,24 @@ fn a_reserve_is_never_given_away() {
 }
 
 #[test]
+fn a_pod_without_gpus_does_not_mind_that_others_hold_too_many() {
+    for compatibility in BOTH {
+        let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "16384")];
+        let mut world = told(configured(compatibility), node(4, &labels));
+        for name in ["a", "b"] {
+            let mut foreign = pod(name, "", whole(1));
+            foreign.group = None;
+            foreign.role = kai_core::input::pod::PodRole::Foreign;
+            foreign.status = Status::Running;
+            foreign.node = Some("node".into());
+            set(&mut world, Object::Pod(Box::new(foreign)));
+        }
+        with_pods(&mut world, &[GpuRequest::None, part(0.1)]);
+        assert_eq!(bound(&plan(&mut world, now())), ["pod-0"]);
+    }
+}
+
+#[test]
 fn a_reservation_takes_no_replica() {
     let mut config = Config::default();
     config.params.whole_gpu_policy = WholeGpuPolicy::Replica;
