@@ -16,13 +16,15 @@ struct Part {
     run: fn(&Path) -> anyhow::Result<Tally>,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 11] = [
     Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
     Part { name: "clippy", run: |root| one(root, clippy()) },
     Part { name: "tests", run: tests },
     Part { name: "doc tests", run: doc_tests },
     Part { name: "docs", run: |root| one(root, docs()) },
     Part { name: "examples", run: scenarios::examples },
+    Part { name: "own scenarios as KAI", run: scenarios::own_as_kai },
+    Part { name: "own scenarios", run: scenarios::own_by_default },
     Part { name: "recorded scenarios as KAI", run: scenarios::recorded_as_kai },
     Part { name: "recorded scenarios", run: scenarios::recorded_by_default },
     Part { name: "instruction counts", run: instructions::gate },

@@ -42,6 +42,18 @@ pub(crate) fn examples(root: &Path) -> anyhow::Result<Tally> {
     Ok(judge(&report, &BTreeSet::new(), &BTreeSet::new()))
 }
 
+/// Our own scenarios, one per rule, faults reproduced.
+pub(crate) fn own_as_kai(root: &Path) -> anyhow::Result<Tally> {
+    let report = run(root, &["tests/scenarios/", "--compatibility", "kai"])?;
+    Ok(judge(&report, &BTreeSet::new(), &BTreeSet::new()))
+}
+
+/// Our own scenarios as users get them.
+pub(crate) fn own_by_default(root: &Path) -> anyhow::Result<Tally> {
+    let report = run(root, &["tests/scenarios/", "--compatibility", "right"])?;
+    Ok(judge(&report, &BTreeSet::new(), &BTreeSet::new()))
+}
+
 /// The recorded scenarios, faults reproduced, every recorded state compared.
 pub(crate) fn recorded_as_kai(root: &Path) -> anyhow::Result<Tally> {
     let Some(folder) = recorded(root) else { return Ok(skipped()) };

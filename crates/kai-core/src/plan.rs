@@ -8,9 +8,11 @@ use crate::cycle::{Cycle, Decision, DecisionKind};
 use crate::fairness::{Amounts, divide_fair_shares};
 use crate::ids::{JobId, TaskId};
 use crate::input::{ObjectName, Text};
+use crate::report::broken_bound::BrokenBound;
+use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
-use crate::report::text;
 use crate::report::victims::VictimsConsidered;
+use crate::report::{explain, text};
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::world::{Assumed, World};
@@ -88,6 +90,10 @@ pub struct JobReport {
     pub job: ObjectName,
     /// Its queue.
     pub queue: Text,
+    /// Why it was not even tried; empty where it was.
+    pub held_back: Vec<HeldBack>,
+    /// Bounds of queues that attempts would have broken: which queue, and by how much.
+    pub bounds: Vec<BrokenBound>,
     /// What attempts ended with: KAI's reason and text of each.
     pub errors: Vec<Explanation>,
     /// What each waiting pod was told.
@@ -126,6 +132,7 @@ pub fn plan_and_observe(
         let compatibility = world.config.compatibility;
         divide_fair_shares(&mut world.tree, &total, arguments.k_value, compatibility);
     }
+    world.affinity_skips.clear();
     let start = world.checkpoint();
     let mut cycle = Cycle::new(world, now);
     cycle.mark_stuck_pods();
@@ -243,7 +250,8 @@ impl Cycle<'_> {
             DecisionKind::Evict { for_job, batch } => StepKind::Evict {
                 for_job: for_job.as_ref().map(job_name),
                 batch: *batch,
-                message: text::eviction(self.world, decision.action, decision.task, *for_job).into(),
+                message: text::eviction(self.world, decision.action, decision.task, *for_job)
+                    .into(),
             },
         };
         Step {
@@ -256,15 +264,9 @@ impl Cycle<'_> {
     }
 
     fn waiting_reports(&self) -> Vec<JobReport> {
-        let mut reports: Vec<JobReport> = self
-            .fits
-            .iter()
-            .filter(|(job, _)| {
-                let counts = &self.world.job(**job).counts;
-                counts.of(Status::Pending) > 0 || counts.of(Status::Gated) > 0
-            })
-            .map(|(job, fit)| self.report(*job, fit))
-            .collect();
+        let nothing = JobFit::default();
+        let report = |job: JobId| self.report(job, self.fits.get(&job).unwrap_or(&nothing));
+        let mut reports: Vec<JobReport> = self.waiting_jobs().into_iter().map(report).collect();
         reports.sort_by(|left, right| left.job.cmp(&right.job));
         reports
     }
@@ -285,12 +287,14 @@ impl Cycle<'_> {
         JobReport {
             job: entry.spec.name.clone(),
             queue: entry.spec.queue.clone(),
-            errors: fit.errors.iter().map(|error| text::explain(self.world, job, error)).collect(),
+            held_back: self.held_back(job),
+            bounds: self.broken_bounds(entry.queue, fit),
+            errors: fit.errors.iter().map(|error| text::explain(self.world, error)).collect(),
             pods,
             cannot_reclaim: fit
                 .cannot_reclaim
                 .as_ref()
-                .map(|refusal| text::reclaim_refusal(self.world, refusal).into()),
+                .map(|refusal| explain::reclaim_refusal(self.world, refusal).into()),
             victims: fit.victims.iter().map(|victims| self.told(victims)).collect(),
         }
     }
@@ -298,7 +302,7 @@ impl Cycle<'_> {
     /// What was looked at, in words: slots of queues mean nothing outside the world.
     fn told(&self, victims: &VictimsConsidered) -> VictimsConsidered {
         let refusal = victims.refusal.as_ref();
-        let words = refusal.map(|refusal| text::reclaim_refusal(self.world, refusal).into());
+        let words = refusal.map(|refusal| explain::reclaim_refusal(self.world, refusal).into());
         VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
     }
 }

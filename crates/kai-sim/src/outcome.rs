@@ -19,6 +19,8 @@ pub struct CycleOutcome {
     pub claims: BTreeMap<ObjectName, ClaimStatus>,
     /// What was done, in the order it was done.
     pub events: Vec<Event>,
+    /// When the scheduler would look again although nothing happens.
+    pub wake_at_s: Option<f64>,
 }
 
 /// A task at the end of a cycle.
@@ -50,6 +52,8 @@ pub struct JobOutcome {
     pub fit_errors: String,
     /// The fit errors of its tasks.
     pub task_fit_errors: Vec<String>,
+    /// Why it waits, as a person would want to read it; empty where it does not.
+    pub explanation: String,
     /// When it last started.
     pub started_at_s: Option<f64>,
     /// Since when it has been below its minimum.

@@ -25,6 +25,22 @@ pub fn text(result: &SuiteResult, width: usize) -> String {
     text + &table(result, width)
 }
 
+/// Everything that is known about why the job called `job` waits, scenario by scenario; none where no scenario
+/// has it.
+pub fn explanations(result: &SuiteResult, job: &str) -> Option<String> {
+    let mut text = String::new();
+    for scenario in &result.scenarios {
+        if let Some(found) = scenario.explanations.get(job) {
+            let last = scenario.cycles.len();
+            let _ =
+                writeln!(text, "{}, cycle {} of {last}\n{}", scenario.id, found.cycle, found.text);
+        } else if scenario.jobs.contains(job) {
+            let _ = writeln!(text, "{}\nJob {job} never waits.\n", scenario.id);
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
 #[derive(Default)]
 struct Counts {
     passed: usize,
@@ -161,7 +177,13 @@ mod tests {
     use crate::run::CycleStates;
 
     fn scenario(id: &str, verdict: Verdict) -> ScenarioResult {
-        ScenarioResult { id: id.to_owned(), verdict, cycles: Vec::new() }
+        ScenarioResult {
+            id: id.to_owned(),
+            verdict,
+            cycles: Vec::new(),
+            explanations: BTreeMap::new(),
+            jobs: ["job".to_owned()].into(),
+        }
     }
 
     fn result() -> SuiteResult {
@@ -199,6 +221,18 @@ total             3          1          1          1
 1 input errors
 ";
         assert_eq!(text(&result(), 80), expected);
+    }
+
+    #[test]
+    fn a_job_is_explained_in_every_scenario_that_has_it() {
+        let mut result = result();
+        let text = "Job ns/job of queue q waits.\n".to_owned();
+        let explanation = crate::run::Explanation { cycle: 2, text };
+        result.scenarios[0].explanations.insert("job".to_owned(), explanation);
+        let text = explanations(&result, "job").unwrap();
+        assert!(text.starts_with("allocate/one, cycle 2 of 0\nJob ns/job of queue q waits.\n"));
+        assert!(text.contains("reclaim/one\nJob job never waits.\n"));
+        assert_eq!(explanations(&result, "nobody"), None);
     }
 
     #[test]

@@ -57,8 +57,16 @@ fn help_shows_examples_and_exit_statuses() {
     let output = kai(&["--help"], Path::new("."));
     let text = stdout(&output);
     assert!(output.status.success());
-    for part in ["--compatibility", "--strict", "--out", "--json", "--id", "--feature", "Examples:"]
-    {
+    for part in [
+        "--compatibility",
+        "--strict",
+        "--out",
+        "--json",
+        "--id",
+        "--feature",
+        "--explain",
+        "Examples:",
+    ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
 }
@@ -110,4 +118,29 @@ fn an_empty_cluster_runs_and_its_states_are_written() {
     let states: Value =
         serde_json::from_str(&fs::read_to_string(out.join("a.json")).unwrap()).unwrap();
     assert_eq!(states, json!({"id": "a", "cycles": [{"tasks": {}}]}));
+}
+
+#[test]
+fn a_job_is_explained_on_request() {
+    let folder = Folder::new("explain");
+    let mut document = empty_cluster();
+    document["cluster"] = json!({
+        "nodes": [{"name": "node0", "allocatable": {"gpus": 1}}],
+        "queues": [{"name": "team", "gpu": {"limit": 1}}],
+        "jobs": [
+            {"name": "runs", "queue": "team", "tasks": [{"request": {"gpu": {"count": 1}}}]},
+            {"name": "waits", "queue": "team", "tasks": [{"request": {"gpu": {"count": 1}}}]}
+        ]
+    });
+    folder.write("a.json", &document);
+    let text = stdout(&kai(&["--explain", "waits"], &folder.0));
+    for part in [
+        "a, cycle 1 of 1\nJob /waits of queue team waits.",
+        "Queue team has a limit of 1 GPUs: 1 held, 1 asked for, 1 too many",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    assert!(stdout(&kai(&["--explain", "runs"], &folder.0)).contains("Job runs never waits."));
+    assert_eq!(kai(&["--explain", "nobody"], &folder.0).status.code(), Some(2));
+    assert_eq!(kai(&["--explain", "runs", "--json"], &folder.0).status.code(), Some(2));
 }

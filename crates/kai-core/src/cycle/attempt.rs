@@ -18,9 +18,9 @@ use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
 use crate::report::task_fit::{
     DeviceUse, MOST_DEVICES_NAMED, NodeReason, SlicedNode, TaskFit,
 };
-use crate::world::ledger::Place;
 use crate::world::shape::GpuDemand;
 use crate::world::job::Member;
+use crate::world::ledger::Place;
 use crate::world::node::{DeviceDemand, Groups, Node};
 
 /// Whether an attempt counts.
@@ -160,9 +160,8 @@ impl Attempt<'_> {
         };
         for node_set in &node_sets {
             let mark = statement.mark(cycle.world);
-            let failed = tasks
-                .iter()
-                .position(|task| !self.place_task(cycle, statement, *task, node_set));
+            let failed =
+                tasks.iter().position(|task| !self.place_task(cycle, statement, *task, node_set));
             let Some(found) = failed else { return true };
             if self.mode == Mode::Real {
                 self.report(cycle, leaf, tasks[found], found as u32);
@@ -223,6 +222,7 @@ impl Attempt<'_> {
         task: TaskId,
         nodes: &NodeSet,
     ) -> bool {
+        predicates::note_skips(cycle.world, task);
         if let Err(refusal) = check_before_nodes(cycle, task) {
             if self.mode == Mode::Real {
                 let fit = TaskFit { before_nodes: Some(refusal.text), ..TaskFit::default() };

@@ -2,6 +2,7 @@
 //! was found; the decisions are the plan.
 
 pub(crate) mod attempt;
+pub(crate) mod held_back;
 pub(crate) mod members;
 pub(crate) mod order;
 pub(crate) mod protection;

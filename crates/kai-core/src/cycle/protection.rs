@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::cycle::Cycle;
+use crate::cycle::{Cycle, DecisionKind};
 use crate::ids::{JobId, TaskId};
+use crate::input::BudgetSpec;
 use crate::plugins::minruntime::{self, Cause};
+use crate::status::Status;
 use crate::world::World;
 
 impl World {
@@ -32,13 +34,16 @@ impl Cycle<'_> {
         !minruntime::may_be_victim(self.world, self.now, cause, taker, victim)
     }
 
-    /// Victims that are too young keep the pods they need.
+    /// Victims that are too young keep the pods they need, and no disruption budget is overdrawn.
     pub(crate) fn leaves_the_young_alone(
         &self,
         cause: Cause,
         taker: JobId,
         victims: &[TaskId],
     ) -> bool {
+        if !self.keeps_budgets(victims) {
+            return false;
+        }
         if !self.world.may_protect_victims() {
             return true;
         }
@@ -53,18 +58,62 @@ impl Cycle<'_> {
         })
     }
 
-    /// A disruption budget has no disruption left for some pod of the job. KAI ignores budgets.
+    /// A disruption budget does not allow the job to go: none is left for one of its pods, or, where the job goes
+    /// only as a whole, fewer than it has pods. KAI ignores budgets.
     pub(crate) fn is_protected_by_budget(&self, victim: JobId) -> bool {
-        if self.world.config.compatibility.is_kai() || self.world.budgets.is_empty() {
+        if self.ignores_budgets() {
             return false;
         }
-        self.world.job(victim).tasks().any(|task| {
-            let spec = &self.world.task(task).spec;
-            self.world.budgets.values().any(|budget| {
-                budget.allowed == 0
-                    && budget.name.namespace == spec.name.namespace
-                    && budget.selector.matches(&spec.labels)
-            })
+        let pods: Vec<TaskId> = self
+            .world
+            .job(victim)
+            .tasks()
+            .filter(|task| self.world.task(*task).state.status.is_active_allocated())
+            .collect();
+        let elastic = self.world.is_elastic(victim);
+        self.world.budgets.values().any(|budget| {
+            let covered = pods.iter().filter(|pod| self.covers(budget, **pod)).count() as u32;
+            let left = self.disruptions_left(budget);
+            covered > 0 && (left == 0 || (!elastic && covered > left))
         })
+    }
+
+    /// No disruption budget is overdrawn by the victims that go or move.
+    pub(crate) fn keeps_budgets(&self, victims: &[TaskId]) -> bool {
+        if self.ignores_budgets() {
+            return true;
+        }
+        let mut disrupted: Vec<TaskId> = victims
+            .iter()
+            .copied()
+            .filter(|task| {
+                let status = self.world.task(*task).state.status;
+                matches!(status, Status::Releasing | Status::Pipelined)
+            })
+            .collect();
+        disrupted.sort_unstable();
+        disrupted.dedup();
+        self.world.budgets.values().all(|budget| {
+            let covered = disrupted.iter().filter(|pod| self.covers(budget, **pod)).count() as u32;
+            covered <= self.disruptions_left(budget)
+        })
+    }
+
+    fn ignores_budgets(&self) -> bool {
+        self.world.config.compatibility.is_kai() || self.world.budgets.is_empty()
+    }
+
+    /// What is left of a budget after the evictions that this cycle has decided.
+    fn disruptions_left(&self, budget: &BudgetSpec) -> u32 {
+        let evictions = self.decisions.iter().filter(|decision| {
+            matches!(decision.kind, DecisionKind::Evict { .. })
+                && self.covers(budget, decision.task)
+        });
+        budget.allowed.saturating_sub(evictions.count() as u32)
+    }
+
+    fn covers(&self, budget: &BudgetSpec, pod: TaskId) -> bool {
+        let spec = &self.world.task(pod).spec;
+        budget.name.namespace == spec.name.namespace && budget.selector.matches(&spec.labels)
     }
 }

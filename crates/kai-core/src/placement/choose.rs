@@ -63,14 +63,21 @@ impl NodeSearch<'_> {
         let spec = &world.task(self.task).spec;
         let shape = world.shape_of(self.task);
         let whole = matches!(shape.gpu, GpuDemand::Whole { count } if count > 0);
-        if !whole || shape.claimed_gpus > 0 || spec.nominated_node.is_some() || world.has_replica_nodes() {
+        if !whole
+            || shape.claimed_gpus > 0
+            || spec.nominated_node.is_some()
+            || world.has_replica_nodes()
+        {
             return false;
         }
         let mut packs = false;
         for rule in &world.policy.scores {
             match rule {
                 Score::Placement(strategies) => packs = strategies.of(shape) == Strategy::Pack,
-                Score::Availability | Score::GpuSharing | Score::ResourceType | Score::Nominated => {}
+                Score::Availability
+                | Score::GpuSharing
+                | Score::ResourceType
+                | Score::Nominated => {}
                 Score::Topology if self.topology.is_empty() => {}
                 Score::Topology | Score::PodAffinity | Score::Numa => return false,
             }
@@ -124,7 +131,7 @@ impl NodeSearch<'_> {
             let refusal = if world.fits(self.task, node, When::Later) {
                 filter.refuses(world, id)
             } else {
-                world.shortages(self.task, node)
+                world.shortages(self.task, node).or_else(|| filter.lacks_storage(world, id))
             };
             if let Some(refusal) = refusal {
                 each(node, refusal);
@@ -148,6 +155,11 @@ impl TaskFilter {
             shares: world.shape_of(task).is_shared() || world.has_replica_nodes(),
             predicates: wanted.then(|| predicates::TaskContext::new(world, task)),
         }
+    }
+
+    /// Why the pod's storage cannot be had on the node, where that is looked at.
+    fn lacks_storage(&self, world: &World, node: NodeId) -> Option<NodeRefusal> {
+        self.predicates.as_ref()?.storage_refusal(world, node)
     }
 
     /// The first refusal, in the order of the list.

@@ -24,6 +24,16 @@ pub struct JobFit {
     pub victims: Vec<VictimsConsidered>,
 }
 
+impl JobFit {
+    /// No attempt left a word.
+    pub fn says_nothing(&self) -> bool {
+        self.errors.is_empty()
+            && self.tasks.is_empty()
+            && self.cannot_reclaim.is_none()
+            && self.victims.is_empty()
+    }
+}
+
 /// One attempt that failed.
 #[derive(Clone, Debug)]
 pub enum JobError {

@@ -1,5 +1,8 @@
 //! Reasons as data, and one renderer that turns them into KAI's texts.
 
+pub mod broken_bound;
+pub mod explain;
+pub mod held_back;
 pub mod job_fit;
 pub mod refusal;
 pub mod task_fit;

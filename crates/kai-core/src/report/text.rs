@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::config::ActionKind;
-use crate::fairness::{self, QueueResource, ReclaimRefusal};
+use crate::fairness::{self, QueueResource};
 use crate::ids::{JobId, TaskId};
 use crate::input::pod_group::DEFAULT_LEAF;
 use crate::plan::Explanation;
@@ -23,8 +23,7 @@ const NO_NODE: &str = "no nodes with enough resources were found";
 const OVERHEAD: &str = "Not enough resources due to pod overhead resources";
 
 /// What one attempt ended with.
-pub fn explain(world: &World, job: JobId, error: &JobError) -> Explanation {
-    let name = &world.job(job).spec.name;
+pub fn explain(world: &World, error: &JobError) -> Explanation {
     match error {
         JobError::QueueDoesNotExist(queue) => {
             same("QueueDoesNotExist", format!("Queue '{queue}' does not exist"))
@@ -47,7 +46,6 @@ pub fn explain(world: &World, job: JobId, error: &JobError) -> Explanation {
             detail: refusal.detail().into(),
         },
         JobError::PreemptionDelay { delay, until } => {
-            let _ = name;
             let text = format!(
                 "Workload is within its preemption delay window ({}) and may not trigger evictions before {}",
                 go_duration(*delay),
@@ -86,7 +84,8 @@ pub fn detailed_message(errors: &[Explanation]) -> String {
         [only] => &*only.reason,
         _ => UNABLE_TO_SCHEDULE,
     };
-    let mut lines: Vec<String> = errors.iter().map(|error| format!("\n{}.", error.detail)).collect();
+    let mut lines: Vec<String> =
+        errors.iter().map(|error| format!("\n{}.", error.detail)).collect();
     lines.sort();
     format!("\n{reason}.{}", lines.concat())
 }
@@ -115,8 +114,11 @@ pub fn task_fit(world: &World, fit: &TaskFit) -> String {
     if world.config().params.detailed_fit_errors && !fit.per_node.is_empty() {
         return detailed_task_fit(world, base, fit);
     }
-    let mut reasons: Vec<String> =
-        fit.counts.iter().map(|(reason, nodes)| format!("{nodes} {}", node_reason(world, reason))).collect();
+    let mut reasons: Vec<String> = fit
+        .counts
+        .iter()
+        .map(|(reason, nodes)| format!("{nodes} {}", node_reason(world, reason)))
+        .collect();
     reasons.sort();
     let mut text = base.to_owned();
     if !reasons.is_empty() {
@@ -234,7 +236,8 @@ fn detailed_shortage(world: &World, shortage: &Shortage) -> String {
 
 /// A number with three significant digits.
 fn three_digits(number: f64) -> String {
-    let digits = if number.abs() >= 1.0 { 2 - (number.abs().log10().floor() as i32).min(2) } else { 3 };
+    let digits =
+        if number.abs() >= 1.0 { 2 - (number.abs().log10().floor() as i32).min(2) } else { 3 };
     let text = format!("{number:.*}", digits.max(0) as usize);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -290,48 +293,6 @@ fn stale_eviction(world: &World, task: TaskId) -> String {
             job.leaves[leaf].min_available, job.leaves[leaf].name
         ),
         None => format!("{lead}, evicting remaining pod: {pod}"),
-    }
-}
-
-/// Why a queue may not take from others, in our own words: KAI is silent about it.
-pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
-    let queue = |id: crate::ids::QueueId| &world.tree.node(id).display_name;
-    let shown = fairness::text::shown_amount;
-    match refusal {
-        ReclaimRefusal::AboveFairShare { queue: id, resource, fair_share, would_hold } => format!(
-            "queue {} would hold {} of {resource:?}, more than its fair share of {}",
-            queue(*id),
-            shown(*would_hold, *resource),
-            shown(*fair_share, *resource)
-        ),
-        ReclaimRefusal::NonPreemptibleAboveQuota { queue: id, resource, deserved, would_hold } => {
-            format!(
-                "non-preemptible pods of queue {} would hold {} of {resource:?}, more than its quota of {}",
-                queue(*id),
-                shown(*would_hold, *resource),
-                shown(*deserved, *resource)
-            )
-        }
-        ReclaimRefusal::VictimQueueProtected { victim_level, remaining, protected } => {
-            let parts = QueueResource::ALL.map(|resource| {
-                let (held, kept) = (remaining[resource], protected[resource]);
-                format!("{} of {} {resource:?}", shown(held, resource), shown(kept, resource))
-            });
-            let queue = queue(*victim_level);
-            format!("queue {queue} holds no more than what is guaranteed to it: {}", parts.join(", "))
-        }
-        ReclaimRefusal::MoreSaturatedThanSibling {
-            queue: id,
-            sibling,
-            resource,
-            saturation,
-            sibling_saturation,
-        } => format!(
-            "queue {} would hold {saturation:.3} times its fair share of {resource:?} and queue {}, which gives, \
-             {sibling_saturation:.3} times its own",
-            queue(*id),
-            queue(*sibling)
-        ),
     }
 }
 

@@ -2,6 +2,7 @@
 //! so that generators make sets of it without looking at all of it again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::cycle::Cycle;
 use crate::cycle::members::Tasks;
@@ -9,35 +10,36 @@ use crate::ids::{JobId, NodeId, TaskId};
 use crate::plugins::predicates::kubernetes;
 use crate::solver::gpu_filter::GpuFilter;
 use crate::solver::topology_filter::TopologyFilter;
+use crate::solver::trace::{At, Step};
 use crate::solver::victim_queue::VictimQueue;
 use crate::solver::{Probe, Search};
 use crate::world::index::RankSet;
 
-/// One step of collecting.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub(crate) job: JobId,
-    pub(crate) tasks: Tasks,
-}
-
 /// Victims collected so far in one probe.
 pub(crate) struct Accumulation {
-    queue: VictimQueue,
+    source: Source,
     recorded: FxHashSet<TaskId>,
     /// Potential victims, in the order they were collected.
     pub(crate) steps: Vec<Step>,
-    /// Steps of each job.
-    pub(crate) steps_of_job: FxHashMap<JobId, Vec<usize>>,
-    /// Jobs with a potential victim on a node, in the order they came.
-    pub(crate) jobs_on_node: FxHashMap<NodeId, Vec<JobId>>,
+    /// Steps of jobs that came more than once can only be told apart here; empty while every job comes once.
+    steps_of_job: FxHashMap<JobId, Vec<usize>>,
     /// Nodes with a potential victim, in the order they came.
     pub(crate) nodes: Vec<NodeId>,
-    /// Steps that touch a node.
-    pub(crate) steps_on_node: FxHashMap<NodeId, Vec<usize>>,
+    /// Steps by node: the latest entry of each node, counted from one; each entry knows the one before.
+    latest_on_node: Vec<u32>,
+    entries: Vec<(u32, u32)>,
     /// What could be free on each node.
     pub(crate) gpus: GpuFilter,
     topology: Option<TopologyFilter>,
     affinity: Option<AffinityFilter>,
+}
+
+/// Where victims come from.
+enum Source {
+    /// The order all probes share, from this position on.
+    Shared(usize),
+    /// An order of its own.
+    Own(VictimQueue),
 }
 
 /// Pods with node affinity need some node among those that could be used.
@@ -62,14 +64,19 @@ impl Accumulation {
                 filter.open(cycle, *task);
             }
         }
+        let source = if cycle.world.naive {
+            Source::Own(VictimQueue::new(cycle, &search.candidates))
+        } else {
+            Source::Shared(0)
+        };
         Self {
-            queue: VictimQueue::new(cycle, &search.candidates),
+            source,
             recorded: probe.recorded.iter().copied().collect(),
             steps: Vec::new(),
             steps_of_job: FxHashMap::default(),
-            jobs_on_node: FxHashMap::default(),
             nodes: Vec::new(),
-            steps_on_node: FxHashMap::default(),
+            latest_on_node: vec![0; cycle.world.nodes.len()],
+            entries: Vec::new(),
             gpus,
             topology,
             affinity,
@@ -84,29 +91,66 @@ impl Accumulation {
     }
 
     /// Collects the next victims; false when there are none left.
-    pub(crate) fn grow(&mut self, cycle: &Cycle<'_>, search: &Search, _: &Probe<'_>) -> bool {
+    pub(crate) fn grow(&mut self, cycle: &Cycle<'_>, search: &mut Search) -> bool {
+        while let Source::Shared(position) = self.source {
+            let (job, tasks) = match search.trace.at(cycle, &search.candidates, position) {
+                At::End => return false,
+                At::Broken => {
+                    self.collect_alone(cycle, search, position);
+                    break;
+                }
+                At::Step(step) => (step.job, step.tasks.clone()),
+            };
+            let taken = tasks.iter().filter(|task| self.recorded.contains(task)).count();
+            if taken != 0 && taken != tasks.len() {
+                self.collect_alone(cycle, search, position);
+                break;
+            }
+            self.source = Source::Shared(position + 1);
+            if taken == 0 {
+                self.add(cycle, job, tasks);
+                return true;
+            }
+        }
+        self.grow_alone(cycle, search)
+    }
+
+    /// Goes on with an order of its own, from the same position: what came before is the same there.
+    fn collect_alone(&mut self, cycle: &Cycle<'_>, search: &Search, position: usize) {
+        let mut queue = VictimQueue::new(cycle, &search.candidates);
+        for _ in 0..position {
+            queue.pop(cycle, &search.candidates);
+        }
+        self.source = Source::Own(queue);
+        for (at, step) in self.steps.iter().enumerate() {
+            self.steps_of_job.entry(step.job).or_default().push(at);
+        }
+    }
+
+    fn grow_alone(&mut self, cycle: &Cycle<'_>, search: &Search) -> bool {
+        let Source::Own(queue) = &mut self.source else { return false };
         loop {
-            let Some(victims) = self.queue.pop(cycle, &search.candidates) else { return false };
+            let Some(victims) = queue.pop(cycle, &search.candidates) else { return false };
             let tasks = &victims.batch.tasks;
             if tasks.iter().any(|task| self.recorded.contains(task)) {
                 let recorded = &self.recorded;
-                self.queue.put_back(cycle, &search.candidates, &victims, |task| {
+                queue.put_back(cycle, &search.candidates, &victims, |task| {
                     recorded.contains(&task)
                 });
                 continue;
             }
             if victims.batch.more {
-                self.queue.put_back(cycle, &search.candidates, &victims, |task| {
-                    tasks.contains(&task)
-                });
+                queue.put_back(cycle, &search.candidates, &victims, |task| tasks.contains(&task));
             }
-            self.add(cycle, victims.job, tasks.clone());
+            let (job, tasks) = (victims.job, tasks.clone());
+            self.steps_of_job.entry(job).or_default().push(self.steps.len());
+            self.add(cycle, job, tasks);
             return true;
         }
     }
 
     fn add(&mut self, cycle: &Cycle<'_>, job: JobId, tasks: Tasks) {
-        let step = self.steps.len();
+        let step = self.steps.len() as u32;
         for task in &tasks {
             self.gpus.free(cycle.world, *task);
             if let Some(filter) = &mut self.topology {
@@ -116,20 +160,42 @@ impl Accumulation {
                 filter.open(cycle, *task);
             }
             let Some(node) = cycle.world.task(*task).state.node else { continue };
-            let jobs = self.jobs_on_node.entry(node).or_insert_with(|| {
+            let latest = &mut self.latest_on_node[node.index()];
+            if *latest == 0 {
                 self.nodes.push(node);
-                Vec::new()
-            });
-            if jobs.last() != Some(&job) && !jobs.contains(&job) {
-                jobs.push(job);
+            } else if self.entries[*latest as usize - 1].0 == step {
+                continue;
             }
-            let steps = self.steps_on_node.entry(node).or_default();
-            if steps.last() != Some(&step) {
-                steps.push(step);
-            }
+            self.entries.push((step, *latest));
+            *latest = self.entries.len() as u32;
         }
-        self.steps_of_job.entry(job).or_default().push(step);
         self.steps.push(Step { job, tasks });
+    }
+
+    /// Whether a potential victim is on the node.
+    pub(crate) fn touches(&self, node: NodeId) -> bool {
+        self.latest_on_node[node.index()] != 0
+    }
+
+    /// Steps that touch the node, in the order they came.
+    pub(crate) fn steps_on(&self, node: NodeId) -> SmallVec<[usize; 16]> {
+        let mut found = SmallVec::new();
+        let mut entry = self.latest_on_node[node.index()];
+        while entry != 0 {
+            let (step, before) = self.entries[entry as usize - 1];
+            found.push(step as usize);
+            entry = before;
+        }
+        found.reverse();
+        found
+    }
+
+    /// All steps of the job that came at `step`.
+    pub(crate) fn steps_of(&self, step: usize) -> SmallVec<[usize; 4]> {
+        match self.steps_of_job.get(&self.steps[step].job) {
+            Some(steps) => steps.iter().copied().collect(),
+            None => SmallVec::from_slice(&[step]),
+        }
     }
 }
 

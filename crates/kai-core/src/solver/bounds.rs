@@ -10,12 +10,21 @@
 //! gives up is taken again by the same victim. And the memory of all who share must fit the devices they are left
 //! with.
 //!
-//! Neither says anything about claims or replicas; where those are in play nothing is proved.
+//! *What may be taken.* Of a queue something may be taken only while it holds more than it is guaranteed. Where only
+//! its GPUs are above that, all that is taken before the last piece is less than what is above, so less than that
+//! plus the largest job can be taken in all. The job needs at least its GPUs less those free anywhere: whatever else
+//! moves keeps its own.
+//!
+//! None says anything about claims or replicas; where those are in play nothing is proved.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use crate::cycle::Cycle;
-use crate::ids::{NodeId, TaskId};
+use crate::fairness::{Amounts, QueueResource, Reclaimer, TakeLimit, UNLIMITED, take_limit};
+use crate::ids::{NodeId, QueueId, TaskId};
+use crate::report::victims::NotEnough;
 use crate::resources::GPU;
 use crate::solver::{Probe, Rules, Search};
 use crate::world::World;
@@ -179,4 +188,90 @@ fn suffices_for_everybody(world: &World, probe: &Probe<'_>, freed: &Freed, empti
     }
     let largest_device = largest_device.max(world.largest_gpu_mib().unwrap_or(0));
     shared_mib <= left + spare.saturating_mul(largest_device)
+}
+
+/// What a reclaimer needs is more than may be taken from all queues together.
+pub(crate) fn not_enough_to_take(
+    cycle: &Cycle<'_>,
+    queues: &[QueueId],
+    reclaimer: &Reclaimer,
+    tasks: &[TaskId],
+) -> Option<NotEnough> {
+    let world = &cycle.world;
+    let whole_only = tasks.iter().all(|task| !world.shape_of(*task).is_shared());
+    if world.naive
+        || !whole_only
+        || world.has_replica_nodes()
+        || !world.free_gpus.sharing().is_empty()
+        || uses_claims(world, tasks)
+        || world.claims_are_in_play()
+    {
+        return None;
+    }
+    let wanted: i64 = tasks.iter().map(|task| world.shape_of(*task).request.get(GPU)).sum();
+    let needed = (wanted - world.free_gpus.total_whole()) as f64;
+    let mut levels: BTreeMap<QueueId, (TakeLimit, Sizes)> = BTreeMap::new();
+    for queue in queues {
+        let limit = take_limit(&world.tree, reclaimer, *queue);
+        let sizes = Sizes::of(world, *queue);
+        let (_, known) = levels.entry(limit.victim_level).or_insert((limit, Sizes::default()));
+        known.add(sizes);
+    }
+    let mut below = 0.0;
+    let mut takeable = 0.0;
+    for (limit, sizes) in levels.values() {
+        let above = gpus_above(limit)?;
+        below += above + sizes.largest;
+        takeable += sizes.most(above);
+    }
+    (needed >= below && needed > 0.0).then(|| NotEnough {
+        needed: Amounts::new(0.0, 0.0, needed),
+        takeable: Amounts::new(0.0, 0.0, takeable),
+    })
+}
+
+/// GPUs a queue holds above what it is guaranteed; none where another resource is above too, so that more may be
+/// taken for its sake.
+fn gpus_above(limit: &TakeLimit) -> Option<f64> {
+    let above = |resource: QueueResource| {
+        let bound = limit.protected[resource];
+        if bound == UNLIMITED { 0.0 } else { (limit.held[resource] - bound).max(0.0) }
+    };
+    let others = above(QueueResource::Cpu) > 0.0 || above(QueueResource::Memory) > 0.0;
+    (!others).then(|| above(QueueResource::Gpu))
+}
+
+/// Largest and smallest GPUs of the jobs that may go.
+#[derive(Clone, Copy, Default)]
+struct Sizes {
+    largest: f64,
+    smallest: f64,
+}
+
+impl Sizes {
+    fn of(world: &World, queue: QueueId) -> Self {
+        let sizes = &world.job_index.of(queue).sizes;
+        let size = |entry: Option<(&i64, &u32)>| entry.map_or(0.0, |(centi, _)| *centi as f64 / 100.0);
+        Self { largest: size(sizes.last_key_value()), smallest: size(sizes.first_key_value()) }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.smallest = if self.largest == 0.0 {
+            other.smallest
+        } else {
+            self.smallest.min(other.smallest)
+        };
+        self.largest = self.largest.max(other.largest);
+    }
+
+    /// The most that can be taken: whole pieces where all are equal, a bound otherwise.
+    fn most(&self, above: f64) -> f64 {
+        if above <= 0.0 {
+            0.0
+        } else if self.largest == self.smallest && self.largest > 0.0 {
+            (above / self.largest).ceil() * self.largest
+        } else {
+            above + self.largest
+        }
+    }
 }

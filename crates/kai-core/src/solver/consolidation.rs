@@ -10,6 +10,7 @@ use crate::ids::JobId;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
+use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::shape::{GpuDemand, mig_gigabytes};
@@ -102,6 +103,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Consolidation,
         feasible: None,
+        trace: Trace::default(),
         failures: Failures::default(),
         report,
     }

@@ -4,7 +4,7 @@
 //! with a victim there. MultiNodeGang: nodes that could hold a pod, smallest first; as many of them as the demand
 //! needs, then more and more, each with every step of collecting that touches it.
 
-use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use crate::cycle::Cycle;
 use crate::ids::{JobId, NodeId, TaskId};
@@ -12,6 +12,7 @@ use crate::plugins::scenario_generators::Generator;
 use crate::solver::Probe;
 use crate::solver::accumulate::Accumulation;
 use crate::solver::simulate::Scenario;
+use crate::world::index::RankSet;
 
 /// The sets of one state of collecting, one after the other.
 pub(crate) enum Emission {
@@ -103,13 +104,19 @@ fn victims_on(
 ) -> Scenario {
     let mut potential = Vec::new();
     let twice = cycle.world.config.compatibility.is_kai();
-    for job in accumulation.jobs_on_node.get(&node).into_iter().flatten() {
+    let mut jobs: SmallVec<[JobId; 16]> = SmallVec::new();
+    for step in accumulation.steps_on(node) {
+        let job = accumulation.steps[step].job;
+        if jobs.contains(&job) {
+            continue;
+        }
+        jobs.push(job);
         if twice {
-            let of_job = |task: &&TaskId| cycle.world.task(**task).job == Some(*job);
+            let of_job = |task: &&TaskId| cycle.world.task(**task).job == Some(job);
             potential.extend(probe.recorded.iter().filter(of_job));
         }
-        for step in accumulation.steps_of_job.get(job).into_iter().flatten() {
-            potential.extend(&accumulation.steps[*step].tasks);
+        for step in accumulation.steps_of(step) {
+            potential.extend(&accumulation.steps[step].tasks);
         }
     }
     Scenario { potential }
@@ -141,22 +148,24 @@ fn prefixes(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -
 /// GPUs free, becoming free or freed by earlier successes on usable nodes without collected victims.
 fn free_elsewhere(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -> i64 {
     let world = &cycle.world;
-    let mut nodes: FxHashSet<NodeId> = accumulation.gpus.base().keys().copied().collect();
-    nodes.extend(probe.recorded.iter().filter_map(|task| world.task(*task).state.node));
-    nodes
-        .into_iter()
-        .filter(|node| !accumulation.jobs_on_node.contains_key(node))
-        .map(|node| accumulation.gpus.capacity_of(world, node))
-        .sum()
+    let with_room = world.free_gpus.room().iter().map(|rank| world.nodes_by_rank[rank]);
+    let of_recorded = probe.recorded.iter().filter_map(|task| world.task(*task).state.node);
+    let mut seen = RankSet::with_len(world.nodes_by_rank.len());
+    let mut sum = 0;
+    for node in with_room.chain(of_recorded) {
+        let rank = world.node(node).rank as usize;
+        if !seen.contains(rank) && !accumulation.touches(node) {
+            seen.insert(rank);
+            sum += accumulation.gpus.capacity_of(world, node);
+        }
+    }
+    sum
 }
 
 /// Every step of collecting that touches one of the nodes, whole.
 fn victims_of_prefix(accumulation: &Accumulation, nodes: &[NodeId]) -> Scenario {
-    let mut steps: Vec<usize> = nodes
-        .iter()
-        .flat_map(|node| accumulation.steps_on_node.get(node).into_iter().flatten())
-        .copied()
-        .collect();
+    let mut steps: Vec<usize> =
+        nodes.iter().flat_map(|node| accumulation.steps_on(*node)).collect();
     steps.sort_unstable();
     steps.dedup();
     let potential =

@@ -1,12 +1,13 @@
 //! Whether enough GPUs could be free: each pod's GPUs, largest first, on the node with the most that still has
 //! enough. Fewer can never do, so that nothing is tried before.
 
-use rustc_hash::FxHashMap;
-
 use crate::cycle::Cycle;
 use crate::ids::{NodeId, TaskId};
 use crate::solver::Probe;
 use crate::world::World;
+
+/// Nobody looked at the node yet.
+const UNKNOWN: i64 = i64::MIN;
 
 /// GPUs that could be free, in hundredths, against what the pods of a probe want.
 pub(crate) struct GpuFilter {
@@ -16,10 +17,10 @@ pub(crate) struct GpuFilter {
     uniform: Option<i64>,
     /// For uniform pods: how many of them could be held by all nodes together.
     slots: i64,
-    /// What could be free on nodes of victims.
-    capacity: FxHashMap<NodeId, i64>,
-    /// What is free or becoming free on nodes that have any.
-    base: FxHashMap<NodeId, i64>,
+    /// What could be free by node slot, where somebody looked.
+    capacity: Vec<i64>,
+    /// Nodes with anything free, becoming free or freed.
+    nodes: Vec<NodeId>,
     /// Sorted capacities are out of date.
     dirty: bool,
     verdict: bool,
@@ -35,32 +36,29 @@ impl GpuFilter {
             (Some(first), Some(last)) if first == last && *first > 0 => Some(*first),
             _ => None,
         };
-        let mut base = FxHashMap::default();
+        let mut capacity = vec![UNKNOWN; world.nodes.len()];
+        let mut nodes = Vec::new();
         let mut slots = 0;
         for rank in world.free_gpus.room().iter() {
             let id = world.nodes_by_rank[rank];
             let free = available_centi(world, id);
             slots += uniform.map_or(0, |wanted| (free / wanted).max(0));
-            base.insert(id, free);
+            capacity[id.index()] = free;
+            nodes.push(id);
         }
-        Self {
-            wanted,
-            uniform,
-            slots,
-            capacity: FxHashMap::default(),
-            base,
-            dirty: true,
-            verdict: false,
-        }
+        Self { wanted, uniform, slots, capacity, nodes, dirty: true, verdict: false }
     }
 
     /// A victim would free its GPUs.
     pub(crate) fn free(&mut self, world: &World, task: TaskId) {
         let state = &world.task(task).state;
         let Some(node) = state.node else { return };
+        if self.capacity[node.index()] == UNKNOWN {
+            self.nodes.push(node);
+        }
         let before = self.capacity_of(world, node);
-        let after = before + state.accepted.gpu_centi;
-        self.capacity.insert(node, after);
+        let after = before.saturating_add(state.accepted.gpu_centi);
+        self.capacity[node.index()] = after;
         if let Some(wanted) = self.uniform {
             self.slots += (after / wanted).max(0) - (before / wanted).max(0);
         }
@@ -69,16 +67,10 @@ impl GpuFilter {
 
     /// What could be free on a node, in hundredths of a GPU.
     pub(crate) fn capacity_of(&self, world: &World, node: NodeId) -> i64 {
-        self.capacity
-            .get(&node)
-            .or_else(|| self.base.get(&node))
-            .copied()
-            .unwrap_or_else(|| available_centi(world, node))
-    }
-
-    /// What was free or becoming free on nodes that had any, before anyone goes.
-    pub(crate) fn base(&self) -> &FxHashMap<NodeId, i64> {
-        &self.base
+        match self.capacity[node.index()] {
+            UNKNOWN => available_centi(world, node),
+            known => known,
+        }
     }
 
     /// What each pod wants, largest first.
@@ -98,9 +90,8 @@ impl GpuFilter {
     }
 
     fn match_greedily(&self) -> bool {
-        let untouched = self.base.iter().filter(|(node, _)| !self.capacity.contains_key(node));
         let mut holders: Vec<i64> =
-            self.capacity.values().chain(untouched.map(|(_, free)| free)).copied().collect();
+            self.nodes.iter().map(|node| self.capacity[node.index()]).collect();
         holders.sort_unstable_by(|left, right| right.cmp(left));
         holders.truncate(self.wanted.len());
         match_wanted(&self.wanted, &holders)

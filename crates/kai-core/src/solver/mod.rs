@@ -16,6 +16,7 @@ pub(crate) mod reclaim;
 pub(crate) mod signatures;
 pub(crate) mod simulate;
 pub(crate) mod topology_filter;
+pub(crate) mod trace;
 pub(crate) mod victim_queue;
 
 use std::hash::{Hash, Hasher};
@@ -37,7 +38,8 @@ use crate::report::victims::VictimsConsidered;
 use crate::solver::accumulate::Accumulation;
 use crate::solver::budget::{Budget, Spent};
 use crate::solver::simulate::{Scenario, Verdict};
-use crate::solver::victim_queue::Candidates;
+use crate::solver::trace::Trace;
+use crate::solver::victim_queue::{Candidates, VictimQueue};
 use crate::world::index::RankSet;
 
 /// What an action accepts.
@@ -58,6 +60,8 @@ pub(crate) struct Search {
     pub(crate) rules: Rules,
     /// Nodes on which the job could run before anyone goes; none: all.
     pub(crate) feasible: Option<RankSet>,
+    /// The order in which victims are collected, as far as it was needed.
+    pub(crate) trace: Trace,
     /// Sets of victims that were tried in vain.
     pub(crate) failures: Failures,
     pub(crate) report: VictimsConsidered,
@@ -131,6 +135,9 @@ enum ProbeResult {
 pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Budget) -> Outcome {
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(search.job), true);
     if tasks.is_empty() {
+        return Outcome::Unsolved;
+    }
+    if VictimQueue::new(cycle, &search.candidates).is_empty() {
         return Outcome::Unsolved;
     }
     search.feasible = feasible_nodes(cycle, search.job);
@@ -246,7 +253,7 @@ fn probe(
                 other => return other,
             }
         }
-        if !accumulation.grow(cycle, search, &probe) {
+        if !accumulation.grow(cycle, search) {
             return ProbeResult::Unsolved;
         }
     }

@@ -12,6 +12,7 @@ use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
+use crate::solver::trace::Trace;
 use crate::solver::victim_queue::Candidates;
 use crate::world::index::JobKey;
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
@@ -98,6 +99,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         candidates: Candidates { queues: vec![queue], below_priority: Some(priority), spared },
         rules: Rules::Preempt,
         feasible: None,
+        trace: Trace::default(),
         failures: Failures::default(),
         report,
     }

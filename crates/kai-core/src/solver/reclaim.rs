@@ -15,8 +15,10 @@ use crate::fairness::{
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::plugins::minruntime::Cause;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
+use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
 use crate::world::node::Accepted;
@@ -43,7 +45,14 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         }
         let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
         let mut search = search_for(cycle, job, reclaimer);
-        let outcome = solve(cycle, &mut search, &mut job_budget);
+        let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+        let queues = &search.candidates.queues;
+        search.report.not_enough = not_enough_to_take(cycle, queues, &reclaimer, &tasks);
+        let outcome = if search.report.not_enough.is_some() {
+            Outcome::Unsolved
+        } else {
+            solve(cycle, &mut search, &mut job_budget)
+        };
         match outcome {
             Outcome::Solved(statement) => {
                 cycle.commit(ActionKind::Reclaim, &statement, Some(job));
@@ -127,6 +136,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Reclaim(Box::new(validator)),
         feasible: None,
+        trace: Trace::default(),
         failures: Failures::default(),
         report,
     }

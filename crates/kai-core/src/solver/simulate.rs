@@ -134,9 +134,10 @@ fn is_acceptable(
             cycle.leaves_the_young_alone(Cause::Reclaim, search.job, victims)
         }
         Rules::Preempt => cycle.leaves_the_young_alone(Cause::Preempt, search.job, victims),
-        Rules::Consolidation => victims
-            .iter()
-            .all(|task| cycle.world.task(*task).state.status != Status::Releasing),
+        Rules::Consolidation => {
+            let stays = |task: &TaskId| cycle.world.task(*task).state.status != Status::Releasing;
+            victims.iter().all(stays) && cycle.keeps_budgets(victims)
+        }
     }
 }
 

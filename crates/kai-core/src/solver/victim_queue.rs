@@ -75,6 +75,11 @@ impl VictimQueue {
         queue
     }
 
+    /// Nobody is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.top.is_none())
+    }
+
     /// Takes the next victim job with the pods of it that go first.
     pub(crate) fn pop(&mut self, cycle: &Cycle<'_>, candidates: &Candidates) -> Option<Victims> {
         let world = &cycle.world;
@@ -188,14 +193,20 @@ fn find_last<'a>(
     world: &World,
     candidates: &Candidates,
 ) -> Option<JobKey> {
-    keys.rev()
-        .find(|key| {
-            let priority_fits = candidates
-                .below_priority
-                .is_none_or(|priority| world.job(key.job).spec.priority < priority);
-            priority_fits && !candidates.spared.contains(&key.job)
-        })
-        .cloned()
+    for key in keys.rev() {
+        let job = world.job(key.job);
+        if candidates.below_priority.is_some_and(|priority| job.spec.priority >= priority) {
+            if world.policy.orders_by_priority {
+                // Everybody before has at least this priority.
+                return None;
+            }
+            continue;
+        }
+        if !candidates.spared.contains(&key.job) {
+            return Some(key.clone());
+        }
+    }
+    None
 }
 
 fn scope_of(job: JobId, part: Option<&Part>) -> Scope<'_> {

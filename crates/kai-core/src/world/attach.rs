@@ -150,7 +150,7 @@ impl World {
         let groups: Groups = observed.groups.iter().map(|name| self.groups.intern(name)).collect();
         self.tasks[id.index()].state.groups = groups;
         if let Some(name) = observed.node
-            && observed.status.is_active_used()
+            && self.holds_its_place(observed.status)
         {
             self.pods_of_node.entry(name.clone()).or_default().insert(id);
             if let Some(node) = self.node_ids.get(&name).copied() {

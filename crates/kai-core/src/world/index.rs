@@ -1,7 +1,7 @@
 //! Indexes over the world: jobs by queue in job order, nodes by free GPUs in name order. They answer what a
 //! full scan would, without the scan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{JobId, NodeId, QueueId};
 use crate::input::Text;
@@ -40,6 +40,32 @@ pub struct QueueJobs {
     pub pending: BTreeSet<JobKey>,
     /// Preemptible jobs with a pod that holds a place.
     pub running: BTreeSet<JobKey>,
+    /// Hundredths of GPUs those jobs hold, with how many hold each.
+    pub sizes: BTreeMap<i64, u32>,
+}
+
+impl QueueJobs {
+    pub(crate) fn add_size(&mut self, gpu_centi: i64) {
+        *self.sizes.entry(gpu_centi).or_default() += 1;
+    }
+
+    pub(crate) fn remove_size(&mut self, gpu_centi: i64) {
+        if let Some(jobs) = self.sizes.get_mut(&gpu_centi) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.sizes.remove(&gpu_centi);
+            }
+        }
+    }
+}
+
+/// Where a job was put in the index.
+#[derive(Clone, Debug)]
+pub(crate) struct Indexed {
+    pub(crate) queue: QueueId,
+    pub(crate) key: JobKey,
+    /// Hundredths of GPUs it holds, where it may be made to go.
+    pub(crate) size: Option<i64>,
 }
 
 /// Jobs by queue slot.
@@ -48,7 +74,9 @@ pub struct JobIndex {
     queues: Vec<QueueJobs>,
     none: QueueJobs,
     /// Under which queue and key each job was put.
-    places: Vec<Option<(QueueId, JobKey)>>,
+    places: Vec<Option<Indexed>>,
+    /// Jobs with a pod that waits, for a node or for its gates.
+    pub(crate) waiting: BTreeSet<JobId>,
     /// Jobs that lack members, or did.
     pub(crate) suspects: BTreeSet<JobId>,
     /// Jobs with waiting pods whose queue does not exist.
@@ -68,14 +96,14 @@ impl JobIndex {
         &mut self.queues[queue.index()]
     }
 
-    pub(crate) fn remember(&mut self, job: JobId, queue: QueueId, key: JobKey) {
+    pub(crate) fn remember(&mut self, job: JobId, place: Indexed) {
         if self.places.len() <= job.index() {
             self.places.resize_with(job.index() + 1, || None);
         }
-        self.places[job.index()] = Some((queue, key));
+        self.places[job.index()] = Some(place);
     }
 
-    pub(crate) fn recall(&mut self, job: JobId) -> Option<(QueueId, JobKey)> {
+    pub(crate) fn recall(&mut self, job: JobId) -> Option<Indexed> {
         self.places.get_mut(job.index())?.take()
     }
 }

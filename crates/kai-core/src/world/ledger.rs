@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::time::Timestamp;
 use crate::world::World;
 use crate::world::accounting;
-use crate::world::index::{Fill, JobKey};
+use crate::world::index::{Fill, Indexed, JobKey};
 use crate::world::node::{DeviceDemand, Groups, Resident};
 use crate::world::undo::{Checkpoint, Undo};
 
@@ -319,6 +319,9 @@ impl World {
         if job.spec.stale_since.is_some() || self.is_stale(id) {
             self.job_index.suspects.insert(id);
         }
+        if self.has_waiting_pods(id) {
+            self.job_index.waiting.insert(id);
+        }
         let job = self.job(id);
         let pending = job.counts.of(Status::Pending) > 0;
         let Some(queue) = job.queue else {
@@ -332,24 +335,47 @@ impl World {
             return;
         }
         let key = self.job_key(id);
+        let size = running.then(|| self.gpus_held(id));
         let jobs = self.job_index.of_mut(queue);
         if pending {
             jobs.pending.insert(key.clone());
         }
-        if running {
+        if let Some(size) = size {
             jobs.running.insert(key.clone());
+            jobs.add_size(size);
         }
-        self.job_index.remember(id, queue, key);
+        self.job_index.remember(id, Indexed { queue, key, size });
+    }
+
+    fn has_waiting_pods(&self, id: JobId) -> bool {
+        let waits = |status| matches!(status, Status::Pending | Status::Gated);
+        let job = self.job(id);
+        job.counts.of(Status::Pending) > 0
+            || job.counts.of(Status::Gated) > 0
+            || job.strays.iter().any(|task| waits(self.task(*task).state.status))
+    }
+
+    /// Hundredths of GPUs that the job's placed pods cost.
+    fn gpus_held(&self, id: JobId) -> i64 {
+        let placed = self.job(id).tasks().map(|task| &self.task(task).state);
+        placed
+            .filter(|state| state.status.is_active_allocated())
+            .map(|state| state.accepted.gpu_centi)
+            .fold(0, i64::saturating_add)
     }
 
     /// Takes the job out of the index, wherever it was put.
     pub(crate) fn unindex_job(&mut self, id: JobId) {
+        self.job_index.waiting.remove(&id);
         self.job_index.suspects.remove(&id);
         self.job_index.homeless.remove(&id);
-        if let Some((queue, key)) = self.job_index.recall(id) {
+        if let Some(Indexed { queue, key, size }) = self.job_index.recall(id) {
             let jobs = self.job_index.of_mut(queue);
             jobs.pending.remove(&key);
-            jobs.running.remove(&key);
+            if let Some(size) = size {
+                jobs.running.remove(&key);
+                jobs.remove_size(size);
+            }
         }
     }
 

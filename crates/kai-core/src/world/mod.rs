@@ -22,7 +22,7 @@ pub mod validate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use apply::Effect;
 pub use undo::Checkpoint;
@@ -93,6 +93,8 @@ pub struct World {
     pub(crate) free_queue_slots: Vec<QueueId>,
     /// Pods on their way out, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
+    /// Pods whose pod affinity KAI no longer looks at in this cycle.
+    pub(crate) affinity_skips: FxHashSet<TaskId>,
     /// Every shortcut is off: for tests and benchmarks that compare with it.
     pub(crate) naive: bool,
     pub(crate) log: UndoLog,
@@ -214,6 +216,7 @@ impl World {
             free_node_slots: Vec::new(),
             free_queue_slots: Vec::new(),
             releasing: BTreeSet::new(),
+            affinity_skips: FxHashSet::default(),
             naive: false,
             log: UndoLog::default(),
         }

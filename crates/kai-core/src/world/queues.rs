@@ -84,7 +84,8 @@ impl World {
         let job = &self.jobs[job.index()];
         let Some(queue) = job.queue else { return };
         let held = &mut self.held[queue.index()];
-        if entry.state.status.is_allocated() {
+        let lost = entry.state.status == Status::Unknown && !self.config.compatibility.is_kai();
+        if entry.state.status.is_allocated() || lost {
             accepted(&mut held.allocated, &entry.state.accepted);
             if !job.is_preemptible() {
                 accepted(&mut held.non_preemptible, &entry.state.accepted);
@@ -92,6 +93,13 @@ impl World {
         } else if entry.state.status == Status::Pending {
             cost(&mut held.pending, &self.shapes[entry.shape].queue_cost());
         }
+    }
+
+    /// A pod of this status takes room on its node. Nobody knows whether a pod that the cluster lost sight of still
+    /// runs, so it keeps its room until it is deleted; KAI gives the room to others (fault 24).
+    pub(crate) fn holds_its_place(&self, status: Status) -> bool {
+        status.is_active_used()
+            || (status == Status::Unknown && !self.config.compatibility.is_kai())
     }
 
     /// The slot of the queue `name`, given now if it is new.

@@ -31,25 +31,45 @@ pub(super) fn check(
         let subject = subject(format!("task {name}"), job, std::slice::from_ref(task), outcome)?;
         result(expected, &subject, now_s)?;
     }
-    for (name, texts) in &expect.messages {
+    for (name, wanted) in &expect.messages {
         find_job(state, name)?;
         let found = outcome.jobs.get(name).cloned().unwrap_or_default();
-        for text in texts {
-            let errors = std::iter::once(&found.fit_errors).chain(&found.task_fit_errors);
-            if !errors.clone().any(|error| error.contains(text)) {
-                let actual: Vec<_> = errors.map(|error| error.trim()).collect();
-                let actual = actual.join(" | ");
-                let expected = format!("one that contains {text:?}");
-                return Err(Mismatch::new(
-                    format!("job {name}"),
-                    "fit error",
-                    expected,
-                    format!("{actual:?}"),
-                ));
-            }
+        let errors: Vec<&String> =
+            std::iter::once(&found.fit_errors).chain(&found.task_fit_errors).collect();
+        texts(name, "fit error", wanted, &errors)?;
+    }
+    for (name, wanted) in &expect.explains {
+        find_job(state, name)?;
+        let found = outcome.jobs.get(name).cloned().unwrap_or_default();
+        texts(name, "explanation", wanted, &[&found.explanation])?;
+    }
+    wake_up(expect, outcome)
+}
+
+/// Each wanted text occurs in one of those found.
+fn texts(job: &str, what: &str, wanted: &[String], found: &[&String]) -> Result<(), Mismatch> {
+    for text in wanted {
+        if !found.iter().any(|found| found.contains(text)) {
+            let actual: Vec<_> = found.iter().map(|error| error.trim()).collect();
+            let actual = actual.join(" | ");
+            let expected = format!("one that contains {text:?}");
+            return Err(Mismatch::new(format!("job {job}"), what, expected, format!("{actual:?}")));
         }
     }
     Ok(())
+}
+
+fn wake_up(expect: &Expectation, outcome: &CycleOutcome) -> Result<(), Mismatch> {
+    let Some(expected) = expect.wake_at_s else { return Ok(()) };
+    let same = match (expected.time_s(), outcome.wake_at_s) {
+        (Some(expected), Some(actual)) => same_amount(expected, actual),
+        (expected, actual) => expected == actual,
+    };
+    let shown = |time: Option<f64>| time.map_or("never".to_owned(), |time| format!("{time} s"));
+    if same {
+        return Ok(());
+    }
+    Err(Mismatch::new("cycle", "wake-up", shown(expected.time_s()), shown(outcome.wake_at_s)))
 }
 
 fn find_job<'a>(state: &'a ClusterState, name: &str) -> Result<&'a Job, Mismatch> {

@@ -4,6 +4,41 @@ use serde::Deserialize;
 
 use super::StringMap;
 
+/// A kind of devices, written as its name or with more about it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "DeviceClassKeys")]
+pub struct DeviceClass {
+    /// Its name.
+    pub name: String,
+    /// Extension: requests of this resource are served by its devices where a node has none of it.
+    pub extended_resource: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DeviceClassKeys {
+    Name(String),
+    Keys(DeviceClassObject),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceClassObject {
+    name: String,
+    extended_resource: Option<String>,
+}
+
+impl From<DeviceClassKeys> for DeviceClass {
+    fn from(keys: DeviceClassKeys) -> Self {
+        match keys {
+            DeviceClassKeys::Name(name) => Self { name, extended_resource: None },
+            DeviceClassKeys::Keys(DeviceClassObject { name, extended_resource }) => {
+                Self { name, extended_resource }
+            }
+        }
+    }
+}
+
 /// Devices of one driver on one node, on selected nodes or on all.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

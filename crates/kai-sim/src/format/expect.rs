@@ -23,6 +23,10 @@ pub struct Expectation {
     pub counts: Vec<CountExpectation>,
     /// By job, texts that occur in its fit errors or its tasks'.
     pub messages: BTreeMap<String, Vec<String>>,
+    /// Extension: by job, texts that occur in what a person is told about it.
+    pub explains: BTreeMap<String, Vec<String>>,
+    /// Extension: when the scheduler would look again although nothing happens.
+    pub wake_at_s: Option<WakeUp>,
     /// Bounds for each single cycle.
     pub calls_per_cycle: CallLimits,
     /// False: the shared devices listed in the results are not compared.
@@ -38,8 +42,38 @@ impl Default for Expectation {
             placements: Vec::new(),
             counts: Vec::new(),
             messages: BTreeMap::new(),
+            explains: BTreeMap::new(),
+            wake_at_s: None,
             calls_per_cycle: CallLimits::default(),
             gpu_groups_checked: true,
+        }
+    }
+}
+
+/// When time alone changes the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum WakeUp {
+    /// At this time.
+    At(f64),
+    /// Not at all.
+    Word(Never),
+}
+
+/// The word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Never {
+    /// No time is set.
+    Never,
+}
+
+impl WakeUp {
+    /// The time, if there is one.
+    pub fn time_s(self) -> Option<f64> {
+        match self {
+            Self::At(at_s) => Some(at_s),
+            Self::Word(Never::Never) => None,
         }
     }
 }

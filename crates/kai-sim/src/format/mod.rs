@@ -27,12 +27,12 @@ pub use config::{
 };
 pub use dra::{
     AllocatedDevice, AllocatedDevices, ClaimAllocation, ClaimConsumer, ClaimRequest, ClaimStatus,
-    ResourceClaim, ResourceSlice,
+    DeviceClass, ResourceClaim, ResourceSlice,
 };
 pub use error::FormatError;
 pub use expect::{
-    CallLimits, CountExpectation, Expectation, NodeExpectation, Placement, TaskExpectation,
-    ZoneAmounts,
+    CallLimits, CountExpectation, Expectation, Never, NodeExpectation, Placement, TaskExpectation,
+    WakeUp, ZoneAmounts,
 };
 pub use job::{Job, OnEvict, PodSet, Preemptibility, SubGroup, TopologyConstraint};
 pub use node::{
@@ -87,6 +87,8 @@ pub struct Scenario {
     pub run: Run,
     /// What must hold; absent: the run only has to end without error.
     pub expect: Option<Expectation>,
+    /// Extension: what must hold instead where the faults of the reference are reproduced.
+    pub expect_kai: Option<Expectation>,
     /// Where the expectations come from.
     #[serde(default)]
     pub expect_source: ExpectSource,
@@ -126,9 +128,9 @@ pub struct Cluster {
     pub topologies: Vec<Topology>,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Names of device classes; any device satisfies any class.
+    /// Device classes; any device satisfies any class.
     #[serde(default)]
-    pub device_classes: Vec<String>,
+    pub device_classes: Vec<DeviceClass>,
     /// Devices offered through dynamic resource allocation.
     #[serde(default)]
     pub resource_slices: Vec<ResourceSlice>,

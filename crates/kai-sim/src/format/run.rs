@@ -86,6 +86,8 @@ pub struct Step {
     pub cycles: u32,
     /// What must hold afterwards.
     pub expect: Option<Expectation>,
+    /// Extension: what must hold instead where the faults of the reference are reproduced.
+    pub expect_kai: Option<Expectation>,
 }
 
 fn one() -> u32 {

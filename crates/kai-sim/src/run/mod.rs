@@ -45,6 +45,17 @@ pub struct RunResult {
     pub planner_error: Option<PlannerError>,
     /// The states of each cycle in which actions ran.
     pub cycles: Vec<CycleStates>,
+    /// By job, why it waited in the last cycle in which it did.
+    pub explanations: BTreeMap<String, Explanation>,
+}
+
+/// Why a job waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The cycle, from 1.
+    pub cycle: usize,
+    /// Everything that is known, for a person.
+    pub text: String,
 }
 
 /// What to compare besides the expectations.

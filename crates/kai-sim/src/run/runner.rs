@@ -1,9 +1,9 @@
 //! The three modes of a run.
 
 use super::advance::{Clock, advance, finish_evictions};
-use super::{Planner, PlannerError, RunOptions, RunResult};
+use super::{Explanation, Planner, PlannerError, RunOptions, RunResult};
 use crate::compare::{self, Difference, Mismatch, Moment};
-use crate::format::{Expectation, FormatError, Run, Scenario, Step};
+use crate::format::{CompatibilityChoice, Expectation, FormatError, Run, Scenario, Step};
 use crate::outcome::{CycleOutcome, Event};
 use crate::state::ClusterState;
 use crate::strict::RecordedStates;
@@ -72,12 +72,29 @@ impl<'a> Runner<'a> {
         Ok(self.result)
     }
 
+    /// What must hold at the end.
+    fn expect(&self) -> Option<&'a Expectation> {
+        self.chosen(self.scenario.expect.as_ref(), self.scenario.expect_kai.as_ref())
+    }
+
+    /// Of two expectations the one for the scheduler that runs.
+    fn chosen<'e>(
+        &self,
+        right: Option<&'e Expectation>,
+        kai: Option<&'e Expectation>,
+    ) -> Option<&'e Expectation> {
+        match self.state.config.params.compatibility {
+            CompatibilityChoice::Right => right,
+            CompatibilityChoice::Kai => kai.or(right),
+        }
+    }
+
     fn rounds(&mut self, before_check: u32, after_check: u32) -> Result<(), Stop> {
         for _ in 0..before_check {
             self.cycle()?;
             advance(&mut self.state, &self.last, Clock::Frozen);
         }
-        self.look(self.scenario.expect.as_ref())?;
+        self.look(self.expect())?;
         for _ in 0..after_check {
             self.cycle_and_compare()?;
             advance(&mut self.state, &self.last, Clock::Frozen);
@@ -92,19 +109,20 @@ impl<'a> Runner<'a> {
                 let path = format!("run.steps[{index}].do[{position}]");
                 self.state.carry_out(operation, self.now_s, &path)?;
             }
+            let expect = self.chosen(step.expect.as_ref(), step.expect_kai.as_ref());
             for _ in 0..step.cycles {
                 finish_evictions(&mut self.state, self.now_s);
                 self.cycle()?;
-                if let Some(expect) = &step.expect {
+                if let Some(expect) = expect {
                     self.check_calls(expect);
                 }
                 advance(&mut self.state, &self.last, Clock::Running { now_s: self.now_s });
             }
-            if step.expect.is_some() {
-                self.look(step.expect.as_ref())?;
+            if expect.is_some() {
+                self.look(expect)?;
             }
         }
-        if let Some(expect) = &self.scenario.expect {
+        if let Some(expect) = self.expect() {
             self.look(Some(expect))?;
         }
         Ok(())
@@ -117,16 +135,25 @@ impl<'a> Runner<'a> {
         let states = self.last.tasks.iter();
         let states = states.map(|(name, task)| (name.clone(), (task.status, task.node.clone())));
         self.result.cycles.push(states.collect());
+        self.keep_explanations();
         self.compare_with_record(self.moment());
-        if let Some(expect) = &self.scenario.expect {
+        if let Some(expect) = self.expect() {
             self.check_calls(expect);
         }
         Ok(())
     }
 
+    fn keep_explanations(&mut self) {
+        let cycle = self.result.cycles.len();
+        for (name, job) in self.last.jobs.iter().filter(|(_, job)| !job.explanation.is_empty()) {
+            let explanation = Explanation { cycle, text: job.explanation.clone() };
+            self.result.explanations.insert(name.clone(), explanation);
+        }
+    }
+
     fn cycle_and_compare(&mut self) -> Result<(), Stop> {
         self.cycle()?;
-        if let Some(expect) = &self.scenario.expect {
+        if let Some(expect) = self.expect() {
             let compared = compare::states(expect, &self.state, &self.last, self.now_s);
             self.note(self.moment(), compared);
         }
@@ -141,9 +168,11 @@ impl<'a> Runner<'a> {
             if let Some(last) = self.last.jobs.get(name) {
                 job.fit_errors.clone_from(&last.fit_errors);
                 job.task_fit_errors.clone_from(&last.task_fit_errors);
+                job.explanation.clone_from(&last.explanation);
             }
         }
         settled.events.clone_from(&self.last.events);
+        settled.wake_at_s = self.last.wake_at_s;
         self.last = settled;
         let moment = Moment::AfterCycle(self.result.cycles.len());
         self.compare_with_record(moment);

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::config::Config;
 use crate::format::{
-    Allocatable, Amount, BindRequest, ConditionStatus, CsiCapacity, CsiDriver, DisruptionBudget,
-    ForeignPod, HostPort, MigStrategy, NodeExpression, Numa, ObjectName, OnEvict, PersistentVolume,
-    PodTerm, Preemptibility, Qos, Request, ResourceClaim, ResourceSlice, Status, StorageClass,
-    StringMap, SubGroup, Taint, Toleration, Topology, Usage, VolumeClaim, WholeGpuPolicy,
+    Allocatable, Amount, BindRequest, ConditionStatus, CsiCapacity, CsiDriver, DeviceClass,
+    DisruptionBudget, ForeignPod, HostPort, MigStrategy, NodeExpression, Numa, ObjectName, OnEvict,
+    PersistentVolume, PodTerm, Preemptibility, Qos, Request, ResourceClaim, ResourceSlice, Status,
+    StorageClass, StringMap, SubGroup, Taint, Toleration, Topology, Usage, VolumeClaim,
+    WholeGpuPolicy,
 };
 
 /// A cluster and its scheduler's settings at one moment.
@@ -26,7 +27,7 @@ pub struct ClusterState {
     /// Jobs with their tasks, as listed.
     pub jobs: Vec<Job>,
     /// Names of device classes.
-    pub device_classes: Vec<String>,
+    pub device_classes: Vec<DeviceClass>,
     /// Devices offered through dynamic resource allocation.
     pub resource_slices: Vec<ResourceSlice>,
     /// Claims of such devices.

@@ -4,13 +4,14 @@ mod discover;
 mod filter;
 mod workers;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 pub use discover::{Discovery, ScenarioFile, discover};
 pub use filter::{Filter, IdPattern};
 pub use workers::{Progress, Settings, run_files};
 
-use crate::run::CycleStates;
+use crate::run::{CycleStates, Explanation};
 
 /// Something wrong with a file, or with what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,10 @@ pub struct ScenarioResult {
     pub verdict: Verdict,
     /// The states of each cycle in which actions ran.
     pub cycles: Vec<CycleStates>,
+    /// By job, why it waited in the last cycle in which it did.
+    pub explanations: BTreeMap<String, Explanation>,
+    /// The jobs it began with.
+    pub jobs: BTreeSet<String>,
 }
 
 impl ScenarioResult {

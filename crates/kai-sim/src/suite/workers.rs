@@ -130,6 +130,8 @@ where
             id,
             verdict: verdict(&scenario, &result),
             cycles: result.cycles,
+            explanations: result.explanations,
+            jobs: scenario.cluster.jobs.iter().map(|job| job.name.clone()).collect(),
         }),
         Err(error) => FileResult::Bad(error),
     }
@@ -165,5 +167,7 @@ fn expects_anything(scenario: &Scenario) -> bool {
         Run::Timeline(steps) => steps.as_slice(),
         Run::Cycle | Run::Rounds { .. } => &[],
     };
-    scenario.expect.is_some() || steps.iter().any(|step| step.expect.is_some())
+    scenario.expect.is_some()
+        || scenario.expect_kai.is_some()
+        || steps.iter().any(|step| step.expect.is_some() || step.expect_kai.is_some())
 }

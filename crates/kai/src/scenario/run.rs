@@ -21,6 +21,7 @@ Examples:
   kai scenario run examples/ --id 'reclaim*'      those whose id begins with reclaim
   kai scenario run examples/ --feature topology   those with a tag
   kai scenario run a.json b.json --out states/    also write the states of every cycle
+  kai scenario run a.json --explain train         why the job called train waits
   kai scenario run tables/ --compatibility kai --strict
                                                   judge agreement with recorded outcomes
 
@@ -49,6 +50,10 @@ pub(crate) struct RunArguments {
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
+
+    /// Also print everything that is known about why JOB waits.
+    #[arg(long, value_name = "JOB", conflicts_with = "json")]
+    explain: Option<String>,
 
     /// Only scenarios whose id contains PATTERN, or matches it as a whole where it has * or ?.
     #[arg(long, value_name = "PATTERN")]
@@ -89,6 +94,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let mut result =
         run_files(discover(&arguments.paths), &settings, new_planner, &Counter::default());
     report_nothing_to_run(&mut result, &arguments.paths);
+    if let Some(job) = &arguments.explain {
+        explain(&mut result, job, &arguments.paths)?;
+    }
     if let Some(folder) = &arguments.out {
         write_states(folder, &result)?;
     }
@@ -116,6 +124,19 @@ fn report_nothing_to_run(result: &mut SuiteResult, paths: &[PathBuf]) {
         path: String::new(),
         message: message.to_owned(),
     });
+}
+
+/// Says why a job waits, before the verdicts. A name no scenario knows is a mistake of who asked.
+fn explain(result: &mut SuiteResult, job: &str, paths: &[PathBuf]) -> anyhow::Result<()> {
+    if let Some(text) = report::explanations(result, job) {
+        return Ok(output::print(&text)?);
+    }
+    result.errors.push(InputError {
+        file: paths.first().cloned().unwrap_or_default(),
+        path: String::new(),
+        message: format!("no scenario that ran has a job `{job}`, expected one to explain"),
+    });
+    Ok(())
 }
 
 fn write_states(folder: &Path, result: &SuiteResult) -> anyhow::Result<()> {

@@ -173,9 +173,13 @@ impl World {
     /// Whether the amount of `slot` that a pod of `shape` asks for is left to the allocation of devices on this
     /// node instead of being compared with the node's amounts. KAI does so for pods that share GPUs only.
     pub(crate) fn is_left_to_devices(&self, shape: &Shape, node: &Node, slot: usize) -> bool {
+        node.allocatable.get(slot) == 0 && self.may_be_left_to_devices(shape, slot)
+    }
+
+    /// The same where no node offers the resource itself (fault 33).
+    pub(crate) fn may_be_left_to_devices(&self, shape: &Shape, slot: usize) -> bool {
         (shape.is_shared() || !self.config.compatibility.is_kai())
             && slot >= crate::resources::FIXED_SLOTS
-            && node.allocatable.get(slot) == 0
             && self.config.params.dynamic_resources
             && self.claims.backs(self.names.name(slot))
     }

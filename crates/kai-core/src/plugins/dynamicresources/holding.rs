@@ -90,6 +90,11 @@ impl Claims {
 }
 
 impl World {
+    /// Some devices are offered through slices.
+    pub(crate) fn claims_are_in_play(&self) -> bool {
+        !self.claims.slices.is_empty()
+    }
+
     /// The store of claims.
     pub fn claims(&self) -> &Claims {
         &self.claims

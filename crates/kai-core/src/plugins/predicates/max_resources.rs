@@ -64,7 +64,9 @@ fn first_exceeded<'a>(world: &'a World, shape: &Shape) -> Option<Exceeded<'a>> {
     }
     let others = world.names.by_name(&shape.request);
     let mut others = others.into_iter().filter(|(slot, _)| *slot >= PODS);
-    let (slot, _) = others.find(|(slot, amount)| *amount > most_of(*slot))?;
+    let (slot, _) = others.find(|(slot, amount)| {
+        *amount > most_of(*slot) && !world.may_be_left_to_devices(shape, *slot)
+    })?;
     let resource = world.names.name(slot);
     let most =
         if STORAGE.contains(&resource) { shown(slot, QueueResource::Memory, " GB") } else { None };

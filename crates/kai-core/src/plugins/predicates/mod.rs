@@ -7,8 +7,8 @@
 //! kind of worker. What is the same for all nodes is computed once, in the context; a pod without constraints
 //! costs a handful of comparisons per node.
 //!
-//! KAI remembers for a whole session that a filter had nothing to do for a pod (fault 10). That is not reproduced:
-//! the context is made anew for every attempt.
+//! KAI remembers for a whole session that pod affinity had nothing to say about a pod, whatever comes to the nodes
+//! later (fault 10); [`note_skips`] reproduces that. By default the context is made anew for every attempt.
 
 mod capacity;
 mod gpu_kind;
@@ -16,9 +16,9 @@ pub(crate) mod kubernetes;
 mod max_resources;
 pub(crate) mod pod_affinity;
 pub(crate) mod storage;
+pub mod term_index;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod term_index;
 mod texts;
 pub mod volumes;
 
@@ -71,6 +71,14 @@ pub(crate) fn check_task_whatever_goes(world: &World, task: TaskId) -> Result<()
         .or_else(|| missing_config_maps(world, &world.task(task).spec))
         .or_else(|| max_resources::refusal(world, task));
     objection.map_or(Ok(()), |text| Err(TaskRefusal { text: text.into() }))
+}
+
+/// Remembers, as KAI does, that pod affinity has nothing to say about a pod when it is first tried (fault 10).
+pub(crate) fn note_skips(world: &mut World, task: TaskId) {
+    let listed = world.policy.filters.contains(&Filter::Predicates);
+    if listed && world.config.compatibility.is_kai() && pod_affinity::is_silent(world, task) {
+        world.affinity_skips.insert(task);
+    }
 }
 
 fn missing_config_maps(world: &World, pod: &PodSpec) -> Option<String> {

@@ -85,6 +85,9 @@ pub(super) struct AffinityFacts {
 impl AffinityFacts {
     /// The facts for `task`; none when neither it nor any other pod cares.
     pub(super) fn new(world: &World, task: TaskId) -> Option<Box<Self>> {
+        if world.affinity_skips.contains(&task) {
+            return None;
+        }
         let pod = &world.task(task).spec;
         let constraints = &pod.constraints;
         let has_terms =
@@ -168,6 +171,14 @@ impl AffinityFacts {
         }
         in_all_domains || (self.attracting.is_empty() && self.matches_itself)
     }
+}
+
+/// The pod has no terms of its own and no pod on any node minds it.
+pub(super) fn is_silent(world: &World, task: TaskId) -> bool {
+    let constraints = &world.task(task).spec.constraints;
+    constraints.pod_affinity.is_empty()
+        && constraints.pod_anti_affinity.is_empty()
+        && AffinityFacts::new(world, task).is_none_or(|facts| facts.unwelcoming.is_empty())
 }
 
 fn matches_all(terms: &[PodTerm], owner_namespace: &Text, pod: &PodSpec) -> bool {

@@ -17,8 +17,10 @@ use crate::state::ClusterState;
 pub(super) fn translate(state: &ClusterState) -> Vec<(ObjectKey, Object)> {
     let mut objects = Vec::new();
     for class in &state.device_classes {
-        let spec = DeviceClassSpec { name: text(class), extended_resource: None, devices: None };
-        objects.push((ObjectKey::DeviceClass(text(class)), Object::DeviceClass(spec)));
+        let extended_resource = class.extended_resource.as_deref().map(text);
+        let name = text(&class.name);
+        let spec = DeviceClassSpec { name: name.clone(), extended_resource, devices: None };
+        objects.push((ObjectKey::DeviceClass(name), Object::DeviceClass(spec)));
     }
     for slice in &state.resource_slices {
         objects.push((ObjectKey::Slice(text(&slice.name)), Object::Slice(slice_spec(slice))));
@@ -90,11 +92,7 @@ fn allocation(given: &ClaimAllocation) -> Allocation {
 }
 
 /// Claims as the world shows them. What the drivers reported stays as it was.
-pub(super) fn claims_back(
-    state: &ClusterState,
-    world: &World,
-    outcome: &mut CycleOutcome,
-) {
+pub(super) fn claims_back(state: &ClusterState, world: &World, outcome: &mut CycleOutcome) {
     for claim in &state.resource_claims {
         let name = ObjectName::new(claim.namespace.as_str(), claim.name.as_str());
         let Some(view) = world.claims().state_of(&name) else { continue };

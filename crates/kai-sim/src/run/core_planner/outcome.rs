@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kai_core::input::Text;
 use kai_core::plan::{CyclePlan, Step, StepKind};
+use kai_core::report::explain;
 use kai_core::report::text::detailed_message;
 use kai_core::resources::GPU;
 use kai_core::world::World;
@@ -66,6 +67,7 @@ pub(super) fn add_plan(
     now_s: f64,
 ) {
     outcome.events = plan.steps.iter().map(event).collect();
+    outcome.wake_at_s = plan.wake_at.map(super::seconds);
     let reports: BTreeMap<_, _> =
         plan.waiting.iter().map(|report| (report.job.clone(), report)).collect();
     for job in &state.jobs {
@@ -75,6 +77,7 @@ pub(super) fn add_plan(
             if !report.errors.is_empty() {
                 entry.fit_errors = detailed_message(&report.errors);
             }
+            entry.explanation = explain::job(report);
             entry.task_fit_errors = report.pods.iter().map(|(_, text)| text.to_string()).collect();
         }
         if let Some((_, since)) = plan.staleness.iter().find(|(stale, _)| *stale == name) {
@@ -94,9 +97,8 @@ pub(super) fn add_times(outcome: &mut CycleOutcome, state: &ClusterState, now_s:
 
 fn event(step: &Step) -> Event {
     let texts = |groups: &[Text]| groups.iter().map(ToString::to_string).collect();
-    let name = |job: &Option<kai_core::input::ObjectName>| {
-        job.as_ref().map(|job| job.name.to_string())
-    };
+    let name =
+        |job: &Option<kai_core::input::ObjectName>| job.as_ref().map(|job| job.name.to_string());
     let (call, node, gpu_groups, for_job) = match &step.kind {
         StepKind::Bind { node, gpu_groups } => {
             (Call::Bind, Some(node.to_string()), texts(gpu_groups), None)
