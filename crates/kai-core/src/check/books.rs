@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::{Rule, Severity, Violation};
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
-use crate::input::{ObjectName, Text};
 use crate::input::pod::PodRole;
+use crate::input::{ObjectName, Text};
 use crate::status::Status;
 use crate::world::World;
 use crate::world::index::{FreeGpuIndex, JobKey};
@@ -163,9 +163,9 @@ fn check_names(world: &World, wrong: &mut Vec<String>) {
     let queue = |(name, id): (&Text, &QueueId)| world.queue_specs[id.index()].name == *name;
     let queues = world.queue_ids.iter().all(queue);
     let live_queues = world.tree.queues.iter().take(world.queue_specs.len());
-    let ghosts = live_queues.enumerate().any(|(at, node)| {
-        node.live && world.queue_ids.get(&node.name) != Some(&QueueId::new(at))
-    });
+    let ghosts = live_queues
+        .enumerate()
+        .any(|(at, node)| node.live && world.queue_ids.get(&node.name) != Some(&QueueId::new(at)));
     if !nodes || live_nodes != world.node_ids.len() {
         wrong.push("names of nodes".to_owned());
     }
@@ -200,9 +200,10 @@ fn check_held(world: &World, wrong: &mut Vec<String>) {
         } else if task.state.status == Status::Pending {
             held.pending.add(&world.shape_of(id).queue_cost());
         }
-        let accepted = task.state.node.map(|node| {
-            world.node(node).accepted(world.shape_of(id), world.config.compatibility)
-        });
+        let accepted = task
+            .state
+            .node
+            .map(|node| world.node(node).accepted(world.shape_of(id), world.config.compatibility));
         if accepted.unwrap_or_default() != task.state.accepted {
             wrong.push(format!("cost of pod {}", task.spec.name));
         }
@@ -230,8 +231,9 @@ fn check_totals(world: &World, wrong: &mut Vec<String>) {
         anew.available().get(slot) == world.totals.available().get(slot)
             && anew.most_of(slot) == world.totals.most_of(slot)
     });
-    let extremes =
-        |totals: &Totals| (totals.smallest_gpu_mib(), totals.largest_gpu_mib(), totals.replica_nodes());
+    let extremes = |totals: &Totals| {
+        (totals.smallest_gpu_mib(), totals.largest_gpu_mib(), totals.replica_nodes())
+    };
     if !same_amounts || extremes(&anew) != extremes(&world.totals) {
         wrong.push("totals of nodes".to_owned());
     }

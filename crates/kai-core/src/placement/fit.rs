@@ -74,7 +74,12 @@ impl World {
     }
 }
 
-fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) -> Option<Shortage> {
+fn gpu_shortage(
+    world: &World,
+    task: TaskId,
+    node: &Node,
+    demand: DeviceDemand,
+) -> Option<Shortage> {
     let shape = world.shape_of(task);
     let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
     let used = (node.amounts.used.get(GPU) + shared) * 100;
@@ -166,7 +171,9 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
 /// Resources that a node does not have itself may be served by devices of a class: the allocator of claims decides.
 #[inline]
 fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
-    slot < FIXED_SLOTS || shape.request.get(slot) == 0 || !world.is_left_to_devices(shape, node, slot)
+    slot < FIXED_SLOTS
+        || shape.request.get(slot) == 0
+        || !world.is_left_to_devices(shape, node, slot)
 }
 
 /// The slots of `request` that `have` does not reach.

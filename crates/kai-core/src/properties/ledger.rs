@@ -103,7 +103,8 @@ impl Ledger {
     }
 
     fn write(&mut self, write: Write) -> Result<(), TestCaseError> {
-        let task_at = |at: usize| (!self.tasks.is_empty()).then(|| self.tasks[at % self.tasks.len()]);
+        let task_at =
+            |at: usize| (!self.tasks.is_empty()).then(|| self.tasks[at % self.tasks.len()]);
         match write {
             Write::Put { task, node, promise } => {
                 if let Some(task) = task_at(task) {

@@ -1,6 +1,7 @@
 //! Properties of what only the planner itself can do: writes of a cycle and their undoing, and searches by index.
 
 #[path = "../../tests/properties/worlds/mod.rs"]
+#[allow(dead_code, reason = "the properties of the public contract use the rest")]
 mod worlds;
 
 mod ledger;

@@ -124,15 +124,12 @@ impl World {
     fn insert_node(&mut self, spec: Box<NodeSpec>) {
         let name = spec.name.clone();
         let node = self.fresh_node(spec);
-        let id = match self.free_node_slots.pop() {
-            Some(id) => {
-                self.nodes[id.index()] = node;
-                id
-            }
-            None => {
-                self.nodes.push(node);
-                NodeId::new(self.nodes.len() - 1)
-            }
+        let id = if let Some(id) = self.free_node_slots.pop() {
+            self.nodes[id.index()] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            NodeId::new(self.nodes.len() - 1)
         };
         self.node_ids.insert(name, id);
         self.count_node(id);
@@ -229,13 +226,10 @@ impl World {
         } else {
             let queue = self.queue_ids.get(&spec.queue).copied();
             let placeholder = Job::new(spec.clone(), queue);
-            let id = match self.free_job_slots.pop() {
-                Some(id) => id,
-                None => {
-                    self.jobs.push(placeholder);
-                    JobId::new(self.jobs.len() - 1)
-                }
-            };
+            let id = self.free_job_slots.pop().unwrap_or_else(|| {
+                self.jobs.push(placeholder);
+                JobId::new(self.jobs.len() - 1)
+            });
             self.job_ids.insert(spec.name.clone(), id);
             self.form_job(id, spec);
         }

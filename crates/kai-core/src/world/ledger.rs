@@ -91,12 +91,8 @@ impl World {
         });
         self.save_node(place.node, task);
         self.account(task, place.node, &place.groups, status, Account::Enter);
-        let resident = Resident {
-            task,
-            status,
-            groups: place.groups.clone(),
-            zones: place.zones.clone(),
-        };
+        let resident =
+            Resident { task, status, groups: place.groups.clone(), zones: place.zones.clone() };
         self.nodes[place.node.index()].residents.push(resident);
         self.terms.arrive(place.node, &self.tasks[task.index()].spec.constraints);
         self.log.push(Undo::ResidentAdded(place.node));

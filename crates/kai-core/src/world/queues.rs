@@ -11,13 +11,13 @@ use crate::world::shape::QueueCost;
 
 /// What the pods of one leaf queue hold and ask for, in exact integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
+pub(crate) struct Held {
     /// Held by placed pods.
-    pub allocated: Accepted,
+    pub(crate) allocated: Accepted,
     /// Of those, by pods that may not be preempted.
-    pub non_preemptible: Accepted,
+    pub(crate) non_preemptible: Accepted,
     /// Asked for by pending pods.
-    pub pending: QueueCost,
+    pub(crate) pending: QueueCost,
 }
 
 impl Held {

@@ -198,7 +198,8 @@ impl Shape {
     /// Hundredths of GPUs the request counts as: devices, parts, MIG slices and claims. Memory counts nothing.
     pub fn quota_centi(&self) -> i64 {
         let slices = if let GpuDemand::Mig { slices, .. } = self.gpu { slices } else { 0 };
-        self.device_centi().saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
+        self.device_centi()
+            .saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
     }
 
     /// What the request costs a queue before a node is known.
@@ -258,7 +259,7 @@ fn mig_profile(resource: &str) -> Option<(i64, i64)> {
 pub struct Shapes {
     /// Some shape has required anti-affinity to other pods.
     some_repel: bool,
-    shapes: Vec<Shape>,
+    met: Vec<Shape>,
     ids: FxHashMap<Shape, ShapeId>,
 }
 
@@ -268,10 +269,10 @@ impl Shapes {
         if let Some(id) = self.ids.get(&shape) {
             return *id;
         }
-        let id = ShapeId::new(self.shapes.len());
+        let id = ShapeId::new(self.met.len());
         self.some_repel |= !shape.constraints.pod_anti_affinity.is_empty();
         self.ids.insert(shape.clone(), id);
-        self.shapes.push(shape);
+        self.met.push(shape);
         id
     }
 
@@ -282,12 +283,12 @@ impl Shapes {
 
     /// How many shapes there are.
     pub fn len(&self) -> usize {
-        self.shapes.len()
+        self.met.len()
     }
 
     /// True before the first pod.
     pub fn is_empty(&self) -> bool {
-        self.shapes.is_empty()
+        self.met.is_empty()
     }
 }
 
@@ -295,6 +296,6 @@ impl std::ops::Index<ShapeId> for Shapes {
     type Output = Shape;
 
     fn index(&self, id: ShapeId) -> &Shape {
-        &self.shapes[id.index()]
+        &self.met[id.index()]
     }
 }

@@ -5,9 +5,7 @@ use crate::fairness::{QueueResource, UNLIMITED};
 use crate::input::node::NumaZone;
 use crate::input::pod::GpuRequest;
 use crate::input::pod_group::GroupSet;
-use crate::input::{
-    NodeSpec, NumaSpec, Object, PodGroupSpec, PodSpec, QueueSpec, Text, UsageSpec,
-};
+use crate::input::{NodeSpec, NumaSpec, Object, PodGroupSpec, PodSpec, QueueSpec, Text, UsageSpec};
 
 /// Something wrong with an object.
 #[derive(Clone, PartialEq, Eq, Debug)]

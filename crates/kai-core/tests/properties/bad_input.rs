@@ -140,7 +140,11 @@ fn bad_objects() -> Vec<(Object, &'static str, &'static str)> {
     for _ in 0..100 {
         deep = GroupSet { sets: vec![deep], ..GroupSet::default() };
     }
-    bad.push((Object::PodGroup(Box::new(group("group", deep))), "PodGroup team/group", "subGroups"));
+    bad.push((
+        Object::PodGroup(Box::new(group("group", deep))),
+        "PodGroup team/group",
+        "subGroups",
+    ));
     bad.extend(nameless());
     bad
 }
@@ -159,15 +163,15 @@ fn nameless() -> [(Object, &'static str, &'static str); 4] {
 /// Refused with this object and field, and nothing changed.
 fn is_refused(
     world: &mut World,
-    object: Object,
+    object: &Object,
     name: &str,
     field: &str,
 ) -> Result<(), TestCaseError> {
     let before = world.describe();
     let effect = world.apply(Delta::Set(object.clone()));
-    prop_assert!(!effect.changed, "{}", show::object(&object));
+    prop_assert!(!effect.changed, "{}", show::object(object));
     let named = effect.problems.iter().any(|found| found.object == name && found.field == field);
-    prop_assert!(named, "{:?} for {}", effect.problems, show::object(&object));
+    prop_assert!(named, "{:?} for {}", effect.problems, show::object(object));
     show::same(&before, &world.describe())
 }
 
@@ -179,8 +183,8 @@ fn every_bad_field_is_named_and_changes_nothing() {
     told.apply(Delta::Set(Object::Queue(queue("queue"))));
     told.apply(Delta::Set(Object::Pod(Box::new(bare_pod("pod")))));
     for (object, name, field) in bad_objects() {
-        is_refused(&mut empty, object.clone(), name, field).unwrap();
-        is_refused(&mut told, object, name, field).unwrap();
+        is_refused(&mut empty, &object, name, field).unwrap();
+        is_refused(&mut told, &object, name, field).unwrap();
     }
 }
 
@@ -203,8 +207,7 @@ fn odd_objects() -> Vec<Object> {
         node.labels = labels.iter().map(|label| ((*label).into(), (*many).into())).collect();
     });
     let moments = [Timestamp { nanos: i64::MIN }, Timestamp { nanos: i64::MAX }];
-    let leaf =
-        GroupLeaf { name: "default".into(), min_available: u32::MAX, topology: None };
+    let leaf = GroupLeaf { name: "default".into(), min_available: u32::MAX, topology: None };
     let tree = GroupSet { min_members: Some(u32::MAX), leaves: vec![leaf], ..GroupSet::default() };
     let mut odd_group = group("group-0", tree);
     odd_group.created = moments[1];
@@ -247,7 +250,7 @@ proptest! {
         let mut world = cluster.world();
         let bad = bad_objects();
         let (object, name, field) = bad[at % bad.len()].clone();
-        is_refused(&mut world, object, name, field)?;
+        is_refused(&mut world, &object, name, field)?;
     }
 
     #[test]

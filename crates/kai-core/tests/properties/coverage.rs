@@ -40,5 +40,4 @@ fn random_worlds_give_every_action_something_to_do() {
         let count = seen.get(expected).copied().unwrap_or(0);
         assert!(count >= 10, "{expected}: {count} of {seen:?}");
     }
-
 }

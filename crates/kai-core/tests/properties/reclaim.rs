@@ -276,7 +276,9 @@ fn check(world: &World, plan: &CyclePlan) -> Result<(), TestCaseError> {
                 .check_commit(commit)
                 .map_err(|error| TestCaseError::fail(format!("{error}\n{}", show::steps(plan))))?;
         }
-        commit.iter().for_each(|step| replay.carry_out(step));
+        for step in commit {
+            replay.carry_out(step);
+        }
     }
     Ok(())
 }

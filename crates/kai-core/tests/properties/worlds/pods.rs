@@ -46,7 +46,8 @@ pub(crate) fn gpu_request() -> BoxedStrategy<GpuRequest> {
 pub(crate) fn others(often: f64) -> BoxedStrategy<Vec<(Text, i64)>> {
     let names = vec!["example.com/a", "example.com/b", "example.com/c"];
     let some = proptest::sample::subsequence(names, 1..=3).prop_shuffle();
-    let amounts = some.prop_map(|names| names.into_iter().map(|name| (name.into(), 1_000)).collect());
+    let amounts =
+        some.prop_map(|names| names.into_iter().map(|name| (name.into(), 1_000)).collect());
     option::weighted(often, amounts).prop_map(Option::unwrap_or_default).boxed()
 }
 
@@ -60,8 +61,8 @@ fn request() -> BoxedStrategy<PodRequest> {
         .prop_map(|(gpu, cpu_milli, memory_bytes, other)| PodRequest {
             cpu_milli,
             memory_bytes,
-            gpu,
             other,
+            gpu,
             ..PodRequest::default()
         })
         .boxed()
