@@ -116,11 +116,16 @@ pub(super) fn free_gpus_are_known(world: &World) -> bool {
 fn check_job_index(world: &World, wrong: &mut Vec<String>) {
     let mut pending: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
     let mut running: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
+    let mut sizes: BTreeMap<QueueId, BTreeMap<i64, u32>> = BTreeMap::new();
     let (mut suspects, mut homeless) = (BTreeSet::new(), BTreeSet::new());
+    let mut waiting = BTreeSet::new();
     for (id, job) in world.jobs() {
         let waits = job.counts.of(Status::Pending) > 0;
         if job.spec.stale_since.is_some() || world.is_stale(id) {
             suspects.insert(id);
+        }
+        if world.has_waiting_pods(id) {
+            waiting.insert(id);
         }
         let Some(queue) = job.queue else {
             if waits {
@@ -133,6 +138,7 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         }
         if job.is_preemptible() && job.counts.active_allocated() > 0 {
             running.entry(queue).or_default().insert(world.job_key(id));
+            *sizes.entry(queue).or_default().entry(world.gpus_held(id)).or_default() += 1;
         }
     }
     for at in 0..world.queue_specs.len() {
@@ -140,12 +146,16 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         let index = world.job_index.of(queue);
         if index.pending != pending.remove(&queue).unwrap_or_default()
             || index.running != running.remove(&queue).unwrap_or_default()
+            || index.sizes != sizes.remove(&queue).unwrap_or_default()
         {
             wrong.push(format!("index of jobs of queue {}", world.queue_specs[at].name));
         }
     }
     if world.job_index.suspects != suspects {
         wrong.push("index of jobs that lack members".to_owned());
+    }
+    if world.job_index.waiting != waiting {
+        wrong.push("index of jobs with pods that wait".to_owned());
     }
     if world.job_index.homeless != homeless {
         wrong.push("index of jobs without a queue".to_owned());
@@ -192,7 +202,7 @@ fn check_held(world: &World, wrong: &mut Vec<String>) {
         let job = world.job(job);
         let Some(queue) = job.queue else { continue };
         let held = &mut sums[queue.index()];
-        if task.state.status.is_allocated() {
+        if world.is_charged(task.state.status) {
             held.allocated.add(&task.state.accepted);
             if !job.is_preemptible() {
                 held.non_preemptible.add(&task.state.accepted);
@@ -255,7 +265,7 @@ fn check_listings(world: &World, wrong: &mut Vec<String>) {
             releasing.insert((moment, id));
         }
         let node = task.state.node.map(|node| world.node(node).name().clone());
-        let named = task.spec.node.clone().filter(|_| task.state.status.is_active_used());
+        let named = task.spec.node.clone().filter(|_| world.holds_its_place(task.state.status));
         if let Some(node) = node.or(named) {
             of_node.entry(node).or_default().insert(id);
         }

@@ -488,7 +488,8 @@ impl World {
         for task in pods {
             self.join_job(task, id);
         }
-        self.index_job(id);
+        // Each pod that joined put the job in the index already.
+        self.reindex_job(id);
     }
 
     pub(crate) fn dissolve_job(&mut self, id: JobId) {

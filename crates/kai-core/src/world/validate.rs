@@ -131,8 +131,8 @@ fn queue_problems(spec: &QueueSpec) -> Vec<InputProblem> {
     }
     for resource in QueueResource::ALL {
         let weight = spec.over_quota_weight[resource];
-        if !weight.is_finite() || weight < 0.0 {
-            let message = format!("{resource:?} must be at least 0, is {weight}");
+        if !weight.is_finite() {
+            let message = format!("{resource:?} must be a number, is {weight}");
             problems.note("overQuotaWeight", message);
         }
     }

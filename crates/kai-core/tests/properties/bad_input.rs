@@ -126,8 +126,11 @@ fn bad_objects() -> Vec<(Object, &'static str, &'static str)> {
         let amounts = Amounts::new(UNLIMITED, UNLIMITED, number);
         bad.push((bad_queue(|q| q.quota = amounts), "Queue queue", "quota"));
         bad.push((bad_queue(|q| q.limit = amounts), "Queue queue", "limit"));
-        let weights = Amounts::new(1.0, 1.0, number);
-        bad.push((bad_queue(|q| q.over_quota_weight = weights), "Queue queue", "overQuotaWeight"));
+        if !number.is_finite() {
+            let weights = Amounts::new(1.0, 1.0, number);
+            let queue = bad_queue(|queue| queue.over_quota_weight = weights);
+            bad.push((queue, "Queue queue", "overQuotaWeight"));
+        }
         bad.push((usage(number), "Usage of queue queue", "usage"));
     }
     for portion in [0.0, 1.01] {
