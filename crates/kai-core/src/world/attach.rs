@@ -520,7 +520,13 @@ impl World {
                 job.leaves[leaf].counts.add(status);
                 job.counts.add(status);
             }
-            None => self.jobs[job.index()].strays.push(task),
+            None => {
+                let strays = &self.jobs[job.index()].strays;
+                let place = strays.partition_point(|other| {
+                    self.task(*other).spec.name < self.task(task).spec.name
+                });
+                self.jobs[job.index()].strays.insert(place, task);
+            }
         }
         self.charge(task);
         self.index_job(job);

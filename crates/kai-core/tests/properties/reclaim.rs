@@ -52,7 +52,8 @@ impl<'w> Replay<'w> {
     fn new(world: &'w World) -> Self {
         let mut charged = BTreeMap::new();
         for (id, task) in world.tasks() {
-            let lost = task.state.status == Status::Unknown && !world.config().compatibility.is_kai();
+            let lost =
+                task.state.status == Status::Unknown && !world.config().compatibility.is_kai();
             if (task.state.status.is_allocated() || lost) && task.leaf.is_some() {
                 charged.insert(id, task.state.accepted.amounts());
             }
