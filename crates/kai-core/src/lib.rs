@@ -17,3 +17,8 @@ pub(crate) mod solver;
 pub mod status;
 pub mod time;
 pub mod world;
+
+#[cfg(test)]
+extern crate self as kai_core;
+#[cfg(test)]
+mod properties;

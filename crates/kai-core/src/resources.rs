@@ -134,6 +134,17 @@ impl ResourceNames {
         }
     }
 
+    /// `(slot, amount)` of every slot of `vector` that is not zero: the fixed ones, then the others by name. Slots of
+    /// those are given in the order in which objects came, which must not show.
+    pub fn by_name(&self, vector: &ResourceVector) -> Vec<(usize, i64)> {
+        let mut amounts: Vec<(usize, i64)> = vector.non_zero().collect();
+        let key = |slot: usize| {
+            if slot < FIXED_SLOTS { (slot, "") } else { (FIXED_SLOTS, self.name(slot)) }
+        };
+        amounts.sort_by(|left, right| key(left.0).cmp(&key(right.0)));
+        amounts
+    }
+
     /// Slots given so far.
     pub fn len(&self) -> usize {
         FIXED_SLOTS + self.named.len()

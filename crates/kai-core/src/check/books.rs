@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::{Rule, Severity, Violation};
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
-use crate::input::{ObjectName, Text};
 use crate::input::pod::PodRole;
+use crate::input::{ObjectName, Text};
 use crate::status::Status;
 use crate::world::World;
 use crate::world::index::{FreeGpuIndex, JobKey};
@@ -100,23 +100,32 @@ fn check_ranks(world: &World, wrong: &mut Vec<String>) {
     if world.nodes_by_rank != by_name || !by_name.iter().enumerate().all(ranked) {
         wrong.push("ranks of nodes".to_owned());
     }
-    let mut anew = FreeGpuIndex::with_len(by_name.len());
-    for (rank, id) in by_name.iter().enumerate() {
-        anew.set(rank, world.gpus_free_on(*id));
-    }
-    if !anew.says_the_same_as(&world.free_gpus) {
+    if !free_gpus_are_known(world) {
         wrong.push("index of free GPUs".to_owned());
     }
+}
+
+pub(super) fn free_gpus_are_known(world: &World) -> bool {
+    let mut anew = FreeGpuIndex::with_len(world.nodes_by_rank.len());
+    for (rank, id) in world.nodes_by_rank.iter().enumerate() {
+        anew.set(rank, world.gpus_free_on(*id));
+    }
+    anew.says_the_same_as(&world.free_gpus)
 }
 
 fn check_job_index(world: &World, wrong: &mut Vec<String>) {
     let mut pending: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
     let mut running: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
+    let mut sizes: BTreeMap<QueueId, BTreeMap<i64, u32>> = BTreeMap::new();
     let (mut suspects, mut homeless) = (BTreeSet::new(), BTreeSet::new());
+    let mut waiting = BTreeSet::new();
     for (id, job) in world.jobs() {
         let waits = job.counts.of(Status::Pending) > 0;
         if job.spec.stale_since.is_some() || world.is_stale(id) {
             suspects.insert(id);
+        }
+        if world.has_waiting_pods(id) {
+            waiting.insert(id);
         }
         let Some(queue) = job.queue else {
             if waits {
@@ -129,6 +138,7 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         }
         if job.is_preemptible() && job.counts.active_allocated() > 0 {
             running.entry(queue).or_default().insert(world.job_key(id));
+            *sizes.entry(queue).or_default().entry(world.gpus_held(id)).or_default() += 1;
         }
     }
     for at in 0..world.queue_specs.len() {
@@ -136,12 +146,16 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         let index = world.job_index.of(queue);
         if index.pending != pending.remove(&queue).unwrap_or_default()
             || index.running != running.remove(&queue).unwrap_or_default()
+            || index.sizes != sizes.remove(&queue).unwrap_or_default()
         {
             wrong.push(format!("index of jobs of queue {}", world.queue_specs[at].name));
         }
     }
     if world.job_index.suspects != suspects {
         wrong.push("index of jobs that lack members".to_owned());
+    }
+    if world.job_index.waiting != waiting {
+        wrong.push("index of jobs with pods that wait".to_owned());
     }
     if world.job_index.homeless != homeless {
         wrong.push("index of jobs without a queue".to_owned());
@@ -159,9 +173,9 @@ fn check_names(world: &World, wrong: &mut Vec<String>) {
     let queue = |(name, id): (&Text, &QueueId)| world.queue_specs[id.index()].name == *name;
     let queues = world.queue_ids.iter().all(queue);
     let live_queues = world.tree.queues.iter().take(world.queue_specs.len());
-    let ghosts = live_queues.enumerate().any(|(at, node)| {
-        node.live && world.queue_ids.get(&node.name) != Some(&QueueId::new(at))
-    });
+    let ghosts = live_queues
+        .enumerate()
+        .any(|(at, node)| node.live && world.queue_ids.get(&node.name) != Some(&QueueId::new(at)));
     if !nodes || live_nodes != world.node_ids.len() {
         wrong.push("names of nodes".to_owned());
     }
@@ -188,7 +202,7 @@ fn check_held(world: &World, wrong: &mut Vec<String>) {
         let job = world.job(job);
         let Some(queue) = job.queue else { continue };
         let held = &mut sums[queue.index()];
-        if task.state.status.is_allocated() {
+        if world.is_charged(task.state.status) {
             held.allocated.add(&task.state.accepted);
             if !job.is_preemptible() {
                 held.non_preemptible.add(&task.state.accepted);
@@ -196,9 +210,10 @@ fn check_held(world: &World, wrong: &mut Vec<String>) {
         } else if task.state.status == Status::Pending {
             held.pending.add(&world.shape_of(id).queue_cost());
         }
-        let accepted = task.state.node.map(|node| {
-            world.node(node).accepted(world.shape_of(id), world.config.compatibility)
-        });
+        let accepted = task
+            .state
+            .node
+            .map(|node| world.node(node).accepted(world.shape_of(id), world.config.compatibility));
         if accepted.unwrap_or_default() != task.state.accepted {
             wrong.push(format!("cost of pod {}", task.spec.name));
         }
@@ -226,8 +241,9 @@ fn check_totals(world: &World, wrong: &mut Vec<String>) {
         anew.available().get(slot) == world.totals.available().get(slot)
             && anew.most_of(slot) == world.totals.most_of(slot)
     });
-    let extremes =
-        |totals: &Totals| (totals.smallest_gpu_mib(), totals.largest_gpu_mib(), totals.replica_nodes());
+    let extremes = |totals: &Totals| {
+        (totals.smallest_gpu_mib(), totals.largest_gpu_mib(), totals.replica_nodes())
+    };
     if !same_amounts || extremes(&anew) != extremes(&world.totals) {
         wrong.push("totals of nodes".to_owned());
     }
@@ -249,7 +265,7 @@ fn check_listings(world: &World, wrong: &mut Vec<String>) {
             releasing.insert((moment, id));
         }
         let node = task.state.node.map(|node| world.node(node).name().clone());
-        let named = task.spec.node.clone().filter(|_| task.state.status.is_active_used());
+        let named = task.spec.node.clone().filter(|_| world.holds_its_place(task.state.status));
         if let Some(node) = node.or(named) {
             of_node.entry(node).or_default().insert(id);
         }

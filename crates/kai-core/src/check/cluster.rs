@@ -109,7 +109,8 @@ fn held(world: &World) -> BTreeMap<QueueId, (Accepted, Accepted)> {
         let (Some(job), Some(_)) = (task.job, task.leaf) else { continue };
         let job = world.job(job);
         let Some(queue) = job.queue else { continue };
-        if !task.state.status.is_active_allocated() {
+        let status = task.state.status;
+        if !status.is_active_allocated() && !world.is_charged(status) {
             continue;
         }
         for above in world.queue_tree().chain(queue) {

@@ -108,6 +108,12 @@ pub fn miscounts(world: &World) -> Vec<Violation> {
     books::miscounts(world)
 }
 
+/// The index of free GPUs says what the nodes say.
+#[cfg(test)]
+pub(crate) fn free_gpus_are_known(world: &World) -> bool {
+    books::free_gpus_are_known(world)
+}
+
 /// The violations of `after` that `before` does not have, or has to a lesser degree.
 pub fn made_worse(before: &[Violation], after: &[Violation]) -> Vec<Violation> {
     let known = |violation: &Violation| {

@@ -15,13 +15,11 @@ use crate::plugins::topology::{self, SubGroupRequest};
 use crate::plugins::{Filter, dynamicresources, numa, predicates};
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
-use crate::report::task_fit::{
-    DeviceUse, MOST_DEVICES_NAMED, NodeReason, SlicedNode, TaskFit,
-};
-use crate::world::shape::GpuDemand;
+use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, SlicedNode, TaskFit};
 use crate::world::job::Member;
 use crate::world::ledger::Place;
 use crate::world::node::{DeviceDemand, Groups, Node};
+use crate::world::shape::GpuDemand;
 
 /// Whether an attempt counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -251,8 +251,7 @@ impl World {
         simulated: bool,
     ) -> impl Iterator<Item = TaskId> + 'w {
         let candidates = self.job(scope.job).leaves[leaf].tasks.iter().copied();
-        candidates
-            .filter(move |task| scope.has(*task) && self.task(*task).may_be_placed(simulated))
+        candidates.filter(move |task| scope.has(*task) && self.task(*task).may_be_placed(simulated))
     }
 
     /// The pods of a job that go next.
@@ -303,9 +302,7 @@ impl World {
     fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
         let tasks = self.job(scope.job).leaves[leaf].tasks.iter().copied();
         tasks
-            .filter(|task| {
-                scope.has(*task) && self.task(*task).state.status.is_active_allocated()
-            })
+            .filter(|task| scope.has(*task) && self.task(*task).state.status.is_active_allocated())
             .collect()
     }
 
@@ -320,19 +317,19 @@ impl World {
         let ready = |counts: &StatusCounts, need: u32| {
             counts.count(Status::is_alive) - counts.of(Status::Gated) >= need
         };
-        self.set_holds(job, 0, &|leaf| {
+        Self::set_holds(job, 0, &|leaf| {
             ready(&job.leaves[leaf].counts, job.leaves[leaf].min_available)
         })
     }
 
     /// The minimum of the whole tree holds where `leaf_holds` says which leaves have theirs.
-    fn set_holds(&self, job: &Job, set: usize, leaf_holds: &dyn Fn(usize) -> bool) -> bool {
+    fn set_holds(job: &Job, set: usize, leaf_holds: &dyn Fn(usize) -> bool) -> bool {
         let members = &job.sets[set].members;
         let holding = members
             .iter()
             .filter(|member| match **member {
                 Member::Leaf(leaf) => leaf_holds(leaf),
-                Member::Set(set) => self.set_holds(job, set, leaf_holds),
+                Member::Set(set) => Self::set_holds(job, set, leaf_holds),
             })
             .count();
         holding as u32 >= job.threshold(set)
@@ -341,13 +338,12 @@ impl World {
     /// Enough pods occupy a node. KAI asks it of every leaf, whatever the tree says (fault 3).
     pub(crate) fn is_gang_satisfied(&self, id: JobId) -> bool {
         let job = self.job(id);
-        let occupied = |leaf: usize| {
-            job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available
-        };
+        let occupied =
+            |leaf: usize| job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available;
         if self.config.compatibility.is_kai() {
             (0..job.leaves.len()).all(occupied)
         } else {
-            self.set_holds(job, 0, &occupied)
+            Self::set_holds(job, 0, &occupied)
         }
     }
 
@@ -360,9 +356,7 @@ impl World {
     /// Some pods run, none has ended well, and the gang is not whole.
     pub(crate) fn is_stale(&self, id: JobId) -> bool {
         let counts = &self.job(id).counts;
-        counts.of(Status::Succeeded) == 0
-            && counts.active_used() > 0
-            && !self.is_gang_satisfied(id)
+        counts.of(Status::Succeeded) == 0 && counts.active_used() > 0 && !self.is_gang_satisfied(id)
     }
 
     /// Some leaf has more pods than it needs.

@@ -77,11 +77,7 @@ impl Competition<'_> {
         if self.reversed { order == Ordering::Greater } else { order == Ordering::Less }
     }
 
-    fn compare(
-        &self,
-        left: &(QueueId, QueueId, Top),
-        right: &(QueueId, QueueId, Top),
-    ) -> Ordering {
+    fn compare(&self, left: &(QueueId, QueueId, Top), right: &(QueueId, QueueId, Top)) -> Ordering {
         let (left_queue, right_queue) = (self.tree.node(left.1), self.tree.node(right.1));
         if !self.by_shares {
             let age = left_queue.shares.created.cmp(&right_queue.shares.created);
@@ -184,7 +180,8 @@ impl JobQueue {
                 self.tops.clear();
                 self.tops.resize(world.tree.queues.len(), None);
                 for leaf in leaves {
-                    let top = leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None });
+                    let top =
+                        leaf.top.map(|(_, amounts)| Top { job: Some(amounts), victims: None });
                     self.tops[leaf.queue.index()] = top;
                 }
                 competition.winner(&self.tops)
@@ -205,13 +202,8 @@ impl JobQueue {
     pub(crate) fn push(&mut self, cycle: &Cycle<'_>, job: JobId) {
         let Some(queue) = cycle.world.job(job).queue else { return };
         let at = self.leaves.iter().position(|leaf| leaf.queue == queue).unwrap_or_else(|| {
-            let leaf = LeafJobs {
-                queue,
-                jobs: Vec::new(),
-                next: 0,
-                returned: BTreeSet::new(),
-                top: None,
-            };
+            let leaf =
+                LeafJobs { queue, jobs: Vec::new(), next: 0, returned: BTreeSet::new(), top: None };
             self.leaves.push(leaf);
             self.leaves.len() - 1
         });
@@ -235,7 +227,11 @@ impl LeafJobs {
             (Some(job), None) => Some(job),
             (None, Some(returned)) => Some(returned.job),
             (Some(job), Some(returned)) => {
-                if cycle.world.job_key(job) < *returned { Some(job) } else { Some(returned.job) }
+                if cycle.world.job_key(job) < *returned {
+                    Some(job)
+                } else {
+                    Some(returned.job)
+                }
             }
         }
     }

@@ -59,7 +59,7 @@ impl NodeSearch<'_> {
 
     /// Scores order whole-GPU pods by "can start now", then by fewest free devices, then by name, exactly when the
     /// listed plugins are those that say nothing else about such pods.
-    fn index_decides(&self, world: &World) -> bool {
+    pub(crate) fn index_decides(&self, world: &World) -> bool {
         let spec = &world.task(self.task).spec;
         let shape = world.shape_of(self.task);
         let whole = matches!(shape.gpu, GpuDemand::Whole { count } if count > 0);

@@ -129,7 +129,10 @@ impl World {
             scored.push((new_score, Candidate::New));
         }
         scored.sort_by(|left, right| {
-            right.0.total_cmp(&left.0).then_with(|| self.tie(target, left.1).cmp(&self.tie(target, right.1)))
+            right
+                .0
+                .total_cmp(&left.0)
+                .then_with(|| self.tie(target, left.1).cmp(&self.tie(target, right.1)))
         });
         scored.truncate(devices as usize);
         scored.into_iter().map(|(_, candidate)| candidate).collect()

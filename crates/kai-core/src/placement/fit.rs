@@ -49,9 +49,14 @@ impl World {
         let demand = node.demand(shape, self.config.compatibility);
         let mut found = Vec::new();
         let capacity = &node.allocatable;
-        for slot in 0..shape.request.len() {
-            let requested = shape.request.get(slot);
-            if slot == GPU || requested <= node.amounts.idle.get(slot) || !counts(self, shape, node, slot) {
+        let mut request = self.names.by_name(&shape.request);
+        if self.config.compatibility.is_kai() {
+            let unasked = (0..FIXED_SLOTS).filter(|slot| shape.request.get(*slot) == 0);
+            request.extend(unasked.map(|slot| (slot, 0)));
+        }
+        for (slot, requested) in request {
+            let lacks = requested > usable(self, slot, node.amounts.idle.get(slot));
+            if slot == GPU || !lacks || !counts(self, shape, node, slot) {
                 continue;
             }
             let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
@@ -69,7 +74,12 @@ impl World {
     }
 }
 
-fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) -> Option<Shortage> {
+fn gpu_shortage(
+    world: &World,
+    task: TaskId,
+    node: &Node,
+    demand: DeviceDemand,
+) -> Option<Shortage> {
     let shape = world.shape_of(task);
     let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
     let used = (node.amounts.used.get(GPU) + shared) * 100;
@@ -77,7 +87,8 @@ fn gpu_shortage(world: &World, task: TaskId, node: &Node, demand: DeviceDemand) 
     match demand {
         DeviceDemand::Vector => {
             let requested = shape.request.get(GPU) - world.repeated_gpus(task, node);
-            (requested > node.amounts.idle.get(GPU)).then_some(Shortage {
+            let idle = usable(world, GPU, node.amounts.idle.get(GPU));
+            (requested > idle).then_some(Shortage {
                 what: Lacking::Gpus,
                 requested: shape.quota_centi(),
                 used,
@@ -114,6 +125,13 @@ fn used_mib(node: &Node) -> i64 {
     node.groups.iter().map(|group| group.used_mib).sum()
 }
 
+/// Who asks for nothing of a resource does not mind that others hold more of it than there is. KAI does, except that
+/// its GPUs cannot be given away twice by the replicas of a device that it takes for devices.
+#[inline]
+fn usable(world: &World, slot: usize, free: i64) -> i64 {
+    if slot != GPU && world.config.compatibility.is_kai() { free } else { free.max(0) }
+}
+
 #[inline]
 fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: i64) -> bool {
     let amounts = &node.amounts;
@@ -125,12 +143,15 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
         if slot == GPU {
             continue;
         }
-        if shape.request.get(slot) > available(slot) && counts(world, shape, node, slot) {
+        let free = usable(world, slot, available(slot));
+        if shape.request.get(slot) > free && counts(world, shape, node, slot) {
             return false;
         }
     }
     match node.demand(shape, world.config.compatibility) {
-        DeviceDemand::Vector => shape.request.get(GPU) - repeated <= available(GPU),
+        DeviceDemand::Vector => {
+            shape.request.get(GPU) - repeated <= usable(world, GPU, available(GPU))
+        }
         DeviceDemand::Shared { mib, devices, replica } => {
             if mib > node.gpus.memory_mib {
                 return false;
@@ -150,7 +171,9 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
 /// Resources that a node does not have itself may be served by devices of a class: the allocator of claims decides.
 #[inline]
 fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
-    slot < FIXED_SLOTS || shape.request.get(slot) == 0 || !world.is_left_to_devices(shape, node, slot)
+    slot < FIXED_SLOTS
+        || shape.request.get(slot) == 0
+        || !world.is_left_to_devices(shape, node, slot)
 }
 
 /// The slots of `request` that `have` does not reach.

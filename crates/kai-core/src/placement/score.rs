@@ -60,7 +60,11 @@ impl<'a> ScoreContext<'a> {
                     }
                 },
                 Score::Availability => {
-                    if world.fits(task, node, When::Now) { nodeavailability::SCORE } else { 0.0 }
+                    if world.fits(task, node, When::Now) {
+                        nodeavailability::SCORE
+                    } else {
+                        0.0
+                    }
                 }
                 Score::GpuSharing => {
                     if gpusharingorder::applies(world, shape, node) {
@@ -70,7 +74,11 @@ impl<'a> ScoreContext<'a> {
                     }
                 }
                 Score::ResourceType => {
-                    if shape.is_cpu_only() && node.is_cpu_only() { resourcetype::SCORE } else { 0.0 }
+                    if shape.is_cpu_only() && node.is_cpu_only() {
+                        resourcetype::SCORE
+                    } else {
+                        0.0
+                    }
                 }
                 Score::Nominated => {
                     let promised = world.task(task).spec.nominated_node.as_ref();

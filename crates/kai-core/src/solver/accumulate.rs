@@ -134,9 +134,8 @@ impl Accumulation {
             let tasks = &victims.batch.tasks;
             if tasks.iter().any(|task| self.recorded.contains(task)) {
                 let recorded = &self.recorded;
-                queue.put_back(cycle, &search.candidates, &victims, |task| {
-                    recorded.contains(&task)
-                });
+                queue
+                    .put_back(cycle, &search.candidates, &victims, |task| recorded.contains(&task));
                 continue;
             }
             if victims.batch.more {
@@ -213,8 +212,7 @@ impl AffinityFilter {
         if tasks.is_empty() {
             return None;
         }
-        let mut filter =
-            Self { unmatched: tasks.clone(), tasks, usable: search.feasible.clone() };
+        let mut filter = Self { unmatched: tasks.clone(), tasks, usable: search.feasible.clone() };
         let ranks: Vec<usize> = match &filter.usable {
             None => (0..cycle.world.nodes_by_rank.len()).collect(),
             Some(usable) => usable.iter().collect(),

@@ -251,16 +251,14 @@ struct Sizes {
 impl Sizes {
     fn of(world: &World, queue: QueueId) -> Self {
         let sizes = &world.job_index.of(queue).sizes;
-        let size = |entry: Option<(&i64, &u32)>| entry.map_or(0.0, |(centi, _)| *centi as f64 / 100.0);
+        let size =
+            |entry: Option<(&i64, &u32)>| entry.map_or(0.0, |(centi, _)| *centi as f64 / 100.0);
         Self { largest: size(sizes.last_key_value()), smallest: size(sizes.first_key_value()) }
     }
 
     fn add(&mut self, other: Self) {
-        self.smallest = if self.largest == 0.0 {
-            other.smallest
-        } else {
-            self.smallest.min(other.smallest)
-        };
+        self.smallest =
+            if self.largest == 0.0 { other.smallest } else { self.smallest.min(other.smallest) };
         self.largest = self.largest.max(other.largest);
     }
 

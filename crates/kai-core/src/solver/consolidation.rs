@@ -66,12 +66,16 @@ fn wanted_memory(cycle: &Cycle<'_>, tasks: &Tasks) -> i64 {
     tasks
         .iter()
         .map(|task| match &world.shape_of(*task).gpu {
-            GpuDemand::Memory { mib, devices } => if as_kai { *mib } else { mib * devices },
+            GpuDemand::Memory { mib, devices } => {
+                if as_kai {
+                    *mib
+                } else {
+                    mib * devices
+                }
+            }
             GpuDemand::Mig { instances, .. } if as_kai => instances
                 .iter()
-                .map(|(slot, count)| {
-                    mig_gigabytes(world.names.name(*slot)).unwrap_or(0) * count
-                })
+                .map(|(slot, count)| mig_gigabytes(world.names.name(*slot)).unwrap_or(0) * count)
                 .sum(),
             _ => 0,
         })

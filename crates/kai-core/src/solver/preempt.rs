@@ -14,8 +14,8 @@ use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
 use crate::solver::victim_queue::Candidates;
-use crate::world::index::JobKey;
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
+use crate::world::index::JobKey;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let budgets = cycle.world.config.budgets.clone();

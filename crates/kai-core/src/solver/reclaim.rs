@@ -79,11 +79,7 @@ fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
 }
 
 /// What `tasks` ask for, and the resources whose saturation that makes comparable.
-pub(crate) fn required(
-    cycle: &Cycle<'_>,
-    _: JobId,
-    tasks: &[TaskId],
-) -> (Amounts, ResourceSet) {
+pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amounts, ResourceSet) {
     let required = cycle.requested(tasks, cycle.world.smallest_gpu_mib());
     let slices: i64 = tasks
         .iter()
@@ -163,11 +159,7 @@ pub(crate) fn validate(
 
 /// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one. Who was
 /// moved may cost less where it is now; what counts is what its queue gave.
-fn units(
-    cycle: &Cycle<'_>,
-    victims: &[TaskId],
-    held: &[Accepted],
-) -> Vec<(QueueId, Accepted)> {
+fn units(cycle: &Cycle<'_>, victims: &[TaskId], held: &[Accepted]) -> Vec<(QueueId, Accepted)> {
     let world = &cycle.world;
     let mut jobs: Vec<JobId> = Vec::new();
     let mut tasks_of: BTreeMap<JobId, Vec<(TaskId, Accepted)>> = BTreeMap::new();

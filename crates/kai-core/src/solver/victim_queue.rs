@@ -97,10 +97,10 @@ impl VictimQueue {
                 self.tops.clear();
                 self.tops.resize(world.tree.queues.len(), None);
                 for leaf in &self.leaves {
-                    self.tops[leaf.queue.index()] = leaf.top.as_ref().map(|top| Top {
-                        job: None,
-                        victims: Some(leaf.given + top.held),
-                    });
+                    self.tops[leaf.queue.index()] = leaf
+                        .top
+                        .as_ref()
+                        .map(|top| Top { job: None, victims: Some(leaf.given + top.held) });
                 }
                 let winner = competition.winner(&self.tops)?;
                 self.leaves.iter().position(|leaf| leaf.queue == winner)?
@@ -218,8 +218,7 @@ fn entry_of(world: &World, job: JobId, part: Option<Arc<Part>>) -> Entry {
     if let (Some(part), true) = (&part, world.policy.orders_by_fill) {
         key.fill = fill_of_part(world, job, part);
     }
-    let belongs =
-        |task: &TaskId| part.as_ref().is_none_or(|part| part.tasks.contains(task));
+    let belongs = |task: &TaskId| part.as_ref().is_none_or(|part| part.tasks.contains(task));
     let mut held = Amounts::ZERO;
     for task in world.job(job).tasks().filter(belongs) {
         if world.task(task).state.status.is_allocated() {

@@ -88,7 +88,6 @@ fn add_to_group(node: &mut Node, id: GroupId, mib: i64, replica: bool, status: S
             let group = &mut node.groups[at];
             group.releasing_mib += mib;
             group.allocated_mib += mib;
-            group.ever_allocated = true;
             if group.used_mib == group.releasing_mib {
                 if !group.counted_as_releasing {
                     group.counted_as_releasing = true;
@@ -105,7 +104,6 @@ fn add_to_group(node: &mut Node, id: GroupId, mib: i64, replica: bool, status: S
         }
         _ => {
             node.groups[at].allocated_mib += mib;
-            node.groups[at].ever_allocated = true;
             if node.groups[at].used_mib <= mib {
                 take_idle_device(node);
             }
@@ -161,7 +159,6 @@ fn group_slot(node: &mut Node, id: GroupId, of_replicas: bool) -> usize {
             used_mib: 0,
             releasing_mib: 0,
             allocated_mib: 0,
-            ever_allocated: false,
             counted_as_releasing: false,
             of_replicas,
         });

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::fairness::UNLIMITED;
 use crate::ids::{JobId, NodeId};
-use crate::input::pod::GpuRequest;
 use crate::input::{
     BindRequestSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec,
     QueueSpec, Text, TopologySpec,
@@ -13,6 +11,7 @@ use crate::plugins::numa::NumaState;
 use crate::status::Status;
 use crate::world::job::Job;
 use crate::world::node::Node;
+use crate::world::validate::{self, InputProblem};
 use crate::world::{Assumed, World};
 
 /// What a delta did.
@@ -24,23 +23,6 @@ pub struct Effect {
     pub problems: Vec<InputProblem>,
 }
 
-/// Something wrong with an object.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InputProblem {
-    /// The object, as kind and name.
-    pub object: String,
-    /// The field.
-    pub field: &'static str,
-    /// What is wrong, and what was expected.
-    pub message: String,
-}
-
-impl std::fmt::Display for InputProblem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}: {}", self.object, self.field, self.message)
-    }
-}
-
 impl Effect {
     fn changed() -> Self {
         Self { changed: true, problems: Vec::new() }
@@ -49,10 +31,6 @@ impl Effect {
     fn unchanged() -> Self {
         Self::default()
     }
-
-    fn refused(problems: Vec<InputProblem>) -> Self {
-        Self { changed: false, problems }
-    }
 }
 
 impl World {
@@ -60,7 +38,10 @@ impl World {
     pub fn apply(&mut self, delta: Delta) -> Effect {
         debug_assert!(self.log.is_empty(), "deltas come between cycles");
         match delta {
-            Delta::Set(object) => self.set(object),
+            Delta::Set(object) => match validate::problems(&object) {
+                problems if problems.is_empty() => self.set(object),
+                problems => Effect { changed: false, problems },
+            },
             Delta::Remove(key) => self.remove(&key),
         }
     }
@@ -128,10 +109,6 @@ impl World {
     }
 
     fn set_node(&mut self, spec: Box<NodeSpec>) -> Effect {
-        let problems = node_problems(&spec);
-        if !problems.is_empty() {
-            return Effect::refused(problems);
-        }
         let name = spec.name.clone();
         if let Some(id) = self.node_ids.get(&name).copied() {
             if self.node(id).spec == spec {
@@ -147,15 +124,12 @@ impl World {
     fn insert_node(&mut self, spec: Box<NodeSpec>) {
         let name = spec.name.clone();
         let node = self.fresh_node(spec);
-        let id = match self.free_node_slots.pop() {
-            Some(id) => {
-                self.nodes[id.index()] = node;
-                id
-            }
-            None => {
-                self.nodes.push(node);
-                NodeId::new(self.nodes.len() - 1)
-            }
+        let id = if let Some(id) = self.free_node_slots.pop() {
+            self.nodes[id.index()] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            NodeId::new(self.nodes.len() - 1)
         };
         self.node_ids.insert(name, id);
         self.count_node(id);
@@ -217,10 +191,6 @@ impl World {
     }
 
     fn set_queue(&mut self, spec: &QueueSpec) -> Effect {
-        let problems = queue_problems(spec);
-        if !problems.is_empty() {
-            return Effect::refused(problems);
-        }
         if let Some(id) = self.queue_ids.get(&spec.name)
             && self.queue_specs[id.index()] == *spec
         {
@@ -256,13 +226,10 @@ impl World {
         } else {
             let queue = self.queue_ids.get(&spec.queue).copied();
             let placeholder = Job::new(spec.clone(), queue);
-            let id = match self.free_job_slots.pop() {
-                Some(id) => id,
-                None => {
-                    self.jobs.push(placeholder);
-                    JobId::new(self.jobs.len() - 1)
-                }
-            };
+            let id = self.free_job_slots.pop().unwrap_or_else(|| {
+                self.jobs.push(placeholder);
+                JobId::new(self.jobs.len() - 1)
+            });
             self.job_ids.insert(spec.name.clone(), id);
             self.form_job(id, spec);
         }
@@ -280,10 +247,6 @@ impl World {
     }
 
     fn set_pod(&mut self, spec: PodSpec) -> Effect {
-        let problems = pod_problems(&spec);
-        if !problems.is_empty() {
-            return Effect::refused(problems);
-        }
         let name = spec.name.clone();
         if let Some(id) = self.task_ids.get(&name).copied()
             && *self.task(id).spec == spec
@@ -362,86 +325,4 @@ fn put<K: Ord, V: PartialEq>(kept: &mut BTreeMap<K, V>, key: K, object: V) -> Ef
 
 fn effect_of(changed: bool) -> Effect {
     Effect { changed, problems: Vec::new() }
-}
-
-fn problem(object: String, field: &'static str, message: String) -> InputProblem {
-    InputProblem { object, field, message }
-}
-
-fn node_problems(spec: &NodeSpec) -> Vec<InputProblem> {
-    let object = || format!("Node {}", spec.name);
-    let mut found = Vec::new();
-    let amounts = [
-        ("allocatable.cpu", spec.allocatable.cpu_milli),
-        ("allocatable.memory", spec.allocatable.memory_bytes),
-        ("allocatable.pods", spec.allocatable.pods),
-        ("allocatable.gpus", spec.allocatable.gpus),
-    ];
-    for (field, amount) in amounts {
-        if amount < 0 {
-            found.push(problem(object(), field, format!("must not be negative, is {amount}")));
-        }
-    }
-    found
-}
-
-fn queue_problems(spec: &QueueSpec) -> Vec<InputProblem> {
-    let object = || format!("Queue {}", spec.name);
-    let mut found = Vec::new();
-    for (field, amounts) in [("quota", spec.quota), ("limit", spec.limit)] {
-        for resource in crate::fairness::QueueResource::ALL {
-            let amount = amounts[resource];
-            if !amount.is_finite() || (amount < 0.0 && amount != UNLIMITED) {
-                let message =
-                    format!("{resource:?} must be -1 (unlimited) or at least 0, is {amount}");
-                found.push(problem(object(), field, message));
-            }
-        }
-    }
-    for resource in crate::fairness::QueueResource::ALL {
-        let weight = spec.over_quota_weight[resource];
-        if !weight.is_finite() {
-            let message = format!("{resource:?} must be a number, is {weight}");
-            found.push(problem(object(), "overQuotaWeight", message));
-        }
-    }
-    if spec.parent.as_ref() == Some(&spec.name) {
-        found.push(problem(object(), "parentQueue", "must not be the queue itself".into()));
-    }
-    found
-}
-
-fn pod_problems(spec: &PodSpec) -> Vec<InputProblem> {
-    let object = || format!("Pod {}", spec.name);
-    let mut found = Vec::new();
-    for (field, amount) in
-        [("requests.cpu", spec.request.cpu_milli), ("requests.memory", spec.request.memory_bytes)]
-    {
-        if amount < 0 {
-            found.push(problem(object(), field, format!("must not be negative, is {amount}")));
-        }
-    }
-    let gpu_problem = match &spec.request.gpu {
-        GpuRequest::None => None,
-        GpuRequest::Whole { count } if *count >= 0 => None,
-        GpuRequest::Whole { count } => {
-            Some(("nvidia.com/gpu", format!("must not be negative, is {count}")))
-        }
-        GpuRequest::Fraction { portion, .. } if !(*portion > 0.0 && *portion <= 1.0) => {
-            Some(("gpu-fraction", format!("must be above 0 and at most 1, is {portion}")))
-        }
-        GpuRequest::Memory { mib, .. } if *mib <= 0 => {
-            Some(("gpu-memory", format!("must be above 0, is {mib}")))
-        }
-        GpuRequest::Fraction { devices, .. } | GpuRequest::Memory { devices, .. } => (*devices
-            <= 0)
-            .then(|| ("gpu-fraction-num-devices", format!("must be above 0, is {devices}"))),
-        GpuRequest::Mig(instances) => {
-            instances.iter().find(|(_, count)| *count < 0).map(|(name, count)| {
-                ("nvidia.com/mig", format!("{name} must not be negative, is {count}"))
-            })
-        }
-    };
-    found.extend(gpu_problem.map(|(field, message)| problem(object(), field, message)));
-    found
 }

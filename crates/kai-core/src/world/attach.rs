@@ -28,7 +28,7 @@ struct Observed {
 }
 
 /// Takes `id` out of the list of `key`; a list that nobody is on is forgotten.
-fn unlist<K: std::hash::Hash + Eq, I: Ord>(
+fn unlist<K: std::hash::Hash + Eq, I: Ord + Copy>(
     lists: &mut FxHashMap<K, BTreeSet<I>>,
     key: &K,
     id: I,
@@ -58,15 +58,12 @@ impl World {
             state: TaskState::nowhere(spec.status),
             spec,
         };
-        let id = match self.free_task_slots.pop() {
-            Some(id) => {
-                self.tasks[id.index()] = task;
-                id
-            }
-            None => {
-                self.tasks.push(task);
-                TaskId::new(self.tasks.len() - 1)
-            }
+        let id = if let Some(id) = self.free_task_slots.pop() {
+            self.tasks[id.index()] = task;
+            id
+        } else {
+            self.tasks.push(task);
+            TaskId::new(self.tasks.len() - 1)
         };
         self.task_ids.insert(name, id);
         if let Some(group) = self.group_of(id) {
@@ -299,7 +296,9 @@ impl World {
         let holds_gpus = task.spec.role != PodRole::Reservation;
         let groups = match demand {
             DeviceDemand::Vector => task.state.groups.clone(),
-            DeviceDemand::Shared { devices, replica: false, .. } => self.devices_of_part(id, devices),
+            DeviceDemand::Shared { devices, replica: false, .. } => {
+                self.devices_of_part(id, devices)
+            }
             DeviceDemand::Shared { devices, replica: true, .. } => {
                 self.devices_of_replicas(id, node, devices, replica_devices)
             }
@@ -489,7 +488,8 @@ impl World {
         for task in pods {
             self.join_job(task, id);
         }
-        self.index_job(id);
+        // Each pod that joined put the job in the index already.
+        self.reindex_job(id);
     }
 
     pub(crate) fn dissolve_job(&mut self, id: JobId) {
@@ -520,7 +520,13 @@ impl World {
                 job.leaves[leaf].counts.add(status);
                 job.counts.add(status);
             }
-            None => self.jobs[job.index()].strays.push(task),
+            None => {
+                let strays = &self.jobs[job.index()].strays;
+                let place = strays.partition_point(|other| {
+                    self.task(*other).spec.name < self.task(task).spec.name
+                });
+                self.jobs[job.index()].strays.insert(place, task);
+            }
         }
         self.charge(task);
         self.index_job(job);
@@ -563,9 +569,13 @@ impl World {
         for job in jobs {
             self.unindex_job(job);
             let tasks: Vec<TaskId> = self.job(job).tasks().collect();
-            tasks.iter().for_each(|task| self.uncharge(*task));
+            for task in &tasks {
+                self.uncharge(*task);
+            }
             self.jobs[job.index()].queue = queue;
-            tasks.iter().for_each(|task| self.charge(*task));
+            for task in &tasks {
+                self.charge(*task);
+            }
             self.index_job(job);
         }
     }

@@ -4,6 +4,7 @@
 use crate::compatibility::Compatibility;
 use crate::input::NodeSpec;
 use crate::input::node::WholeGpuPolicy;
+use crate::world::validate::MOST_DEVICE_MIB;
 
 /// Overrides the number of physical devices, as annotation or label.
 pub const GPU_COUNT_OVERRIDE: &str = "kai.scheduler/gpu-count";
@@ -125,7 +126,8 @@ fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
 
 fn device_memory(node: &NodeSpec, compatibility: Compatibility, reserve_mib: i64) -> (i64, bool) {
     let stated = positive_override(node, GPU_MEMORY_OVERRIDE).or_else(|| label(node, GPU_MEMORY));
-    let Some(value) = stated else {
+    let readable = stated.filter(|value| *value / SMALLEST_VALUE_IN_BYTES <= MOST_DEVICE_MIB);
+    let Some(value) = readable else {
         return (UNKNOWN_GPU_MEMORY_MIB, node.gpu_memory_known.unwrap_or(false));
     };
     let mib =

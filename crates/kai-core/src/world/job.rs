@@ -23,7 +23,7 @@ pub struct Job {
     pub leaves: Vec<Leaf>,
     /// Why the declared tree was not used.
     pub tree_problem: Option<Text>,
-    /// Pods that name a leaf the tree does not have.
+    /// Pods that name a leaf the tree does not have, by name.
     pub strays: Vec<TaskId>,
     /// Pods per status, over all leaves.
     pub counts: StatusCounts,

@@ -91,12 +91,8 @@ impl World {
         });
         self.save_node(place.node, task);
         self.account(task, place.node, &place.groups, status, Account::Enter);
-        let resident = Resident {
-            task,
-            status,
-            groups: place.groups.clone(),
-            zones: place.zones.clone(),
-        };
+        let resident =
+            Resident { task, status, groups: place.groups.clone(), zones: place.zones.clone() };
         self.nodes[place.node.index()].residents.push(resident);
         self.terms.arrive(place.node, &self.tasks[task.index()].spec.constraints);
         self.log.push(Undo::ResidentAdded(place.node));
@@ -347,7 +343,7 @@ impl World {
         self.job_index.remember(id, Indexed { queue, key, size });
     }
 
-    fn has_waiting_pods(&self, id: JobId) -> bool {
+    pub(crate) fn has_waiting_pods(&self, id: JobId) -> bool {
         let waits = |status| matches!(status, Status::Pending | Status::Gated);
         let job = self.job(id);
         job.counts.of(Status::Pending) > 0
@@ -356,7 +352,7 @@ impl World {
     }
 
     /// Hundredths of GPUs that the job's placed pods cost.
-    fn gpus_held(&self, id: JobId) -> i64 {
+    pub(crate) fn gpus_held(&self, id: JobId) -> i64 {
         let placed = self.job(id).tasks().map(|task| &self.task(task).state);
         placed
             .filter(|state| state.status.is_active_allocated())

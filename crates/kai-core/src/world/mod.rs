@@ -17,14 +17,16 @@ pub mod task;
 pub mod totals;
 pub(crate) mod undo;
 mod unnamed_devices;
+pub mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use apply::{Effect, InputProblem};
+pub use apply::Effect;
 pub use undo::Checkpoint;
+pub use validate::InputProblem;
 
 use crate::config::Config;
 use crate::fairness::QueueTree;

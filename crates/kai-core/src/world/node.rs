@@ -89,8 +89,6 @@ pub struct GpuGroup {
     pub releasing_mib: i64,
     /// MiB held, promises not counted.
     pub allocated_mib: i64,
-    /// Some pod holds, or held in this cycle, memory of it; false while it only has promises.
-    pub ever_allocated: bool,
     /// Counted once in the node's releasing devices because all of it is on its way out.
     pub counted_as_releasing: bool,
     /// Holds replicas of whole GPUs, whose card the device plugin alone knows: parts never join them.
@@ -359,9 +357,9 @@ impl GpuGroup {
             && self.of_replicas == replica
     }
 
-    /// A pod that wants `mib` of the device can start now.
+    /// A pod that wants `mib` of the device can start now. A device that only has promises is still to be opened.
     #[inline]
     pub fn fits_now(&self, mib: i64, gpus: &GpuFacts) -> bool {
-        self.ever_allocated && gpus.usable_mib(self.of_replicas) - self.allocated_mib - mib >= 0
+        self.allocated_mib > 0 && gpus.usable_mib(self.of_replicas) - self.allocated_mib - mib >= 0
     }
 }

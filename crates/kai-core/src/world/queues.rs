@@ -11,13 +11,13 @@ use crate::world::shape::QueueCost;
 
 /// What the pods of one leaf queue hold and ask for, in exact integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
+pub(crate) struct Held {
     /// Held by placed pods.
-    pub allocated: Accepted,
+    pub(crate) allocated: Accepted,
     /// Of those, by pods that may not be preempted.
-    pub non_preemptible: Accepted,
+    pub(crate) non_preemptible: Accepted,
     /// Asked for by pending pods.
-    pub pending: QueueCost,
+    pub(crate) pending: QueueCost,
 }
 
 impl Held {
@@ -83,9 +83,9 @@ impl World {
         let (Some(job), Some(_)) = (entry.job, entry.leaf) else { return };
         let job = &self.jobs[job.index()];
         let Some(queue) = job.queue else { return };
+        let charged = self.is_charged(entry.state.status);
         let held = &mut self.held[queue.index()];
-        let lost = entry.state.status == Status::Unknown && !self.config.compatibility.is_kai();
-        if entry.state.status.is_allocated() || lost {
+        if charged {
             accepted(&mut held.allocated, &entry.state.accepted);
             if !job.is_preemptible() {
                 accepted(&mut held.non_preemptible, &entry.state.accepted);
@@ -93,6 +93,11 @@ impl World {
         } else if entry.state.status == Status::Pending {
             cost(&mut held.pending, &self.shapes[entry.shape].queue_cost());
         }
+    }
+
+    /// A pod of this status costs its queue what it has.
+    pub(crate) fn is_charged(&self, status: Status) -> bool {
+        status.is_allocated() || (status == Status::Unknown && !self.config.compatibility.is_kai())
     }
 
     /// A pod of this status takes room on its node. Nobody knows whether a pod that the cluster lost sight of still

@@ -198,7 +198,8 @@ impl Shape {
     /// Hundredths of GPUs the request counts as: devices, parts, MIG slices and claims. Memory counts nothing.
     pub fn quota_centi(&self) -> i64 {
         let slices = if let GpuDemand::Mig { slices, .. } = self.gpu { slices } else { 0 };
-        self.device_centi().saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
+        self.device_centi()
+            .saturating_add(slices.saturating_add(self.claimed_gpus).saturating_mul(100))
     }
 
     /// What the request costs a queue before a node is known.
@@ -230,20 +231,27 @@ fn mig_demand(
     GpuDemand::Mig { instances: slots, slices }
 }
 
+/// The largest number that a MIG profile is believed to have.
+const MOST_OF_A_PROFILE: i64 = 10_000;
+
 /// Compute slices of a MIG profile: `nvidia.com/mig-<g>g.<m>gb` gives g. Profiles with a suffix
 /// (`.me`) have the slices their name says.
 pub fn mig_slices(resource: &str) -> Option<i64> {
-    let profile = resource.strip_prefix("nvidia.com/mig-")?;
-    let (slices, rest) = profile.split_once("g.")?;
-    let memory = rest.split_once("gb")?.0;
-    memory.parse::<i64>().ok()?;
-    slices.parse().ok()
+    mig_profile(resource).map(|(slices, _)| slices)
 }
 
 /// GB of a MIG profile.
 pub fn mig_gigabytes(resource: &str) -> Option<i64> {
+    mig_profile(resource).map(|(_, gigabytes)| gigabytes)
+}
+
+fn mig_profile(resource: &str) -> Option<(i64, i64)> {
     let profile = resource.strip_prefix("nvidia.com/mig-")?;
-    profile.split_once("g.")?.1.split_once("gb")?.0.parse().ok()
+    let (slices, rest) = profile.split_once("g.")?;
+    let number = |text: &str| -> Option<i64> {
+        text.parse().ok().filter(|number| (0..=MOST_OF_A_PROFILE).contains(number))
+    };
+    Some((number(slices)?, number(rest.split_once("gb")?.0)?))
 }
 
 /// All shapes met so far.
@@ -251,7 +259,7 @@ pub fn mig_gigabytes(resource: &str) -> Option<i64> {
 pub struct Shapes {
     /// Some shape has required anti-affinity to other pods.
     some_repel: bool,
-    shapes: Vec<Shape>,
+    met: Vec<Shape>,
     ids: FxHashMap<Shape, ShapeId>,
 }
 
@@ -261,10 +269,10 @@ impl Shapes {
         if let Some(id) = self.ids.get(&shape) {
             return *id;
         }
-        let id = ShapeId::new(self.shapes.len());
+        let id = ShapeId::new(self.met.len());
         self.some_repel |= !shape.constraints.pod_anti_affinity.is_empty();
         self.ids.insert(shape.clone(), id);
-        self.shapes.push(shape);
+        self.met.push(shape);
         id
     }
 
@@ -275,12 +283,12 @@ impl Shapes {
 
     /// How many shapes there are.
     pub fn len(&self) -> usize {
-        self.shapes.len()
+        self.met.len()
     }
 
     /// True before the first pod.
     pub fn is_empty(&self) -> bool {
-        self.shapes.is_empty()
+        self.met.is_empty()
     }
 }
 
@@ -288,6 +296,6 @@ impl std::ops::Index<ShapeId> for Shapes {
     type Output = Shape;
 
     fn index(&self, id: ShapeId) -> &Shape {
-        &self.shapes[id.index()]
+        &self.met[id.index()]
     }
 }

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::repeatable;
-use crate::worlds::{key_of, now, pods, show, wild_cluster, world_of};
+use crate::worlds::{Cluster, key_of, now, pods, show, wild_cluster, world_of};
 
 /// One thing that happens to a world.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ fn history() -> impl Strategy<Value = (Config, Vec<Event>)> {
     let clusters = [wild_cluster(), wild_cluster(), wild_cluster()];
     clusters.prop_flat_map(|clusters| {
         let config = clusters[0].config.clone();
-        let objects: Vec<Object> = clusters.iter().flat_map(|cluster| cluster.objects()).collect();
+        let objects: Vec<Object> = clusters.iter().flat_map(Cluster::objects).collect();
         let object = proptest::sample::select(objects);
         let event = prop_oneof![
             12 => object.clone().prop_map(|object| Event::Told(Box::new(Delta::Set(object)))),

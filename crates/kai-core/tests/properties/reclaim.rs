@@ -11,6 +11,7 @@ use kai_core::fairness::{
 use kai_core::ids::{QueueId, TaskId};
 use kai_core::input::ObjectName;
 use kai_core::plan::{CyclePlan, Step, StepKind, plan};
+use kai_core::status::Status;
 use kai_core::world::World;
 use kai_core::world::shape::GpuDemand;
 use proptest::prelude::*;
@@ -51,7 +52,9 @@ impl<'w> Replay<'w> {
     fn new(world: &'w World) -> Self {
         let mut charged = BTreeMap::new();
         for (id, task) in world.tasks() {
-            if task.state.status.is_allocated() && task.leaf.is_some() {
+            let lost =
+                task.state.status == Status::Unknown && !world.config().compatibility.is_kai();
+            if (task.state.status.is_allocated() || lost) && task.leaf.is_some() {
                 charged.insert(id, task.state.accepted.amounts());
             }
         }
@@ -276,7 +279,9 @@ fn check(world: &World, plan: &CyclePlan) -> Result<(), TestCaseError> {
                 .check_commit(commit)
                 .map_err(|error| TestCaseError::fail(format!("{error}\n{}", show::steps(plan))))?;
         }
-        commit.iter().for_each(|step| replay.carry_out(step));
+        for step in commit {
+            replay.carry_out(step);
+        }
     }
     Ok(())
 }

@@ -23,7 +23,8 @@ use crate::worlds::{named, now, show};
 fn node(advertised: i64, labels: &[(&str, &str)]) -> NodeSpec {
     let mut node = bare_node("node");
     node.allocatable.gpus = advertised;
-    node.labels = labels.iter().map(|(key, value)| (Text::from(*key), Text::from(*value))).collect();
+    node.labels =
+        labels.iter().map(|(key, value)| (Text::from(*key), Text::from(*value))).collect();
     node
 }
 
@@ -63,7 +64,8 @@ fn group(name: &str, min: u32) -> PodGroupSpec {
 }
 
 fn pod(name: &str, group: &str, gpu: GpuRequest) -> PodSpec {
-    let request = PodRequest { cpu_milli: 100, memory_bytes: 1_000_000, gpu, ..PodRequest::default() };
+    let request =
+        PodRequest { cpu_milli: 100, memory_bytes: 1_000_000, gpu, ..PodRequest::default() };
     PodSpec { group: Some(group.into()), request, ..bare_pod(name) }
 }
 
@@ -157,7 +159,10 @@ fn case_a_four_pods_fit_one_device_advertised_as_a_hundred() {
         assert_eq!(bound(&second), [""; 0]);
         if compatibility == Compatibility::Right {
             let told = reasons(&second, "pod-4");
-            assert!(told.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested"), "{told}");
+            assert!(
+                told.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested"),
+                "{told}"
+            );
         }
     }
 }
@@ -208,7 +213,8 @@ fn case_d_parts_join_and_a_whole_gpu_waits() {
 #[test]
 fn case_e_without_a_label_what_is_advertised_counts() {
     for compatibility in BOTH {
-        let mut world = told(configured(compatibility), node(2, &[("nvidia.com/gpu.memory", "32600")]));
+        let mut world =
+            told(configured(compatibility), node(2, &[("nvidia.com/gpu.memory", "32600")]));
         with_pods(&mut world, &[whole(1), whole(1), whole(1)]);
         assert_eq!(bound(&plan(&mut world, now())), ["pod-0", "pod-1"]);
     }
@@ -216,15 +222,17 @@ fn case_e_without_a_label_what_is_advertised_counts() {
 
 #[test]
 fn sharing_waits_where_nobody_tells_how_many_devices_exist() {
-    let labels = [
-        ("nvidia.com/gpu.memory", "32600"),
-        ("nvidia.com/gpu.sharing-strategy", "time-slicing"),
-    ];
+    let labels =
+        [("nvidia.com/gpu.memory", "32600"), ("nvidia.com/gpu.sharing-strategy", "time-slicing")];
     let mut world = told(Config::default(), node(4, &labels));
     with_pods(&mut world, &[part(0.5)]);
     let plan = plan(&mut world, now());
     assert_eq!(bound(&plan), [""; 0]);
-    assert!(reasons(&plan, "pod-0").contains("nvidia.com/gpu.count"), "{}", reasons(&plan, "pod-0"));
+    assert!(
+        reasons(&plan, "pod-0").contains("nvidia.com/gpu.count"),
+        "{}",
+        reasons(&plan, "pod-0")
+    );
 }
 
 /// One L4 advertised as four, and a gang of three pods that ask for a whole GPU each.
@@ -326,6 +334,24 @@ fn a_reserve_is_never_given_away() {
     let mut world = told(config, node(1, &[("nvidia.com/gpu.memory", "32768")]));
     with_pods(&mut world, &[memory(8_192), memory(8_192), memory(8_192), memory(8_192)]);
     assert_eq!(bound(&plan(&mut world, now())).len(), 3);
+}
+
+#[test]
+fn a_pod_without_gpus_does_not_mind_that_others_hold_too_many() {
+    for compatibility in BOTH {
+        let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "16384")];
+        let mut world = told(configured(compatibility), node(4, &labels));
+        for name in ["a", "b"] {
+            let mut foreign = pod(name, "", whole(1));
+            foreign.group = None;
+            foreign.role = kai_core::input::pod::PodRole::Foreign;
+            foreign.status = Status::Running;
+            foreign.node = Some("node".into());
+            set(&mut world, Object::Pod(Box::new(foreign)));
+        }
+        with_pods(&mut world, &[GpuRequest::None, part(0.1)]);
+        assert_eq!(bound(&plan(&mut world, now())), ["pod-0"]);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `MaxNodePoolResources`: a pod that asks for more than the largest node has is refused before any node is tried.
 //!
-//! Rule: GPUs, then CPU, then memory, then every other resource in slot order is compared with the most any node
+//! Rule: GPUs, then CPU, then memory, then every other resource by name is compared with the most any node
 //! of the pool offers; the first that exceeds it is named. Parts of a device count as parts, requests by memory as
 //! nothing, MIG instances by profile.
 
@@ -62,7 +62,8 @@ fn first_exceeded<'a>(world: &'a World, shape: &Shape) -> Option<Exceeded<'a>> {
         let most = shown(MEMORY, QueueResource::Memory, " GB");
         return Some(Exceeded { resource: "memory", most });
     }
-    let mut others = shape.request.non_zero().filter(|(slot, _)| *slot >= PODS);
+    let others = world.names.by_name(&shape.request);
+    let mut others = others.into_iter().filter(|(slot, _)| *slot >= PODS);
     let (slot, _) = others.find(|(slot, amount)| {
         *amount > most_of(*slot) && !world.may_be_left_to_devices(shape, *slot)
     })?;
@@ -88,7 +89,7 @@ fn requirement(world: &World, shape: &Shape) -> String {
     );
     let instances: &[(usize, i64)] =
         if let GpuDemand::Mig { instances, .. } = &shape.gpu { instances } else { &[] };
-    for (slot, amount) in shape.request.non_zero() {
+    for (slot, amount) in world.names.by_name(&shape.request) {
         if slot < PODS || instances.iter().any(|(mig, _)| *mig == slot) {
             continue;
         }

@@ -125,7 +125,7 @@ pub(crate) fn config() -> BoxedStrategy<Config> {
         compatibility(),
         prop_oneof![Just(WholeGpuPolicy::Physical), Just(WholeGpuPolicy::Replica)],
         prop_oneof![8 => Just(0_i64), 1 => Just(500), 1 => Just(50_000)],
-        any::<[bool; 3]>(),
+        any::<[bool; 4]>(),
         prop_oneof![4 => Just(Some(16)), 1 => Just(None), 1 => Just(Some(1))],
         one_of(vec!["default", "spread", "gpuspread", "few"]),
         prop_oneof![5 => Just(false), 1 => Just(true)],
@@ -137,6 +137,7 @@ pub(crate) fn config() -> BoxedStrategy<Config> {
             config.params.allow_consolidating_reclaim = flags[0];
             config.params.use_scheduling_signatures = flags[1];
             config.params.full_hierarchy_fairness = flags[2] || flags[1];
+            config.params.detailed_fit_errors = flags[3];
             config.params.max_consolidation_preemptees = preemptees;
             config.params.restrict_node_scheduling = restrict;
             choose_plugins(&mut config, plugins);
@@ -242,6 +243,7 @@ fn simplify(cluster: &mut Cluster) {
     }
     for pod in &mut cluster.pods {
         pod.constraints = PodConstraints::default();
+        pod.request.other.clear();
         match &mut pod.request.gpu {
             GpuRequest::None | GpuRequest::Mig(_) => {
                 pod.request.gpu = GpuRequest::Whole { count: 1 };

@@ -8,6 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::one_of;
+use super::pods::others;
 
 /// Most nodes of a cluster.
 pub(crate) const MOST_NODES: usize = 8;
@@ -116,12 +117,13 @@ fn node() -> BoxedStrategy<NodeSpec> {
     );
     let zone = option::weighted(0.7, one_of(vec!["a", "b"]));
     let worker = option::weighted(0.5, Just(()));
-    (gpus(), memory, amounts, policy, taints(), health, zone, worker)
-        .prop_map(|(gpus, memory, amounts, policy, taints, health, zone, worker)| {
+    (gpus(), memory, amounts, policy, taints(), health, zone, (worker, others(0.3)))
+        .prop_map(|(gpus, memory, amounts, policy, taints, health, zone, (worker, other))| {
             let allocatable = Allocatable {
                 cpu_milli: amounts.0,
                 memory_bytes: amounts.1,
                 pods: amounts.2,
+                other,
                 ..Allocatable::default()
             };
             let mut spec = NodeSpec {

@@ -42,11 +42,26 @@ pub(crate) fn gpu_request() -> BoxedStrategy<GpuRequest> {
     .boxed()
 }
 
+/// Other resources, in any order.
+pub(crate) fn others(often: f64) -> BoxedStrategy<Vec<(Text, i64)>> {
+    let names = vec!["example.com/a", "example.com/b", "example.com/c"];
+    let some = proptest::sample::subsequence(names, 1..=3).prop_shuffle();
+    let amounts =
+        some.prop_map(|names| names.into_iter().map(|name| (name.into(), 1_000)).collect());
+    option::weighted(often, amounts).prop_map(Option::unwrap_or_default).boxed()
+}
+
 fn request() -> BoxedStrategy<PodRequest> {
-    (gpu_request(), one_of(vec![1_000_i64, 0, 2_500]), one_of(vec![1_000_000_000_i64, 0]))
-        .prop_map(|(gpu, cpu_milli, memory_bytes)| PodRequest {
+    (
+        gpu_request(),
+        one_of(vec![1_000_i64, 0, 2_500]),
+        one_of(vec![1_000_000_000_i64, 0]),
+        others(0.1),
+    )
+        .prop_map(|(gpu, cpu_milli, memory_bytes, other)| PodRequest {
             cpu_milli,
             memory_bytes,
+            other,
             gpu,
             ..PodRequest::default()
         })

@@ -2,12 +2,12 @@
 
 use kai_core::fairness::{Amounts, UNLIMITED};
 use kai_core::input::node::{self, NumaPolicy, NumaScope, NumaZone, TaintEffect};
-use kai_core::resources::ResourceVector;
-use kai_core::world::World;
-use kai_core::world::node::Node as CoreNode;
 use kai_core::input::{
     NodeSpec, NumaSpec, Object, ObjectKey, QueueSpec, Text, TopologyLevel, TopologySpec, UsageSpec,
 };
+use kai_core::resources::ResourceVector;
+use kai_core::world::World;
+use kai_core::world::node::Node as CoreNode;
 
 use super::config::whole_gpu_policy;
 use super::selectors::{counted, labels, other_resources, text, texts};
