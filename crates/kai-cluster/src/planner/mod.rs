@@ -169,6 +169,7 @@ impl Planner {
             Report::BindFailed { pod, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.world.forget(&pod);
+                self.dirty = true;
                 self.wait(&pod, Wait::Bind, now);
             }
             Report::EvictionRefused { victim, spared, error } => {
@@ -176,11 +177,11 @@ impl Planner {
                 for pod in spared.iter().chain([&victim]) {
                     self.world.forget(pod);
                 }
+                self.dirty = true;
                 self.wait(&victim, Wait::Eviction, now);
             }
             Report::Grouped(grouped) => self.set_grouping(*grouped),
         }
-        self.dirty = true;
     }
 
     /// Keeps a pod out of the next plans for a while.
