@@ -28,6 +28,9 @@ const SERDE: &[&str] =
     &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "serde_yaml_ng", "thiserror"];
 const API: &[&str] =
     &["k8s-openapi", "kube", "kube-derive", "schemars", "serde", "serde_json", "thiserror"];
+/// Types of the API and their decoding, nothing that talks to it.
+const TRANSLATION: &[&str] =
+    &["k8s-openapi", "serde", "serde_json", "serde_path_to_error", "thiserror"];
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "k8s-openapi"];
 
 const RULES: &[Rule] = &[
@@ -40,8 +43,13 @@ const RULES: &[Rule] = &[
         others: Others::Only(SERDE),
     },
     Rule {
-        name: "kai-cluster",
+        name: "kai-translate",
         ours: &["kai-core", "kai-workloads", "kai-api"],
+        others: Others::Only(TRANSLATION),
+    },
+    Rule {
+        name: "kai-cluster",
+        ours: &["kai-core", "kai-workloads", "kai-api", "kai-translate"],
         others: Others::AnyBut(&[]),
     },
     Rule { name: "kai-gpu", ours: &[], others: Others::AnyBut(CLIENTS) },
@@ -55,6 +63,7 @@ const RULES: &[Rule] = &[
             "kai-api",
             "kai-workloads",
             "kai-sim",
+            "kai-translate",
             "kai-cluster",
             "kai-gpu",
             "kai-embed",
@@ -114,6 +123,10 @@ fn the_rules_forbid_what_they_should() {
     assert!(!allowed(rule("kai-web"), "kube", None));
     assert!(!allowed(rule("kai-cluster"), "kai-sim", None));
     assert!(allowed(rule("kai-cluster"), "tokio", None));
+    assert!(!allowed(rule("kai-translate"), "kube", None));
+    assert!(!allowed(rule("kai-translate"), "tokio", None));
+    assert!(!allowed(rule("kai-cluster"), "kai-testenv", None));
+    assert!(allowed(rule("kai-cluster"), "kai-testenv", Some("dev")));
 }
 
 #[test]

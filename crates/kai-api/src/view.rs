@@ -25,6 +25,12 @@ pub struct ObjectMeta {
     /// Owners.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
+    /// When it was created (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<String>,
+    /// Version of the object's content.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
     /// Set once the object is being deleted (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,

@@ -3,6 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArguments;
+use crate::manifests::ManifestsArguments;
+use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
 
 /// A scheduler for AI workloads on Kubernetes.
@@ -17,6 +19,10 @@ pub(crate) struct Arguments {
 /// What `kai` can do.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
+    /// Schedule a Kubernetes cluster.
+    Run(RunArguments),
+    /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
+    Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.
     Scenario(ScenarioArguments),
     /// Measure how fast the scheduler is.

@@ -2,7 +2,9 @@
 
 mod arguments;
 mod bench;
+mod manifests;
 mod output;
+mod run;
 mod scenario;
 
 use std::process::ExitCode;
@@ -16,6 +18,8 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
+        Verb::Run(arguments) => run::run(&arguments),
+        Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
     };

@@ -106,8 +106,10 @@ impl Statement {
         place: &Place,
         keep_eviction: bool,
     ) {
-        // A task that moved before has an entry on the node it left, too: only where it is now can it stay.
-        let stays = world.task(task).state.node == Some(place.node);
+        // A task that moved before has an entry on the node it left, too: only where it is now can it stay. KAI takes
+        // the eviction back for either node, and so leaves it where it was promised.
+        let stays = world.config().compatibility.is_kai()
+            || world.task(task).state.node == Some(place.node);
         if let Some(at) = world.node(place.node).resident(task)
             && stays
             && !keep_eviction

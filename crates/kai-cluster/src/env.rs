@@ -1,0 +1,96 @@
+//! Time and concurrency as inputs: nothing here asks the system for them but [`Env::real`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kai_core::time::{Span, Timestamp};
+
+/// A future on the heap.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Tells the time and waits.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+    /// Waits for a span.
+    fn sleep(&self, span: Span) -> Work;
+}
+
+/// Starts work beside the caller's.
+pub trait Spawner: Send + Sync {
+    /// Starts `work`; `name` is for people.
+    fn spawn(&self, name: &'static str, work: Work);
+}
+
+/// Time and concurrency.
+#[derive(Clone)]
+pub struct Env {
+    clock: Arc<dyn Clock>,
+    spawner: Arc<dyn Spawner>,
+}
+
+impl Env {
+    /// An environment of these parts.
+    pub fn new(clock: Arc<dyn Clock>, spawner: Arc<dyn Spawner>) -> Self {
+        Self { clock, spawner }
+    }
+
+    /// The system's clock and the current tokio runtime.
+    pub fn real() -> Self {
+        Self::new(Arc::new(SystemClock), Arc::new(TokioSpawner))
+    }
+
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Waits for a span.
+    pub fn sleep(&self, span: Span) -> Work {
+        self.clock.sleep(span)
+    }
+
+    /// Waits until a moment; for ever where there is none.
+    pub async fn sleep_until(&self, moment: Option<Timestamp>) {
+        match moment {
+            Some(moment) => self.sleep(moment.since(self.now())).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Starts work beside the caller's.
+    pub fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawner.spawn(name, Box::pin(work));
+    }
+}
+
+/// The span as a duration; none for negative ones.
+pub fn duration(span: Span) -> Duration {
+    Duration::from_nanos(u64::try_from(span.nanos).unwrap_or_default())
+}
+
+struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place where the system's clock is read")]
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp { nanos: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
+    }
+
+    fn sleep(&self, span: Span) -> Work {
+        Box::pin(tokio::time::sleep(duration(span)))
+    }
+}
+
+/// Starts work on the current tokio runtime.
+pub struct TokioSpawner;
+
+impl Spawner for TokioSpawner {
+    fn spawn(&self, name: &'static str, work: Work) {
+        tracing::trace!(name, "starts");
+        tokio::spawn(work);
+    }
+}

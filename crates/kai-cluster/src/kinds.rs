@@ -1,0 +1,154 @@
+//! The kinds that are watched.
+
+/// A kind that is watched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Pods that have not failed.
+    Pod,
+    /// Nodes.
+    Node,
+    /// Queues.
+    Queue,
+    /// Pod groups.
+    PodGroup,
+    /// Bind requests.
+    BindRequest,
+    /// Topologies.
+    Topology,
+    /// Priority classes.
+    PriorityClass,
+    /// Disruption budgets.
+    PodDisruptionBudget,
+    /// Names of config maps.
+    ConfigMap,
+    /// Volume claims.
+    PersistentVolumeClaim,
+    /// Volumes.
+    PersistentVolume,
+    /// Storage classes.
+    StorageClass,
+    /// CSI drivers.
+    CsiDriver,
+    /// Free storage.
+    CsiStorageCapacity,
+    /// Classes of devices.
+    DeviceClass,
+    /// Devices.
+    ResourceSlice,
+    /// Claims of devices.
+    ResourceClaim,
+    /// NUMA zones of nodes.
+    NodeResourceTopology,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 18] = [
+        Self::PriorityClass,
+        Self::Queue,
+        Self::Topology,
+        Self::Node,
+        Self::NodeResourceTopology,
+        Self::StorageClass,
+        Self::CsiDriver,
+        Self::CsiStorageCapacity,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::ConfigMap,
+        Self::DeviceClass,
+        Self::ResourceSlice,
+        Self::ResourceClaim,
+        Self::PodDisruptionBudget,
+        Self::BindRequest,
+        Self::PodGroup,
+        Self::Pod,
+    ];
+
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::Node => "Node",
+            Self::Queue => "Queue",
+            Self::PodGroup => "PodGroup",
+            Self::BindRequest => "BindRequest",
+            Self::Topology => "Topology",
+            Self::PriorityClass => "PriorityClass",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::ConfigMap => "ConfigMap",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::PersistentVolume => "PersistentVolume",
+            Self::StorageClass => "StorageClass",
+            Self::CsiDriver => "CSIDriver",
+            Self::CsiStorageCapacity => "CSIStorageCapacity",
+            Self::DeviceClass => "DeviceClass",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::ResourceClaim => "ResourceClaim",
+            Self::NodeResourceTopology => "NodeResourceTopology",
+        }
+    }
+
+    /// The path under which all of them are listed.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Pod => "/api/v1/pods",
+            Self::Node => "/api/v1/nodes",
+            Self::Queue => "/apis/scheduling.run.ai/v2/queues",
+            Self::PodGroup => "/apis/scheduling.run.ai/v2alpha2/podgroups",
+            Self::BindRequest => "/apis/scheduling.run.ai/v1alpha2/bindrequests",
+            Self::Topology => "/apis/kai.scheduler/v1alpha1/topologies",
+            Self::PriorityClass => "/apis/scheduling.k8s.io/v1/priorityclasses",
+            Self::PodDisruptionBudget => "/apis/policy/v1/poddisruptionbudgets",
+            Self::ConfigMap => "/api/v1/configmaps",
+            Self::PersistentVolumeClaim => "/api/v1/persistentvolumeclaims",
+            Self::PersistentVolume => "/api/v1/persistentvolumes",
+            Self::StorageClass => "/apis/storage.k8s.io/v1/storageclasses",
+            Self::CsiDriver => "/apis/storage.k8s.io/v1/csidrivers",
+            Self::CsiStorageCapacity => "/apis/storage.k8s.io/v1/csistoragecapacities",
+            Self::DeviceClass => "/apis/resource.k8s.io/v1/deviceclasses",
+            Self::ResourceSlice => "/apis/resource.k8s.io/v1/resourceslices",
+            Self::ResourceClaim => "/apis/resource.k8s.io/v1/resourceclaims",
+            Self::NodeResourceTopology => {
+                "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+            }
+        }
+    }
+
+    /// What of them is looked at.
+    pub const fn field_selector(self) -> Option<&'static str> {
+        match self {
+            Self::Pod => Some("status.phase!=Failed"),
+            _ => None,
+        }
+    }
+
+    /// Only their metadata is read.
+    pub const fn is_metadata_only(self) -> bool {
+        matches!(self, Self::ConfigMap)
+    }
+
+    /// A server that does not know the kind simply has none of it.
+    pub const fn may_be_absent(self) -> bool {
+        matches!(
+            self,
+            Self::DeviceClass
+                | Self::ResourceSlice
+                | Self::ResourceClaim
+                | Self::NodeResourceTopology
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_path_of_its_own() {
+        let paths: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.path()).collect();
+        let names: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!((paths.len(), names.len()), (Kind::ALL.len(), Kind::ALL.len()));
+    }
+}

@@ -1,0 +1,72 @@
+//! What is installed in a cluster, as one stream of YAML documents.
+
+use kai_api::crds::CRDS;
+
+/// Roles, accounts and namespaces.
+const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
+/// Priority classes.
+const PRIORITY_CLASSES: &str = include_str!("../../../deploy/priority-classes.yaml");
+/// The queue of workloads that name none, and its parent.
+const QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
+
+/// Every document, in the order of installation.
+pub fn documents() -> impl Iterator<Item = &'static str> {
+    let crds = CRDS.iter().map(|(_, text)| *text);
+    crds.chain([RBAC, PRIORITY_CLASSES, QUEUES])
+}
+
+/// Everything as one text.
+pub fn all() -> String {
+    documents().fold(String::new(), |text, document| {
+        let document = document.trim_start_matches("---\n").trim_end();
+        format!("{text}---\n{document}\n")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_document_is_an_object() {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&all()).expect("YAML");
+        let kinds: Vec<&str> =
+            objects.iter().map(|object| object["kind"].as_str().expect("a kind")).collect();
+        assert_eq!(kinds.iter().filter(|kind| **kind == "CustomResourceDefinition").count(), 6);
+        assert_eq!(kinds.iter().filter(|kind| **kind == "PriorityClass").count(), 4);
+        assert_eq!(kinds.iter().filter(|kind| **kind == "Queue").count(), 2);
+        assert!(objects.iter().all(|object| object["metadata"]["name"].is_string()));
+    }
+
+    #[test]
+    fn priority_classes_are_those_of_the_api() {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(PRIORITY_CLASSES).expect("YAML");
+        let classes: Vec<(&str, i64)> = objects
+            .iter()
+            .map(|object| {
+                let name = object["metadata"]["name"].as_str().expect("a name");
+                (name, object["value"].as_i64().expect("a value"))
+            })
+            .collect();
+        let wanted: Vec<(&str, i64)> = kai_api::names::objects::PRIORITY_CLASSES
+            .iter()
+            .map(|(name, value)| (*name, i64::from(*value)))
+            .collect();
+        assert_eq!(classes, wanted);
+    }
+
+    #[test]
+    fn no_role_reads_secrets_or_may_do_everything() {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(RBAC).expect("YAML");
+        let rules =
+            objects.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten());
+        let rules: Vec<&Value> = rules.collect();
+        assert!(!rules.is_empty());
+        for rule in rules {
+            let text = rule.to_string();
+            assert!(!text.contains("secrets") && !text.contains("\"*\""), "{text}");
+        }
+    }
+}

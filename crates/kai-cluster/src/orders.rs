@@ -1,0 +1,203 @@
+//! Orders: what a plan asks to be written, and how each is written.
+
+use std::collections::BTreeMap;
+
+use http::header::{CONTENT_TYPE, HeaderValue};
+use kai_core::input::{ObjectName, Text};
+use kube::Client;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Sender;
+
+/// Something to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Bind a pod that needs nothing but a node.
+    Bind(Bind),
+    /// Ask for a bind that takes several steps.
+    RequestBind(ObjectName, Box<Value>),
+    /// Remove a bind request that failed for good.
+    DropBindRequest(ObjectName),
+    /// Tell pods to go, in this order; the first refusal ends it.
+    Evict(Vec<Victim>),
+    /// Set or remove annotations of a pod group.
+    MarkGroup(ObjectName, BTreeMap<&'static str, Option<String>>),
+    /// Find out to which group a pod belongs.
+    Group(Box<kai_api::view::Pod>),
+    /// Write a pod group and link the pod to it.
+    Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
+}
+
+/// A pod and its node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bind {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID, so that another pod of the name is left alone.
+    pub uid: Text,
+    /// The node.
+    pub node: Text,
+    /// Annotations that the pod gets in the same write.
+    pub annotations: BTreeMap<&'static str, String>,
+}
+
+/// A pod that is told to go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Victim {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID, so that another pod of the name is left alone.
+    pub uid: Text,
+    /// Why, in KAI's words.
+    pub message: Text,
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// The pod was bound, or its bind was asked for.
+    Bound(ObjectName),
+    /// The pod was not bound.
+    BindFailed {
+        /// The pod.
+        pod: ObjectName,
+        /// Why.
+        error: String,
+    },
+    /// The pod was told to go.
+    Evicted(ObjectName),
+    /// A pod may not be told to go now.
+    EvictionRefused {
+        /// The pod.
+        victim: ObjectName,
+        /// Pods that were to follow and were left alone.
+        spared: Vec<ObjectName>,
+        /// Why.
+        error: String,
+    },
+    /// The group of a pod is known.
+    Grouped(Box<crate::grouper::Grouped>),
+}
+
+/// Carries an order out and reports. Orders of the grouper are carried out by it.
+pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
+    match order {
+        Order::Bind(bind) => {
+            let _ = reports.send(post_binding(&client, bind).await).await;
+        }
+        Order::RequestBind(pod, request) => {
+            let _ = reports.send(post_bind_request(&client, pod, &request).await).await;
+        }
+        Order::DropBindRequest(name) => {
+            let path = object_path("/apis/scheduling.run.ai/v1alpha2", "bindrequests", &name);
+            let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &json!({})).await;
+            if let Err(error) = ended.or_else(missing_is_fine) {
+                tracing::warn!(request = %name, %error, "a failed bind request stays");
+            }
+        }
+        Order::Evict(victims) => evict_all(&client, victims, &reports).await,
+        Order::MarkGroup(group, annotations) => {
+            let path = object_path("/apis/scheduling.run.ai/v2alpha2", "podgroups", &group);
+            let patch = json!({"metadata": {"annotations": annotations}});
+            let ended: Result<Value, _> =
+                send(&client, "PATCH", &path, Some(MERGE_PATCH), &patch).await;
+            if let Err(error) = ended.or_else(missing_is_fine) {
+                tracing::warn!(%group, %error, "a pod group was not marked");
+            }
+        }
+        Order::Group(_) | Order::Publish(..) => {}
+    }
+}
+
+/// A patch that is merged.
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+/// A patch that says all its author wants to own.
+pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+fn missing_is_fine(error: kube::Error) -> Result<Value, kube::Error> {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Ok(Value::Null),
+        error => Err(error),
+    }
+}
+
+/// The path of a namespaced object.
+pub(crate) fn object_path(api: &str, plural: &str, name: &ObjectName) -> String {
+    format!("{api}/namespaces/{}/{plural}/{}", name.namespace, name.name)
+}
+
+/// Sends a body and reads the answer.
+pub(crate) async fn send<T: DeserializeOwned>(
+    client: &Client,
+    method: &str,
+    path: &str,
+    content_type: Option<&'static str>,
+    body: &impl Serialize,
+) -> Result<T, kube::Error> {
+    let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
+    let content = HeaderValue::from_static(content_type.unwrap_or("application/json"));
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(CONTENT_TYPE, content)
+        .body(body)
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+async fn post_binding(client: &Client, bind: Bind) -> Report {
+    let Bind { pod, uid, node, annotations } = bind;
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": &*uid, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": &*node},
+    });
+    let path = object_path("/api/v1", "pods", &pod) + "/binding";
+    match send::<Value>(client, "POST", &path, None, &body).await {
+        Ok(_) => {
+            tracing::info!(%pod, %node, "bound");
+            Report::Bound(pod)
+        }
+        Err(error) => Report::BindFailed { pod, error: error.to_string() },
+    }
+}
+
+async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) -> Report {
+    let path =
+        format!("/apis/scheduling.run.ai/v1alpha2/namespaces/{}/bindrequests", pod.namespace);
+    match send::<Value>(client, "POST", &path, None, request).await {
+        Ok(_) => {
+            tracing::info!(%pod, "asked for a bind");
+            Report::Bound(pod)
+        }
+        Err(error) => Report::BindFailed { pod, error: error.to_string() },
+    }
+}
+
+async fn evict_all(client: &Client, victims: Vec<Victim>, reports: &Sender<Report>) {
+    let mut victims = victims.into_iter();
+    while let Some(victim) = victims.next() {
+        let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": &*victim.pod.name, "namespace": &*victim.pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": &*victim.uid}},
+        });
+        let path = object_path("/api/v1", "pods", &victim.pod) + "/eviction";
+        let ended = send::<Value>(client, "POST", &path, None, &body).await;
+        let report = match ended.or_else(missing_is_fine) {
+            Ok(_) => {
+                tracing::info!(pod = %victim.pod, message = %victim.message, "told to go");
+                Report::Evicted(victim.pod)
+            }
+            Err(error) => Report::EvictionRefused {
+                victim: victim.pod,
+                spared: victims.by_ref().map(|spared| spared.pod).collect(),
+                error: error.to_string(),
+            },
+        };
+        let _ = reports.send(report).await;
+    }
+}

@@ -1,0 +1,242 @@
+//! Changes of the cluster into the world, plans into orders. No clock and no client: time and reports are given.
+
+mod backoff;
+mod cycle;
+mod objects;
+mod pods;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kai_api::{BindRequest, PodGroup};
+use kai_core::config::Config;
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
+use kai_core::time::{Span, Timestamp};
+use kai_core::world::World;
+use kai_translate::partition::Partition;
+use kai_translate::pod::PodRules;
+use kai_translate::priority::PriorityClasses;
+use kai_translate::time::seconds;
+use kai_translate::{Problem, Translated, bind_request};
+use kai_workloads::{Facts, GrouperConfig};
+
+pub use backoff::{Backoffs, Wait};
+
+use crate::kinds::Kind;
+use crate::orders::{Order, Report};
+use crate::planner::pods::PodEntry;
+use crate::watch::Change;
+
+/// How the planner is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Policy, in the core's words.
+    pub config: Config,
+    /// How pods are read.
+    pub rules: PodRules,
+    /// The part of the cluster that is ours.
+    pub partition: Partition,
+    /// How pods are grouped; none: somebody else groups them.
+    pub grouper: Option<GrouperConfig>,
+    /// Plans are made and carried out; false: pods are only grouped.
+    pub schedules: bool,
+    /// When a pod that is its own group gets a `PodGroup` object.
+    pub publish: Publish,
+}
+
+/// When a pod that is its own group gets a `PodGroup` object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publish {
+    /// At once.
+    Always,
+    /// When it has waited this long.
+    AfterWaiting(Span),
+}
+
+/// How long a pod that is its own group waits without a `PodGroup` object.
+pub const PUBLISH_AFTER: Span = seconds(5);
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            rules: PodRules::default(),
+            partition: Partition::default(),
+            grouper: Some(GrouperConfig::default()),
+            schedules: true,
+            publish: Publish::AfterWaiting(PUBLISH_AFTER),
+        }
+    }
+}
+
+/// The world, and what the world need not know.
+pub struct Planner {
+    settings: Settings,
+    world: World,
+    listed: BTreeSet<Kind>,
+    classes: PriorityClasses,
+    facts: Facts,
+    groups: BTreeMap<ObjectName, PodGroup>,
+    pods: BTreeMap<ObjectName, PodEntry>,
+    /// Pods that are their own group, by group.
+    own_groups: BTreeMap<ObjectName, ObjectName>,
+    /// Pods by the group they name.
+    members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    /// Bind requests, whether they are for the pod that is there now or not.
+    bind_requests: BTreeMap<ObjectName, BindRequest>,
+    /// Volume claims that have their volume.
+    filled_claims: BTreeSet<ObjectName>,
+    backoffs: Backoffs,
+    orders: Vec<Order>,
+    /// Something changed since the latest plan.
+    dirty: bool,
+    /// When time alone changes the plan.
+    wake_at: Option<Timestamp>,
+}
+
+impl Planner {
+    /// A planner that knows nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            world: World::new(settings.config.clone()),
+            settings,
+            listed: BTreeSet::new(),
+            classes: PriorityClasses::default(),
+            facts: Facts::default(),
+            groups: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            own_groups: BTreeMap::new(),
+            members: BTreeMap::new(),
+            bind_requests: BTreeMap::new(),
+            filled_claims: BTreeSet::new(),
+            backoffs: Backoffs::default(),
+            orders: Vec::new(),
+            dirty: false,
+            wake_at: None,
+        }
+    }
+
+    /// Everything that existed at first has been told.
+    pub fn is_ready(&self) -> bool {
+        self.listed.len() == Kind::ALL.len()
+    }
+
+    /// A plan is due: something changed.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty && self.is_ready()
+    }
+
+    /// When a plan is due although nothing changed.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        if !self.is_ready() {
+            return None;
+        }
+        [self.wake_at, self.backoffs.next()].into_iter().flatten().min()
+    }
+
+    /// Orders since the latest call.
+    pub fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Names of the priority classes.
+    pub fn class_names(&self) -> Vec<String> {
+        self.classes.names().cloned().collect()
+    }
+
+    /// Takes a change of the cluster over.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Pod(pod) => self.set_pod(&pod),
+            Change::Node(node) => self.set_node(&node),
+            Change::Object(kind, object) => self.set_object(kind, &object),
+            Change::Gone(Kind::Pod, name) => self.remove_pod(&name),
+            Change::Gone(kind, name) => self.remove_object(kind, name),
+            Change::Listed(kind) => {
+                self.listed.insert(kind);
+                if self.is_ready() {
+                    self.dirty = true;
+                    self.group_all();
+                }
+            }
+        }
+    }
+
+    /// Takes over what came of an order.
+    pub fn settle(&mut self, report: Report, now: Timestamp) {
+        match report {
+            Report::Bound(pod) => self.backoffs.clear(&pod),
+            Report::Evicted(_) => {}
+            Report::BindFailed { pod, error } => {
+                tracing::warn!(%pod, error, "a bind failed");
+                self.world.forget(&pod);
+                self.wait(&pod, Wait::Bind, now);
+            }
+            Report::EvictionRefused { victim, spared, error } => {
+                tracing::warn!(pod = %victim, error, "an eviction was refused");
+                for pod in spared.iter().chain([&victim]) {
+                    self.world.forget(pod);
+                }
+                self.wait(&victim, Wait::Eviction, now);
+            }
+            Report::Grouped(grouped) => self.set_grouping(*grouped),
+        }
+        self.dirty = true;
+    }
+
+    /// Keeps a pod out of the next plans for a while.
+    fn wait(&mut self, pod: &ObjectName, wait: Wait, now: Timestamp) {
+        let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
+        self.backoffs.begin(pod, &uid, wait, now);
+        self.refresh_pod(pod);
+    }
+
+    /// Lets pods back into plans whose time has come.
+    fn end_waits(&mut self, now: Timestamp) {
+        for pod in self.backoffs.expire(now) {
+            self.refresh_pod(&pod);
+        }
+    }
+
+    /// Tells the world; what it refuses is said.
+    fn tell(&mut self, delta: Delta) {
+        let effect = self.world.apply(delta);
+        for problem in &effect.problems {
+            tracing::warn!(%problem, "an object is not taken over");
+        }
+        self.dirty |= effect.changed;
+    }
+
+    /// Says what is wrong with an object and gives the rest.
+    fn heard<T>(translated: Translated<T>) -> Option<T> {
+        for problem in &translated.problems {
+            complain(problem);
+        }
+        translated.object
+    }
+
+    fn forget_object(&mut self, key: ObjectKey) {
+        self.tell(Delta::Remove(key));
+    }
+
+    /// Tells the world of a bind request, unless it is that of an earlier pod of the name.
+    fn tell_bind_request(&mut self, name: &ObjectName) {
+        let Some(request) = self.bind_requests.get(name) else { return };
+        let Some(entry) = self.pods.get(name) else { return };
+        let mut owners = request.metadata.owner_references.iter().flatten();
+        if owners.any(|owner| owner.kind == "Pod" && *owner.uid != *entry.base.uid) {
+            self.forget_object(ObjectKey::BindRequest(name.clone()));
+            return;
+        }
+        let claim = |name: &str| entry.claims.get(name).cloned();
+        if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
+            if spec.failed && self.settings.schedules {
+                self.orders.push(Order::DropBindRequest(name.clone()));
+            }
+            self.tell(Delta::Set(Object::BindRequest(spec)));
+        }
+    }
+}
+
+fn complain(problem: &Problem) {
+    tracing::warn!(object = problem.object, field = problem.field, "{}", problem.message);
+}

@@ -1,0 +1,290 @@
+//! Pods: what the cluster says of them, and what only we know.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kai_api::view::Pod as GroupingView;
+use kai_core::input::pod::PodRole;
+use kai_core::input::selectors::LabelSelector;
+use kai_core::input::{BudgetSpec, Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
+use kai_core::status::Status;
+use kai_core::time::Timestamp;
+use kai_translate::{pod, pod_group};
+use kai_workloads::write::planned_group;
+use kai_workloads::{Decision, PodGroupPlan, group_pod};
+
+use super::{Planner, Publish, Wait};
+use crate::grouper::{Grouped, Grouping};
+use crate::orders::Order;
+
+/// Label that only the planner's copy of a pod carries while it may not be evicted.
+const HELD: &str = "kai.scheduler/may-not-be-evicted-now";
+
+/// A pod.
+pub(super) struct PodEntry {
+    /// What the cluster says of it.
+    pub(super) base: PodSpec,
+    /// What grouping looks at.
+    pub(super) view: GroupingView,
+    /// Its claims: name in the pod to name of the object.
+    pub(super) claims: BTreeMap<String, String>,
+    /// To which group it belongs.
+    pub(super) group: Membership,
+    /// The node that a plan promised it.
+    pub(super) promised: Option<Text>,
+    /// When the node took it.
+    started: Option<Time>,
+}
+
+/// To which group a pod belongs.
+pub(super) enum Membership {
+    /// To the one it names, or to none.
+    Named,
+    /// To be found out once everything was listed.
+    Unknown,
+    /// The grouper was asked.
+    Asked,
+    /// It is its own group.
+    Own {
+        /// The group.
+        plan: Box<PodGroupPlan>,
+        /// It was asked to be written.
+        published: bool,
+    },
+}
+
+impl Planner {
+    pub(super) fn set_pod(&mut self, view: &kai_translate::view::Pod) {
+        let name = pod::name(view);
+        let Some(base) = Self::heard(pod::translate(view, &self.settings.rules)) else {
+            self.remove_pod(&name);
+            return;
+        };
+        let same = self.pods.get(&name).is_some_and(|entry| entry.base.uid == base.uid);
+        if !same {
+            self.remove_pod(&name);
+        }
+        let group = self.membership(&name, &base);
+        let promised = self.pods.get(&name).and_then(|entry| entry.promised.clone());
+        let start = view.status.start_time.as_deref().and_then(|text| text.parse().ok());
+        let claims = view.spec.resource_claims.iter().filter_map(|claim| {
+            Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
+        });
+        let placed = base.node.is_some();
+        let entry = PodEntry {
+            base,
+            view: view.for_grouping(),
+            claims: claims.collect(),
+            group,
+            promised: promised.filter(|_| !placed),
+            started: start.map(Time),
+        };
+        if let Some(group) = named_group(&entry.base) {
+            self.members.entry(group).or_default().insert(name.clone());
+        }
+        self.pods.insert(name.clone(), entry);
+        self.refresh_pod(&name);
+        self.tell_bind_request(&name);
+        if self.is_ready() {
+            self.find_group(&name);
+        }
+    }
+
+    /// What is known of the pod's group. Once found it stays, so that the pod is charged to one queue all its life.
+    fn membership(&mut self, name: &ObjectName, base: &PodSpec) -> Membership {
+        if !self.is_grouped_by_us(base) {
+            return Membership::Named;
+        }
+        let old = self.pods.get_mut(name);
+        let old = old.map(|old| std::mem::replace(&mut old.group, Membership::Unknown));
+        match (old, &base.group) {
+            (Some(Membership::Own { plan, published }), Some(group)) => {
+                let is_written = self.groups.contains_key(&group_name(&plan));
+                if *plan.name == **group && !is_written {
+                    return Membership::Own { plan, published };
+                }
+                self.own_groups.remove(&group_name(&plan));
+                Membership::Named
+            }
+            (_, Some(_)) => Membership::Named,
+            (Some(old), None) => old,
+            (None, None) => Membership::Unknown,
+        }
+    }
+
+    /// The group is gone: pods that name it are grouped again.
+    pub(super) fn group_anew(&mut self, group: &ObjectName) {
+        let members = self.members.get(group).cloned().unwrap_or_default();
+        for name in members {
+            let Some(entry) = self.pods.get(&name) else { continue };
+            if !matches!(entry.group, Membership::Named) || !self.is_grouped_by_us(&entry.base) {
+                continue;
+            }
+            let order = Order::Group(Box::new(entry.view.clone()));
+            self.orders.push(order);
+            if let Some(entry) = self.pods.get_mut(&name) {
+                entry.group = Membership::Asked;
+            }
+        }
+    }
+
+    pub(super) fn remove_pod(&mut self, name: &ObjectName) {
+        let Some(entry) = self.pods.remove(name) else { return };
+        if let Some(group) = named_group(&entry.base)
+            && let Some(members) = self.members.get_mut(&group)
+        {
+            members.remove(name);
+            if members.is_empty() {
+                self.members.remove(&group);
+            }
+        }
+        self.backoffs.clear(name);
+        self.forget_object(ObjectKey::Budget(hold_name(name)));
+        self.forget_object(ObjectKey::Pod(name.clone()));
+        self.forget_object(ObjectKey::BindRequest(name.clone()));
+        self.world.forget(name);
+        if let Membership::Own { plan, .. } = entry.group {
+            let group = group_name(&plan);
+            self.own_groups.remove(&group);
+            if !self.groups.contains_key(&group) {
+                self.forget_object(ObjectKey::PodGroup(group));
+            }
+        }
+    }
+
+    fn is_grouped_by_us(&self, pod: &PodSpec) -> bool {
+        let ended = matches!(pod.status, Status::Succeeded | Status::Failed);
+        self.settings.grouper.is_some() && pod.role == PodRole::Workload && !ended
+    }
+
+    /// Finds the groups of all pods of which none is known.
+    pub(super) fn group_all(&mut self) {
+        let names: Vec<ObjectName> = self.pods.keys().cloned().collect();
+        for name in names {
+            self.find_group(&name);
+        }
+        let missing: Vec<ObjectName> = self
+            .members
+            .keys()
+            .filter(|group| !self.groups.contains_key(*group))
+            .cloned()
+            .collect();
+        for group in missing {
+            self.group_anew(&group);
+        }
+    }
+
+    fn find_group(&mut self, name: &ObjectName) {
+        let Some(config) = &self.settings.grouper else { return };
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        if !matches!(entry.group, Membership::Unknown) {
+            return;
+        }
+        let view = &entry.view;
+        let alone = view.metadata.owner_references.is_empty();
+        let decision = alone.then(|| group_pod(view, &[], &self.facts, config));
+        match decision {
+            Some(Ok(Decision::Group(plan))) if plan.is_own_group_of(view) => {
+                self.set_own_group(name, plan);
+            }
+            Some(Ok(Decision::Skip(_))) => entry.group = Membership::Named,
+            _ => {
+                self.orders.push(Order::Group(Box::new(view.clone())));
+                entry.group = Membership::Asked;
+            }
+        }
+    }
+
+    /// Takes over what the grouper found.
+    pub(super) fn set_grouping(&mut self, grouped: Grouped) {
+        let name = grouped.pod;
+        let Some(entry) = self.pods.get_mut(&name) else { return };
+        if *entry.base.uid != *grouped.uid || !matches!(entry.group, Membership::Asked) {
+            return;
+        }
+        match grouped.grouping {
+            Grouping::Own(plan) => self.set_own_group(&name, plan),
+            Grouping::Linked => {}
+            Grouping::LeftAlone => entry.group = Membership::Named,
+        }
+    }
+
+    fn set_own_group(&mut self, name: &ObjectName, plan: Box<PodGroupPlan>) {
+        let Some(entry) = self.pods.get_mut(name) else { return };
+        for notice in &plan.notices {
+            tracing::info!(pod = %name, %notice, "about its group");
+        }
+        let published = self.settings.publish == Publish::Always;
+        if published {
+            self.orders.push(Order::Publish(Box::new(entry.view.clone()), plan.clone()));
+        }
+        self.own_groups.insert(group_name(&plan), name.clone());
+        entry.group = Membership::Own { plan, published };
+        self.tell_own_group(name);
+        self.refresh_pod(name);
+    }
+
+    /// Tells the world of the group that a pod is, unless there is an object of it.
+    pub(super) fn tell_own_group(&mut self, name: &ObjectName) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let Membership::Own { plan, .. } = &entry.group else { return };
+        if self.groups.contains_key(&group_name(plan)) {
+            return;
+        }
+        let mut group = planned_group(plan);
+        group.metadata.uid = Some(entry.base.uid.to_string());
+        let created = entry.view.metadata.creation_timestamp.as_deref();
+        group.metadata.creation_timestamp = created.and_then(|text| text.parse().ok()).map(Time);
+        let translated = pod_group::translate(&group, &self.classes, &self.settings.partition);
+        let started = entry.started.as_ref().map(|time| time.0.as_nanosecond());
+        if let Some(mut spec) = Self::heard(translated) {
+            let started = started.and_then(|nanos| i64::try_from(nanos).ok());
+            spec.last_start = started.map(|nanos| Timestamp { nanos });
+            self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
+        }
+    }
+
+    /// Tells the world of a pod as it is to be planned with.
+    pub(super) fn refresh_pod(&mut self, name: &ObjectName) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let mut spec = entry.base.clone();
+        if let Membership::Own { plan, .. } = &entry.group {
+            spec.group = Some(plan.name.as_str().into());
+            spec.sub_group = plan.pod_sub_group.as_deref().map(Text::from);
+        }
+        if entry.promised.is_some() {
+            spec.nominated_node.clone_from(&entry.promised);
+        }
+        let uid = &entry.base.uid;
+        if spec.status == Status::Pending && self.backoffs.holds(name, uid, Wait::Bind) {
+            spec.status = Status::Gated;
+        }
+        let held = self.backoffs.holds(name, uid, Wait::Eviction);
+        let budget = if held {
+            spec.labels.insert(HELD.into(), uid.clone());
+            let labels = [(Text::from(HELD), uid.clone())].into();
+            let selector = LabelSelector::exact(&labels);
+            Delta::Set(Object::Budget(BudgetSpec { name: hold_name(name), selector, allowed: 0 }))
+        } else {
+            Delta::Remove(ObjectKey::Budget(hold_name(name)))
+        };
+        self.tell(budget);
+        self.tell(Delta::Set(Object::Pod(Box::new(spec))));
+    }
+}
+
+/// The group that a pod names.
+fn named_group(pod: &PodSpec) -> Option<ObjectName> {
+    let name = pod.group.clone()?;
+    Some(ObjectName { namespace: pod.name.namespace.clone(), name })
+}
+
+/// No object can have this name.
+fn hold_name(pod: &ObjectName) -> ObjectName {
+    ObjectName::new(pod.namespace.clone(), format!("/{}", pod.name))
+}
+
+/// The name of a group that is to be.
+pub(super) fn group_name(plan: &PodGroupPlan) -> ObjectName {
+    ObjectName::new(plan.namespace.as_str(), plan.name.as_str())
+}

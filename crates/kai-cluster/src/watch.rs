@@ -1,0 +1,337 @@
+//! One watch: the list, then every change, resumed after a cut and listed anew where the server forgot.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use http::header::{ACCEPT, HeaderValue};
+use kai_core::input::ObjectName;
+use kai_core::time::Span;
+use kai_translate::time::seconds;
+use kai_translate::view;
+use kube::Client;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+
+use crate::env::Env;
+use crate::kinds::Kind;
+
+const PAGE: u32 = 500;
+/// The server ends a watch after this time; a connection that says nothing for longer is dead.
+const WATCH_SECONDS: i64 = 290;
+const FIRST_DELAY: Span = Span { nanos: 250_000_000 };
+const LONGEST_DELAY: Span = seconds(30);
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// What a watch tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A pod exists and looks like this.
+    Pod(Box<view::Pod>),
+    /// A node exists and looks like this.
+    Node(Box<view::Node>),
+    /// Another object exists and looks like this.
+    Object(Kind, Box<Value>),
+    /// An object is gone.
+    Gone(Kind, ObjectName),
+    /// Everything of a kind that existed at first has been told.
+    Listed(Kind),
+}
+
+/// What can be watched.
+trait Watched: DeserializeOwned + Clone + Send + 'static {
+    fn name(&self) -> ObjectName;
+    fn version(&self) -> &str;
+    fn into_change(self, kind: Kind) -> Change;
+}
+
+impl Watched for view::Pod {
+    fn name(&self) -> ObjectName {
+        kai_translate::pod::name(self)
+    }
+
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn into_change(self, _: Kind) -> Change {
+        Change::Pod(Box::new(self))
+    }
+}
+
+impl Watched for view::Node {
+    fn name(&self) -> ObjectName {
+        ObjectName::new("", self.metadata.name.as_str())
+    }
+
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    fn into_change(self, _: Kind) -> Change {
+        Change::Node(Box::new(self))
+    }
+}
+
+impl Watched for Value {
+    fn name(&self) -> ObjectName {
+        let text = |key: &str| self["metadata"][key].as_str().unwrap_or_default();
+        ObjectName::new(text("namespace"), text("name"))
+    }
+
+    fn version(&self) -> &str {
+        self["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+    }
+
+    fn into_change(self, kind: Kind) -> Change {
+        Change::Object(kind, Box::new(self))
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<K> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Vec<K>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PageMetadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    more: Option<String>,
+}
+
+/// Why a watch stopped.
+enum Stop {
+    /// Nobody listens any more.
+    Unheard,
+    /// The server forgot where we were.
+    Forgotten,
+    /// Something else went wrong.
+    Failed(Box<kube::Error>),
+}
+
+impl From<kube::Error> for Stop {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if status.code == 410 => Self::Forgotten,
+            _ => Self::Failed(Box::new(error)),
+        }
+    }
+}
+
+/// Watches a kind for as long as somebody listens.
+pub async fn watch(client: Client, env: Env, kind: Kind, sink: Sender<Change>) {
+    match kind {
+        Kind::Pod => Watcher::<view::Pod>::new(client, env, kind, sink).run().await,
+        Kind::Node => Watcher::<view::Node>::new(client, env, kind, sink).run().await,
+        _ => Watcher::<Value>::new(client, env, kind, sink).run().await,
+    }
+}
+
+struct Watcher<K> {
+    client: Client,
+    env: Env,
+    kind: Kind,
+    sink: Sender<Change>,
+    /// What was told and not taken back.
+    known: BTreeSet<ObjectName>,
+    /// Where to go on; none: list anew.
+    version: Option<String>,
+    listed: bool,
+    failures: u32,
+    watched: std::marker::PhantomData<fn() -> K>,
+}
+
+impl<K: Watched> Watcher<K> {
+    fn new(client: Client, env: Env, kind: Kind, sink: Sender<Change>) -> Self {
+        Self {
+            client,
+            env,
+            kind,
+            sink,
+            known: BTreeSet::new(),
+            version: None,
+            listed: false,
+            failures: 0,
+            watched: std::marker::PhantomData,
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            match self.step().await {
+                Ok(()) => self.failures = 0,
+                Err(Stop::Unheard) => return,
+                Err(Stop::Forgotten) => self.version = None,
+                Err(Stop::Failed(error)) => {
+                    if self.is_absent(&error) {
+                        if self.tell_absent().await.is_err() {
+                            return;
+                        }
+                        self.env.sleep(LONGEST_DELAY).await;
+                        continue;
+                    }
+                    self.failures += 1;
+                    let kind = self.kind.name();
+                    tracing::warn!(kind, %error, failures = self.failures, "a watch was cut");
+                    self.env.sleep(delay(self.failures)).await;
+                }
+            }
+        }
+    }
+
+    fn is_absent(&self, error: &kube::Error) -> bool {
+        let unknown = matches!(error, kube::Error::Api(status) if status.code == 404);
+        unknown && self.kind.may_be_absent()
+    }
+
+    async fn tell_absent(&mut self) -> Result<(), Stop> {
+        if self.listed {
+            return Ok(());
+        }
+        self.listed = true;
+        self.tell(Change::Listed(self.kind)).await
+    }
+
+    /// Lists, or follows from where it was.
+    async fn step(&mut self) -> Result<(), Stop> {
+        match self.version.clone() {
+            None => self.list().await,
+            Some(version) => self.follow(version).await,
+        }
+    }
+
+    async fn list(&mut self) -> Result<(), Stop> {
+        let mut seen = BTreeSet::new();
+        let mut more: Option<String> = None;
+        let version = loop {
+            let mut query = format!("limit={PAGE}");
+            if let Some(token) = more.take() {
+                query = format!("{query}&continue={}", escape(&token));
+            }
+            let page: Page<K> = self.client.request(self.request(&query, METADATA_LIST)?).await?;
+            for item in page.items {
+                seen.insert(item.name());
+                self.tell(item.into_change(self.kind)).await?;
+            }
+            match page.metadata.more.filter(|token| !token.is_empty()) {
+                Some(token) => more = Some(token),
+                None => break page.metadata.resource_version,
+            }
+        };
+        let gone: Vec<ObjectName> = self.known.difference(&seen).cloned().collect();
+        for name in gone {
+            self.tell(Change::Gone(self.kind, name)).await?;
+        }
+        self.known = seen;
+        self.version = Some(version);
+        if !self.listed {
+            self.listed = true;
+            self.tell(Change::Listed(self.kind)).await?;
+        }
+        Ok(())
+    }
+
+    async fn follow(&mut self, version: String) -> Result<(), Stop> {
+        let query = format!(
+            "watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}",
+            escape(&version)
+        );
+        let request = self.request(&query, METADATA)?;
+        let events = self.client.request_events::<K>(request).await?;
+        let mut events = std::pin::pin!(events);
+        let silence = seconds(WATCH_SECONDS + 15);
+        loop {
+            let event = tokio::select! { biased;
+                event = events.next() => event,
+                () = self.env.sleep(silence) => return Ok(()),
+            };
+            match event {
+                Some(Ok(event)) => self.take(event).await?,
+                Some(Err(error)) => return Err(error.into()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn take(&mut self, event: WatchEvent<K>) -> Result<(), Stop> {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                let version = object.version().to_owned();
+                self.known.insert(object.name());
+                self.tell(object.into_change(self.kind)).await?;
+                self.version = Some(version);
+            }
+            WatchEvent::Deleted(object) => {
+                let version = object.version().to_owned();
+                self.known.remove(&object.name());
+                self.tell(Change::Gone(self.kind, object.name())).await?;
+                self.version = Some(version);
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                self.version = Some(bookmark.metadata.resource_version);
+            }
+            WatchEvent::Error(status) if status.code == 410 => return Err(Stop::Forgotten),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, change: Change) -> Result<(), Stop> {
+        self.sink.send(change).await.map_err(|_| Stop::Unheard)
+    }
+
+    fn request(&self, query: &str, metadata: &'static str) -> Result<http::Request<Vec<u8>>, Stop> {
+        let path = self.kind.path();
+        let mut uri = format!("{path}?{query}");
+        if let Some(selector) = self.kind.field_selector() {
+            uri = format!("{uri}&fieldSelector={}", escape(selector));
+        }
+        let mut request =
+            http::Request::get(uri).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        if self.kind.is_metadata_only() {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(metadata));
+        }
+        Ok(request)
+    }
+}
+
+/// A quarter of a second, doubled with every failure.
+fn delay(failures: u32) -> Span {
+    let doubled = FIRST_DELAY.nanos.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    Span { nanos: doubled.min(LONGEST_DELAY.nanos) }
+}
+
+/// A text as part of a query.
+fn escape(text: &str) -> String {
+    text.bytes().fold(String::new(), |escaped, byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+            escaped + char::from(byte).to_string().as_str()
+        }
+        _ => escaped + &format!("%{byte:02X}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_half_a_minute() {
+        let delays: Vec<i64> = [1, 2, 3, 8, 9, 40].map(|n| delay(n).nanos / 1_000_000).to_vec();
+        assert_eq!(delays, [250, 500, 1000, 30_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn queries_are_escaped() {
+        assert_eq!(escape("status.phase!=Failed"), "status.phase%21%3DFailed");
+    }
+}

@@ -1,0 +1,175 @@
+//! The controllers in virtual time over a scripted API: the same script gives the same requests at the same moments.
+
+mod api;
+mod virtual_time;
+
+use serde_json::{Value, json};
+
+use crate::virtual_time::{Story, tell};
+
+fn node(name: &str, cpu: &str) -> Value {
+    json!({"metadata": {"name": name}, "status": {
+        "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }})
+}
+
+fn queue() -> Value {
+    let all = json!({"quota": 0, "limit": -1, "overQuotaWeight": 1});
+    json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"},
+        "spec": {"resources": {"cpu": all, "gpu": all, "memory": all}}})
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}"), "labels": {"kai.scheduler/queue": "q"},
+            "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+        "status": {"phase": "Pending"},
+    })
+}
+
+/// Two pods at the start, one of them too large, among objects that make no sense; a larger node later. The first bind of each pod fails.
+fn story() -> Story {
+    Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            (
+                "/apis/scheduling.run.ai/v2/queues",
+                json!({"metadata": {"name": "bad"}, "spec": {"priority": "high"}}),
+            ),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            (
+                "/apis/scheduling.run.ai/v2alpha2/podgroups",
+                json!({"metadata": {"name": "bad", "namespace": "a"}, "spec": 7}),
+            ),
+            ("/api/v1/pods", pod("small", "1")),
+            ("/api/v1/pods", pod("large", "4")),
+        ],
+        later: vec![(30, "/api/v1/nodes", node("n2", "4"))],
+        failing_binds: 1,
+        seconds: 100,
+        ..Story::default()
+    }
+}
+
+/// Requests that change something.
+fn writes(log: &[String]) -> Vec<&str> {
+    log.iter().map(String::as_str).filter(|line| !line.contains(" GET ")).collect()
+}
+
+/// The seconds at which a request was made.
+fn times(log: &[&str], what: &str) -> Vec<f64> {
+    let lines = log.iter().filter(|line| line.contains(what));
+    lines.map(|line| line.split_once(' ').expect("a time").0.parse().expect("seconds")).collect()
+}
+
+#[test]
+fn the_same_story_gives_the_same_requests() {
+    let first = tell(story());
+    assert_eq!(first, tell(story()));
+    let writes = writes(&first);
+    let small = times(&writes, "POST /api/v1/namespaces/a/pods/small/binding");
+    assert_eq!(small.len(), 2, "{writes:#?}");
+    assert!(small[0] < 0.1, "a change is planned at once: {small:?}");
+    assert!(
+        (1.0..1.1).contains(&(small[1] - small[0])),
+        "a failed bind is repeated after a second: {small:?}"
+    );
+    let large = times(&writes, "POST /api/v1/namespaces/a/pods/large/binding");
+    assert_eq!(large.len(), 2, "{writes:#?}");
+    assert!((30.0..30.1).contains(&large[0]), "{large:?}");
+    let group = times(
+        &writes,
+        "PATCH /apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups/pg-large-uid-large",
+    );
+    assert_eq!(group.len(), 1, "the pod that waits gets a group, once: {writes:#?}");
+}
+
+#[test]
+fn an_idle_cluster_costs_nothing() {
+    let story = Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+        ],
+        seconds: 200,
+        ..Story::default()
+    };
+    let log = tell(story);
+    let late: Vec<&String> = log
+        .iter()
+        .filter(|line| {
+            line.split_once(' ')
+                .is_some_and(|(time, _)| time.parse::<f64>().expect("seconds") > 1.0)
+        })
+        .filter(|line| !line.contains("noderesourcetopologies"))
+        .collect();
+    assert_eq!(late, Vec::<&String>::new());
+    assert!(log.len() >= 18, "every kind is listed: {log:#?}");
+}
+
+/// A pod that runs on a node.
+fn running(name: &str, cpu: &str, node: &str) -> Value {
+    let mut pod = pod(name, cpu);
+    pod["spec"]["nodeName"] = json!(node);
+    pod["status"]["phase"] = json!("Running");
+    pod
+}
+
+#[test]
+fn what_happens_while_a_watch_is_cut_is_not_missed() {
+    let log = tell(Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            ("/api/v1/pods", running("holder", "2", "n1")),
+        ],
+        // The pod that held the node is gone, another has come, and no event tells of either.
+        rewritten: vec![(20, "/api/v1/pods", vec![pod("late", "2")])],
+        seconds: 40,
+        ..Story::default()
+    });
+    let bound = times(&writes(&log), "pods/late/binding");
+    assert_eq!(bound.len(), 1, "{log:#?}");
+    assert!((20.0..21.0).contains(&bound[0]), "{bound:?}");
+}
+
+#[test]
+fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
+    let member = |name: &str| {
+        let mut pod = running(name, "1", "n1");
+        pod["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+        pod
+    };
+    let gang = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "a", "uid": "g", "creationTimestamp": "2025-12-31T00:00:00Z"},
+        "spec": {"minMember": 2, "queue": "q", "priorityClassName": "train"}});
+    let class = |name: &str, value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+    let mut urgent = pod("urgent", "2");
+    urgent["metadata"]["labels"]["priorityClassName"] = json!("urgent");
+    let log = tell(Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("train", 50)),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("urgent", 75)),
+            ("/apis/scheduling.run.ai/v2alpha2/podgroups", gang),
+            ("/api/v1/pods", member("m1")),
+            ("/api/v1/pods", member("m2")),
+            ("/api/v1/pods", urgent),
+        ],
+        refused_evictions: 1,
+        seconds: 30,
+        ..Story::default()
+    });
+    let writes = writes(&log);
+    let mut evictions = times(&writes, "/eviction");
+    assert_eq!(evictions.len(), 3, "one refused, then both: {writes:#?}");
+    assert!(evictions[1] - evictions[0] >= 1.0, "not before a while: {evictions:?}");
+    evictions.dedup();
+    assert_eq!(evictions.len(), 2, "{evictions:?}");
+    assert!(times(&writes, "pods/urgent/binding").is_empty(), "nobody has left yet");
+}

@@ -1,0 +1,84 @@
+//! Runs a story: one thread, a clock that jumps to the next timer.
+
+use std::sync::Arc;
+
+use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
+use kai_cluster::planner::Settings;
+use kai_cluster::run::run;
+use kai_core::time::{Span, Timestamp};
+use kube::Client;
+use serde_json::Value;
+use tokio::time::{Duration, Instant};
+
+use crate::api::Api;
+
+/// 2026-01-01T00:00:00Z
+const BEGINNING: i64 = 1_767_225_600_000_000_000;
+
+/// What happens.
+#[derive(Default)]
+pub(crate) struct Story {
+    /// Objects that exist at the start, by the path of their list.
+    pub(crate) objects: Vec<(&'static str, Value)>,
+    /// Objects that appear after so many seconds.
+    pub(crate) later: Vec<(u64, &'static str, Value)>,
+    /// Lists that are changed after so many seconds while the watch is cut.
+    pub(crate) rewritten: Vec<(u64, &'static str, Vec<Value>)>,
+    /// How often an eviction is refused.
+    pub(crate) refused_evictions: u32,
+    /// How often the bind of each pod fails.
+    pub(crate) failing_binds: u32,
+    /// How long the story is.
+    pub(crate) seconds: u64,
+}
+
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        let passed = i64::try_from(self.0.elapsed().as_nanos()).expect("a short story");
+        Timestamp { nanos: BEGINNING + passed }
+    }
+
+    fn sleep(&self, span: Span) -> Work {
+        Box::pin(tokio::time::sleep(duration(span)))
+    }
+}
+
+/// Every request, with the second at which it was made.
+pub(crate) fn tell(story: Story) -> Vec<String> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let begin = Instant::now();
+        let api = Api::new(
+            Arc::new(move || begin.elapsed().as_secs_f64()),
+            story.failing_binds,
+            story.refused_evictions,
+        );
+        for (path, object) in story.objects {
+            api.set(path, object);
+        }
+        for (second, path, object) in story.later {
+            let api = api.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(second)).await;
+                api.set(path, object);
+            });
+        }
+        for (second, path, objects) in story.rewritten {
+            let api = api.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(second)).await;
+                api.rewrite(path, objects);
+            });
+        }
+        let answers = api.clone();
+        let transport = tower::service_fn(move |request| answers.clone().answer(request));
+        let client = Client::new(transport, "default");
+        let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
+        let end = tokio::time::sleep(Duration::from_secs(story.seconds));
+        run(client, env, Settings::default(), end).await;
+        api.log()
+    })
+}

@@ -1,0 +1,97 @@
+//! The programs of the control plane, built on first use.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// Kubernetes' version; `control-plane/go.mod` names the same.
+const VERSION: (&str, &str) = ("1.36.4", "36");
+
+const PROGRAMS: [(&str, &str); 4] = [
+    ("etcd", "go.etcd.io/etcd/server/v3"),
+    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+];
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    folder: PathBuf,
+}
+
+/// What came of building them.
+#[derive(Clone, Debug)]
+pub enum Build {
+    /// They are there.
+    Ready(Binaries),
+    /// They are not there and cannot be built here; the text says why.
+    Impossible(String),
+}
+
+impl Binaries {
+    /// The path of a program.
+    pub fn path(&self, program: &str) -> PathBuf {
+        self.folder.join(program)
+    }
+
+    /// The programs, built now if they are not kept from an earlier time.
+    pub fn ready() -> anyhow::Result<Build> {
+        let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane");
+        let folder = cache_folder()?.join(module_hash(&module)?);
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let lock = File::create(folder.join("lock")).context("cannot create the lock file")?;
+        lock.lock().context("cannot wait for another build")?;
+        let missing: Vec<_> =
+            PROGRAMS.iter().filter(|(name, _)| !folder.join(name).exists()).collect();
+        if !missing.is_empty() && Command::new("go").arg("version").output().is_err() {
+            return Ok(Build::Impossible("Go is not installed".to_owned()));
+        }
+        for (name, package) in missing {
+            build(&module, &folder, name, package)?;
+        }
+        Ok(Build::Ready(Self { folder }))
+    }
+}
+
+fn cache_folder() -> anyhow::Result<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = cache.filter(|path| path.is_absolute()).or_else(home);
+    Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("kai-control-plane"))
+}
+
+/// Sixteen digits that change with the module's dependencies.
+fn module_hash(module: &Path) -> anyhow::Result<String> {
+    let sums = module.join("go.sum");
+    let content = fs::read(&sums).with_context(|| format!("cannot read {}", sums.display()))?;
+    let fnv = content.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Ok(format!("{}-{fnv:016x}", VERSION.0))
+}
+
+fn build(module: &Path, folder: &Path, name: &str, package: &str) -> anyhow::Result<()> {
+    eprintln!("building {name} from {package}; this takes minutes the first time");
+    let stamp = "k8s.io/component-base/version";
+    let (version, minor) = VERSION;
+    let flags = format!(
+        "-s -w -X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor}"
+    );
+    let unfinished = folder.join(format!("{name}.unfinished"));
+    let status = Command::new("go")
+        .args(["build", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"])
+        .arg(&unfinished)
+        .arg(package)
+        .env("CGO_ENABLED", "0")
+        .current_dir(module)
+        .status()
+        .context("cannot start go")?;
+    if !status.success() {
+        bail!("go build {package} ended with {status}");
+    }
+    fs::rename(&unfinished, folder.join(name)).context("cannot keep the program")
+}

@@ -1,0 +1,235 @@
+//! The running control plane.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+
+use crate::binaries::{Binaries, Build};
+use crate::process::Process;
+use crate::{certificates, kubeconfig};
+
+/// Starting takes seconds; on a busy machine many.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Every kubeconfig has a name of its own.
+static KUBECONFIGS: AtomicU32 = AtomicU32::new(0);
+const POLL: Duration = Duration::from_millis(100);
+
+/// A running control plane. Everything of it ends when this is dropped.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Ended in this order; the last takes the folder with it.
+    _manager: Process,
+    _server: Process,
+    _store: Process,
+    folder: PathBuf,
+    url: String,
+    admin: PathBuf,
+    binaries: Binaries,
+}
+
+/// Why there can be no control plane here.
+#[derive(Clone, Debug)]
+pub struct Impossible(String);
+
+impl Impossible {
+    /// Says loudly that a test was skipped, past the test harness, which would swallow it.
+    pub fn skip(&self, test: &str) {
+        let line = format!("SKIPPED {test}: no control plane: {}\n", self.0);
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+impl ControlPlane {
+    /// Starts one; the reason where it cannot be built here.
+    pub async fn start() -> anyhow::Result<Result<Self, Impossible>> {
+        let binaries = match Binaries::ready()? {
+            Build::Ready(binaries) => binaries,
+            Build::Impossible(why) => return Ok(Err(Impossible(why))),
+        };
+        let folder = new_folder()?;
+        let path = folder.as_path();
+        certificates::write(path)?;
+        let [clients, peers, api, manager] = free_ports()?;
+        let store = start_store(&binaries, path, clients, peers)?;
+        let mut server = start_server(&binaries, path, clients, api)?;
+        let url = format!("https://127.0.0.1:{api}");
+        let user = json!({"client-certificate": path.join("admin.crt"), "client-key": path.join("admin.key")});
+        let admin = kubeconfig::write(path, "admin", &url, &user)?;
+        wait_until_ready(&client(&admin).await?, &mut server, path).await?;
+        let manager = start_manager(&binaries, path, &admin, manager)?;
+        Ok(Ok(Self {
+            _manager: manager,
+            _server: server,
+            _store: store,
+            folder,
+            url,
+            admin,
+            binaries,
+        }))
+    }
+
+    /// A kubeconfig that may do everything.
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// A client that may do everything.
+    pub async fn admin(&self) -> anyhow::Result<Client> {
+        client(&self.admin).await
+    }
+
+    /// The path of a program, such as `kubectl`.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.binaries.path(name)
+    }
+
+    /// A kubeconfig of a service account, which must exist.
+    pub async fn account_kubeconfig(
+        &self,
+        namespace: &str,
+        account: &str,
+    ) -> anyhow::Result<PathBuf> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, namespace);
+        let request = TokenRequest::default();
+        let made = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+        let token = made.status.context("the API server made no token")?.token;
+        let name = format!("{account}-{}", KUBECONFIGS.fetch_add(1, Ordering::Relaxed));
+        kubeconfig::write(&self.folder, &name, &self.url, &json!({"token": token}))
+    }
+}
+
+async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+fn new_folder() -> anyhow::Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("kai-control-plane-{}-{count}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(path)
+}
+
+/// Ports that were free a moment ago.
+fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
+    let mut ports = [0; N];
+    let mut held = Vec::new();
+    for port in &mut ports {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
+        *port = listener.local_addr().context("a port without a number")?.port();
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+fn start_store(
+    binaries: &Binaries,
+    folder: &Path,
+    clients: u16,
+    peers: u16,
+) -> anyhow::Result<Process> {
+    let clients = format!("http://127.0.0.1:{clients}");
+    let peers = format!("http://127.0.0.1:{peers}");
+    let arguments = [
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={clients}"),
+        format!("--advertise-client-urls={clients}"),
+        format!("--listen-peer-urls={peers}"),
+        format!("--initial-advertise-peer-urls={peers}"),
+        format!("--initial-cluster=default={peers}"),
+        "--unsafe-no-fsync".to_owned(),
+    ];
+    Process::start(&binaries.path("etcd"), &arguments, Some(&folder.join("etcd.log")), Some(folder))
+}
+
+fn start_server(
+    binaries: &Binaries,
+    folder: &Path,
+    store: u16,
+    port: u16,
+) -> anyhow::Result<Process> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let arguments = [
+        format!("--etcd-servers=http://127.0.0.1:{store}"),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--tls-cert-file={}", file("server.crt")),
+        format!("--tls-private-key-file={}", file("server.key")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", file("accounts.pub")),
+        format!("--service-account-signing-key-file={}", file("accounts.key")),
+        "--endpoint-reconciler-type=none".to_owned(),
+    ];
+    Process::start(
+        &binaries.path("kube-apiserver"),
+        &arguments,
+        Some(&folder.join("server.log")),
+        None,
+    )
+}
+
+fn start_manager(
+    binaries: &Binaries,
+    folder: &Path,
+    admin: &Path,
+    port: u16,
+) -> anyhow::Result<Process> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let arguments = [
+        format!("--kubeconfig={}", admin.display()),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", file("manager")),
+        "--use-service-account-credentials".to_owned(),
+        format!("--service-account-private-key-file={}", file("accounts.key")),
+        format!("--root-ca-file={}", file("ca.crt")),
+        "--leader-elect=false".to_owned(),
+        "--controllers=*,-nodelifecycle".to_owned(),
+    ];
+    let program = binaries.path("kube-controller-manager");
+    Process::start(&program, &arguments, Some(&folder.join("manager.log")), None)
+}
+
+async fn wait_until_ready(
+    client: &Client,
+    server: &mut Process,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
+    loop {
+        let request = http_get("/readyz")?;
+        if client.request_text(request).await.is_ok_and(|answer| answer == "ok") {
+            return Ok(());
+        }
+        if server.has_ended() || started.elapsed() > PATIENCE {
+            let log = fs::read_to_string(folder.join("server.log")).unwrap_or_default();
+            let tail: Vec<&str> = log.lines().rev().take(20).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            bail!("the API server does not become ready:\n{}", tail.join("\n"));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+fn http_get(path: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
+    Ok(http::Request::get(path).body(Vec::new())?)
+}

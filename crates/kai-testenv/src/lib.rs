@@ -1,0 +1,14 @@
+//! A real control plane for tests: etcd, kube-apiserver and kube-controller-manager, built once and started on free ports.
+//!
+//! The programs are built from the Go module `control-plane/` of this repository and kept outside of it, by the hash of its
+//! `go.sum`. Where Go is missing, [`ControlPlane::start`] gives the reason, and a test says that it was skipped.
+
+mod binaries;
+mod certificates;
+mod control_plane;
+mod kubeconfig;
+mod process;
+
+pub use binaries::{Binaries, Build};
+pub use control_plane::{ControlPlane, Impossible};
+pub use process::Process;

@@ -1,0 +1,211 @@
+//! Devices under dynamic resource allocation.
+//!
+//! Selectors of classes and requests are expressions over devices. They are evaluated outside, by a [`DeviceJudge`]; what
+//! the judge cannot answer matches no device, and the object is complained about.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, DeviceClass, DeviceSelector, DeviceSubRequest, ExactDeviceRequest,
+    ResourceClaim, ResourceSlice,
+};
+use kai_api::names::scheduling;
+use kai_core::input::devices::{
+    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
+    DeviceRequest,
+};
+use kai_core::input::{ClaimSpec, DeviceClassSpec, ObjectName, SliceSpec, Text};
+
+use crate::problem::{Complaints, Translated};
+use crate::selectors;
+
+/// Evaluates selectors of devices.
+pub trait DeviceJudge {
+    /// The devices that satisfy every expression; none where it cannot tell.
+    fn matching(&self, expressions: &[&str]) -> Option<Vec<DeviceRef>>;
+}
+
+/// A judge that can tell nothing: only classes and requests without selectors have devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoJudge;
+
+impl DeviceJudge for NoJudge {
+    fn matching(&self, _: &[&str]) -> Option<Vec<DeviceRef>> {
+        None
+    }
+}
+
+/// A class of devices.
+pub fn class(class: &DeviceClass, judge: &dyn DeviceJudge) -> Translated<DeviceClassSpec> {
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let mut complaints = Complaints::about(format!("DeviceClass {name}"));
+    let selectors = class.spec.selectors.as_deref().unwrap_or_default();
+    let devices = devices(selectors, "spec.selectors", judge, &mut complaints);
+    complaints.with(DeviceClassSpec {
+        name: name.into(),
+        extended_resource: selectors::non_empty(class.spec.extended_resource_name.as_ref()),
+        devices,
+    })
+}
+
+/// The devices that selectors leave; none: every device.
+fn devices(
+    selectors: &[DeviceSelector],
+    path: &str,
+    judge: &dyn DeviceJudge,
+    complaints: &mut Complaints,
+) -> Option<Vec<DeviceRef>> {
+    if selectors.is_empty() {
+        return None;
+    }
+    let expressions: Option<Vec<&str>> =
+        selectors.iter().map(|one| Some(one.cel.as_ref()?.expression.as_str())).collect();
+    let matching = expressions.and_then(|expressions| judge.matching(&expressions));
+    if matching.is_none() {
+        complaints.add(path, "this selector of devices is not understood and matches no device");
+    }
+    Some(matching.unwrap_or_default())
+}
+
+/// Devices that a driver offers.
+pub fn slice(slice: &ResourceSlice) -> Translated<SliceSpec> {
+    let name = slice.metadata.name.as_deref().unwrap_or_default();
+    let mut complaints = Complaints::about(format!("ResourceSlice {name}"));
+    let spec = &slice.spec;
+    let access = match (&spec.node_name, &spec.node_selector, spec.all_nodes) {
+        (Some(node), ..) => Some(DeviceAccess::Node(node.as_str().into())),
+        (_, Some(selector), _) => Some(DeviceAccess::Nodes(selectors::node_terms(selector))),
+        (.., Some(true)) => Some(DeviceAccess::AllNodes),
+        _ => None,
+    };
+    if access.is_none() {
+        complaints.add("spec", "only nodeName, nodeSelector and allNodes are understood");
+    }
+    let devices = spec.devices.iter().flatten();
+    let object = SliceSpec {
+        name: name.into(),
+        driver: spec.driver.as_str().into(),
+        pool: spec.pool.name.as_str().into(),
+        access: access.unwrap_or(DeviceAccess::Nodes(Vec::new())),
+        devices: devices.map(|device| device.name.as_str().into()).collect(),
+    };
+    complaints.only_if_sound(object)
+}
+
+/// A claim for devices.
+pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<ClaimSpec> {
+    let metadata = &claim.metadata;
+    let name = ObjectName::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    );
+    let mut complaints = Complaints::about(format!("ResourceClaim {name}"));
+    let requests = claim.spec.devices.as_ref().and_then(|devices| devices.requests.as_ref());
+    let mut read = Vec::new();
+    for (at, request) in requests.into_iter().flatten().enumerate() {
+        let path = format!("spec.devices.requests[{at}]");
+        let exact = request.exactly.iter().map(|one| exact(one, &path, judge, &mut complaints));
+        let mut alternatives: Vec<DeviceAlternative> = exact.collect();
+        for (at, sub) in request.first_available.iter().flatten().enumerate() {
+            let path = format!("{path}.firstAvailable[{at}]");
+            alternatives.push(sub_request(sub, &path, judge, &mut complaints));
+        }
+        read.push(DeviceRequest { name: request.name.as_str().into(), alternatives });
+    }
+    let status = claim.status.as_ref();
+    let owners = metadata.owner_references.iter().flatten();
+    let owner_pod = owners.filter(|owner| owner.kind == "Pod").map(|owner| owner.name.as_str());
+    let users = status.and_then(|status| status.reserved_for.as_ref()).into_iter().flatten();
+    let labels = metadata.labels.clone().unwrap_or_default();
+    let made_for = metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(scheduling::EXTENDED_RESOURCE_CLAIM).map(String::as_str));
+    complaints.with(ClaimSpec {
+        labels: selectors::labels(&labels),
+        owner_pod: owner_pod.map(Text::from).next(),
+        requests: read,
+        for_extended_resource: made_for == Some("true"),
+        allocation: status.and_then(|status| status.allocation.as_ref()).map(allocation),
+        reserved_for: users
+            .filter(|user| user.resource == "pods")
+            .map(|user| user.name.as_str().into())
+            .collect(),
+        name,
+    })
+}
+
+fn count(mode: Option<&str>, count: Option<i64>) -> DeviceCount {
+    match mode {
+        Some("All") => DeviceCount::All,
+        _ => DeviceCount::Exactly(count.filter(|count| *count != 0).unwrap_or(1)),
+    }
+}
+
+fn exact(
+    request: &ExactDeviceRequest,
+    path: &str,
+    judge: &dyn DeviceJudge,
+    complaints: &mut Complaints,
+) -> DeviceAlternative {
+    let selectors = request.selectors.as_deref().unwrap_or_default();
+    DeviceAlternative {
+        class: request.device_class_name.as_str().into(),
+        count: count(request.allocation_mode.as_deref(), request.count),
+        devices: devices(selectors, &format!("{path}.exactly.selectors"), judge, complaints),
+        admin_access: request.admin_access.unwrap_or_default(),
+    }
+}
+
+fn sub_request(
+    request: &DeviceSubRequest,
+    path: &str,
+    judge: &dyn DeviceJudge,
+    complaints: &mut Complaints,
+) -> DeviceAlternative {
+    let selectors = request.selectors.as_deref().unwrap_or_default();
+    DeviceAlternative {
+        class: request.device_class_name.as_str().into(),
+        count: count(request.allocation_mode.as_deref(), request.count),
+        devices: devices(selectors, &format!("{path}.selectors"), judge, complaints),
+        admin_access: false,
+    }
+}
+
+/// What a claim was given.
+pub fn allocation(result: &AllocationResult) -> Allocation {
+    let results = result.devices.as_ref().and_then(|devices| devices.results.as_ref());
+    let nodes = result.node_selector.as_ref().map(selectors::node_terms);
+    Allocation {
+        results: results
+            .into_iter()
+            .flatten()
+            .map(|one| AllocatedDevice {
+                request: one.request.as_str().into(),
+                device: DeviceRef {
+                    driver: one.driver.as_str().into(),
+                    pool: one.pool.as_str().into(),
+                    device: one.device.as_str().into(),
+                },
+            })
+            .collect(),
+        nodes: nodes.unwrap_or_default(),
+    }
+}
+
+/// Judges by tables of devices per expression; for callers that evaluated the expressions before.
+#[derive(Clone, Debug, Default)]
+pub struct JudgedBefore {
+    /// Devices by expression.
+    pub devices: BTreeMap<String, Vec<DeviceRef>>,
+}
+
+impl DeviceJudge for JudgedBefore {
+    fn matching(&self, expressions: &[&str]) -> Option<Vec<DeviceRef>> {
+        let sets: Option<Vec<&Vec<DeviceRef>>> =
+            expressions.iter().map(|expression| self.devices.get(*expression)).collect();
+        let (first, rest) = sets.as_ref()?.split_first()?;
+        let in_all = |device: &&DeviceRef| rest.iter().all(|set| set.contains(device));
+        Some(first.iter().filter(in_all).cloned().collect())
+    }
+}

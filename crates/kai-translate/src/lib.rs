@@ -1,0 +1,35 @@
+//! Kubernetes objects into the words of the planner. Pure: no client, no clock.
+//!
+//! Each kind has a function from a decoded object to what the planner is told, and gives back what is wrong with the object
+//! besides: [`Translated`]. An object of which too much is wrong is left out; the others never suffer from it.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`view`] | slim views of pods and nodes, decoded straight from the stream |
+//! | [`decode`] | any other object from JSON, with an error that names object and field |
+//! | [`pod`] | requests, GPU annotations, status, constraints |
+//! | [`node`] | allocatable amounts, taints, conditions |
+//! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
+//! | [`priority`] | values of priority classes |
+//! | [`budget`], [`devices`], [`storage`], [`numa`] | what else limits placement |
+
+mod amounts;
+pub mod bind_request;
+pub mod budget;
+pub mod decode;
+pub mod devices;
+pub mod node;
+pub mod numa;
+pub mod partition;
+pub mod pod;
+pub mod pod_group;
+pub mod priority;
+mod problem;
+pub mod queue;
+mod selectors;
+pub mod storage;
+pub mod time;
+pub mod topology;
+pub mod view;
+
+pub use problem::{Problem, Translated};

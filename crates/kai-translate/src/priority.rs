@@ -1,0 +1,75 @@
+//! Values of priority classes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kai_api::names::defaults;
+
+/// The priority classes of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriorityClasses {
+    classes: BTreeMap<String, Class>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    value: i32,
+    global_default: bool,
+}
+
+impl PriorityClasses {
+    /// Takes a class over; true when that changes something.
+    pub fn set(&mut self, class: &PriorityClass) -> bool {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        let entry =
+            Class { value: class.value, global_default: class.global_default.unwrap_or_default() };
+        self.classes.insert(name, entry) != Some(entry)
+    }
+
+    /// Forgets a class; true when there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.classes.remove(name).is_some()
+    }
+
+    /// Names of all classes.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.classes.keys()
+    }
+
+    /// The value of a class; of an unknown one the cluster's default, else KAI's. Of several defaults the lowest counts.
+    pub fn value_of(&self, name: Option<&str>) -> i32 {
+        let named = name.and_then(|name| self.classes.get(name)).map(|class| class.value);
+        let default = || {
+            let defaults = self.classes.values().filter(|class| class.global_default);
+            defaults.map(|class| class.value).min()
+        };
+        named.or_else(default).unwrap_or(defaults::POD_GROUP_PRIORITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(name: &str, value: i32, global_default: bool) -> PriorityClass {
+        let mut class = PriorityClass { value, ..PriorityClass::default() };
+        class.metadata.name = Some(name.to_owned());
+        class.global_default = global_default.then_some(true);
+        class
+    }
+
+    #[test]
+    fn named_then_default_then_kais() {
+        let mut classes = PriorityClasses::default();
+        assert_eq!(classes.value_of(Some("build")), 50);
+        assert!(classes.set(&class("build", 100, false)));
+        assert!(!classes.set(&class("build", 100, false)));
+        assert_eq!(classes.value_of(Some("build")), 100);
+        assert_eq!(classes.value_of(Some("other")), 50);
+        assert!(classes.set(&class("normal", 7, true)));
+        assert_eq!(classes.value_of(Some("other")), 7);
+        assert_eq!(classes.value_of(None), 7);
+        assert!(classes.remove("normal") && !classes.remove("normal"));
+        assert_eq!(classes.value_of(None), 50);
+    }
+}

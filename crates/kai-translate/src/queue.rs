@@ -1,0 +1,71 @@
+//! Queues.
+
+use kai_api::duration::DurationText;
+use kai_api::names::defaults;
+use kai_api::queue::{Queue, QueueResource};
+use kai_core::fairness::Amounts;
+use kai_core::input::QueueSpec;
+use kai_core::time::{Span, Timestamp};
+
+use crate::problem::{Complaints, Translated};
+use crate::selectors::non_empty;
+
+/// A queue.
+pub fn translate(queue: &Queue) -> Translated<QueueSpec> {
+    let name = queue.metadata.name.clone().unwrap_or_default();
+    let mut complaints = Complaints::about(format!("Queue {name}"));
+    let resources = queue.spec.resources.clone().unwrap_or_default();
+    let amounts = |of: fn(&QueueResource) -> Option<f64>, unit_of_memory: bool| {
+        let read =
+            |resource: Option<QueueResource>| resource.as_ref().and_then(of).unwrap_or_default();
+        let memory = read(resources.memory);
+        let memory = if unit_of_memory {
+            (memory * defaults::QUEUE_MEMORY_UNIT).max(defaults::UNLIMITED)
+        } else {
+            memory
+        };
+        Amounts::new(read(resources.cpu), memory, read(resources.gpu))
+    };
+    let priority = queue.spec.priority.unwrap_or(defaults::QUEUE_PRIORITY);
+    let in_range = i32::try_from(priority).map_err(|_| format!("must fit 32 bits, is {priority}"));
+    let priority = complaints.check(|| "spec.priority".to_owned(), in_range);
+    let spec = QueueSpec {
+        name: name.as_str().into(),
+        display_name: non_empty(queue.spec.display_name.as_ref()),
+        parent: non_empty(queue.spec.parent_queue.as_ref()),
+        priority: priority.unwrap_or_default(),
+        created: created(queue.metadata.creation_timestamp.as_ref()),
+        quota: amounts(|resource| resource.quota, true),
+        limit: amounts(|resource| resource.limit, true),
+        over_quota_weight: amounts(|resource| resource.over_quota_weight, false),
+        preempt_min_runtime: span(
+            queue.spec.preempt_min_runtime.as_ref(),
+            "spec.preemptMinRuntime",
+            &mut complaints,
+        ),
+        reclaim_min_runtime: span(
+            queue.spec.reclaim_min_runtime.as_ref(),
+            "spec.reclaimMinRuntime",
+            &mut complaints,
+        ),
+    };
+    complaints.only_if_sound(spec)
+}
+
+/// A duration; one that cannot be read is complained about.
+pub(crate) fn span(
+    text: Option<&DurationText>,
+    field: &str,
+    complaints: &mut Complaints,
+) -> Option<Span> {
+    let text = text?;
+    complaints.check(|| field.to_owned(), text.nanos()).map(|nanos| Span { nanos })
+}
+
+/// When an object was created; the beginning of time where it does not say.
+pub(crate) fn created(
+    time: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+) -> Timestamp {
+    let nanos = time.map(|time| i64::try_from(time.0.as_nanosecond()).unwrap_or(i64::MAX));
+    Timestamp { nanos: nanos.unwrap_or_default() }
+}

@@ -1,0 +1,22 @@
+//! Slim views of the objects that come by the thousand: only what the planner reads, decoded straight from the stream.
+
+mod node;
+mod pod;
+
+use serde::{Deserialize, Deserializer};
+
+pub use node::{Condition, Node, NodeSpec, NodeStatus, Taint};
+pub use pod::{
+    Container, ContainerPort, EnvFrom, EnvSource, EnvVar, EphemeralSource, NamedSource, Pod,
+    PodResourceClaim, PodResourceClaimStatus, PodSpec, PodStatus, Projected, ProjectedSource,
+    Resources, Toleration, Volume, VolumeClaimSource, VolumeMount,
+};
+
+/// Some clients write `null` for an empty map or list.
+pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,65 @@
+//! A node, as far as the planner looks at it.
+
+use kai_api::view::ObjectMeta;
+use serde::Deserialize;
+
+use super::null_is_default;
+use crate::amounts::ResourceList;
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What is asked of it.
+    pub spec: NodeSpec,
+    /// How it fares.
+    pub status: NodeStatus,
+}
+
+/// What is asked of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    /// Cordoned.
+    pub unschedulable: bool,
+    /// Taints.
+    #[serde(deserialize_with = "null_is_default")]
+    pub taints: Vec<Taint>,
+}
+
+/// A taint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// How a node fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// What pods may use.
+    #[serde(deserialize_with = "null_is_default")]
+    pub allocatable: ResourceList,
+    /// Conditions.
+    #[serde(deserialize_with = "null_is_default")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    /// Name of the condition.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+}

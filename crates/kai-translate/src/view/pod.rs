@@ -1,0 +1,278 @@
+//! A pod, as far as the planner and the rules of grouping look at it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Affinity;
+use kai_api::view::{self, ObjectMeta, WorkloadReference};
+use serde::Deserialize;
+
+use super::null_is_default;
+use crate::amounts::ResourceList;
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// What it asks for.
+    pub spec: PodSpec,
+    /// How it fares.
+    pub status: PodStatus,
+}
+
+/// What a pod asks for.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// Who places it.
+    pub scheduler_name: Option<String>,
+    /// Where it was placed.
+    pub node_name: Option<String>,
+    /// Name of its `PriorityClass`.
+    pub priority_class_name: Option<String>,
+    /// The Kubernetes `Workload` it belongs to.
+    pub workload_ref: Option<WorkloadReference>,
+    /// Containers.
+    #[serde(deserialize_with = "null_is_default")]
+    pub containers: Vec<Container>,
+    /// Containers that run first; those that always restart stay.
+    #[serde(deserialize_with = "null_is_default")]
+    pub init_containers: Vec<Container>,
+    /// What its sandbox costs.
+    #[serde(deserialize_with = "null_is_default")]
+    pub overhead: ResourceList,
+    /// Labels its node must have.
+    #[serde(deserialize_with = "null_is_default")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Nodes and pods it wants or does not want to be near.
+    pub affinity: Option<Box<Affinity>>,
+    /// Taints it tolerates.
+    #[serde(deserialize_with = "null_is_default")]
+    pub tolerations: Vec<Toleration>,
+    /// What must be lifted before it may be placed.
+    #[serde(deserialize_with = "null_is_default")]
+    pub scheduling_gates: Vec<NamedSource>,
+    /// Volumes.
+    #[serde(deserialize_with = "null_is_default")]
+    pub volumes: Vec<Volume>,
+    /// Claims of devices.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resource_claims: Vec<PodResourceClaim>,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// Name.
+    pub name: String,
+    /// What it asks for.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resources: Resources,
+    /// Ports.
+    #[serde(deserialize_with = "null_is_default")]
+    pub ports: Vec<ContainerPort>,
+    /// `Always` makes an init container a sidecar.
+    pub restart_policy: Option<String>,
+    /// Environment variables.
+    #[serde(deserialize_with = "null_is_default")]
+    pub env: Vec<EnvVar>,
+    /// Sources of environment variables.
+    #[serde(deserialize_with = "null_is_default")]
+    pub env_from: Vec<EnvFrom>,
+    /// Volumes it mounts.
+    #[serde(deserialize_with = "null_is_default")]
+    pub volume_mounts: Vec<VolumeMount>,
+}
+
+/// Resources of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// What it asks for.
+    #[serde(deserialize_with = "null_is_default")]
+    pub requests: ResourceList,
+    /// What it may have at most.
+    #[serde(deserialize_with = "null_is_default")]
+    pub limits: ResourceList,
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// Port on the host; none: no such port.
+    pub host_port: Option<u16>,
+    /// Address on the host.
+    #[serde(rename = "hostIP")]
+    pub host_ip: Option<String>,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Option<String>,
+}
+
+/// An environment variable; only references to config maps are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvVar {
+    /// Where its value comes from.
+    pub value_from: Option<EnvSource>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvSource {
+    /// A key of a config map.
+    pub config_map_key_ref: Option<NamedSource>,
+}
+
+/// A source of environment variables; only config maps are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvFrom {
+    /// A config map.
+    pub config_map_ref: Option<NamedSource>,
+}
+
+/// Something with a name that may be optional.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NamedSource {
+    /// Name.
+    pub name: String,
+    /// The pod starts without it.
+    pub optional: Option<bool>,
+}
+
+/// A mount of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct VolumeMount {
+    /// Name of the volume.
+    pub name: String,
+}
+
+/// A volume; only what placement depends on is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    /// Name.
+    pub name: String,
+    /// A claim by name.
+    pub persistent_volume_claim: Option<VolumeClaimSource>,
+    /// A claim made for the pod.
+    pub ephemeral: Option<EphemeralSource>,
+    /// A config map.
+    pub config_map: Option<NamedSource>,
+    /// Several sources in one.
+    pub projected: Option<Projected>,
+}
+
+/// A claim made for the pod; its content does not matter here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct EphemeralSource {}
+
+/// A volume claim by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeClaimSource {
+    /// Name of the claim.
+    pub claim_name: String,
+}
+
+/// Several sources in one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Projected {
+    /// The sources.
+    #[serde(deserialize_with = "null_is_default")]
+    pub sources: Vec<ProjectedSource>,
+}
+
+/// One of several sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProjectedSource {
+    /// A config map.
+    pub config_map: Option<NamedSource>,
+}
+
+/// A toleration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    /// Key; empty with `Exists`: every key.
+    pub key: Option<String>,
+    /// `Exists` or `Equal`.
+    pub operator: Option<String>,
+    /// Value.
+    pub value: Option<String>,
+    /// Effect; empty: every effect.
+    pub effect: Option<String>,
+}
+
+/// A claim of devices as the pod names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodResourceClaim {
+    /// Name within the pod.
+    pub name: String,
+    /// An existing claim.
+    pub resource_claim_name: Option<String>,
+    /// A template from which the claim is made.
+    pub resource_claim_template_name: Option<String>,
+}
+
+/// How a pod fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    pub phase: Option<String>,
+    /// The node it was promised.
+    pub nominated_node_name: Option<String>,
+    /// When the node took it.
+    pub start_time: Option<String>,
+    /// `Guaranteed`, `Burstable` or `BestEffort`.
+    pub qos_class: Option<String>,
+    /// Claims that were made from templates.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+}
+
+/// A claim that was made from a template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodResourceClaimStatus {
+    /// Name within the pod.
+    pub name: String,
+    /// Name of the claim; none where none is needed.
+    pub resource_claim_name: Option<String>,
+}
+
+impl Pod {
+    /// What the rules of grouping look at.
+    pub fn for_grouping(&self) -> view::Pod {
+        view::Pod {
+            metadata: self.metadata.clone(),
+            spec: view::PodSpec {
+                scheduler_name: self.spec.scheduler_name.clone(),
+                node_name: self.spec.node_name.clone(),
+                priority_class_name: self.spec.priority_class_name.clone(),
+                workload_ref: self.spec.workload_ref.clone(),
+            },
+            status: view::PodStatus { phase: self.status.phase.clone() },
+        }
+    }
+
+    /// The name of the claim object behind a claim of the pod; none while it is still to be made.
+    pub fn claim_object(&self, claim: &str) -> Option<&str> {
+        let named = self.spec.resource_claims.iter().find(|one| one.name == claim)?;
+        named.resource_claim_name.as_deref().or_else(|| {
+            let made = self.status.resource_claim_statuses.iter().find(|one| one.name == claim);
+            made.and_then(|one| one.resource_claim_name.as_deref())
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kai_testenv::{ControlPlane, Impossible, Process};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// Longest wait for anything; on a busy machine everything takes many times longer than alone.
+const PATIENCE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(50);
+const KAI: &str = env!("CARGO_BIN_EXE_kai");
+
+static PLANE: OnceCell<Result<ControlPlane, Impossible>> = OnceCell::const_new();
+
+/// The control plane with everything installed; why not where there can be none here.
+async fn plane() -> Result<&'static ControlPlane, &'static Impossible> {
+    let start = || async {
+        let plane = ControlPlane::start().await.expect("a control plane")?;
+        install(&plane);
+        Ok(plane)
+    };
+    PLANE.get_or_init(start).await.as_ref()
+}
+
+/// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
+fn install(plane: &ControlPlane) {
+    let manifests = Command::new(KAI).arg("manifests").output().expect("kai manifests runs");
+    assert!(manifests.status.success());
+    let documents = String::from_utf8(manifests.stdout).expect("text");
+    let (crds, rest) =
+        documents.split_at(documents.find("\n---\napiVersion: v1\n").expect("CRDs first"));
+    let kubeflow = include_str!("pytorchjobs.yaml");
+    kubectl(plane, &["apply", "--server-side", "-f", "-"], &format!("{crds}\n---\n{kubeflow}"));
+    kubectl(plane, &["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "");
+    kubectl(plane, &["apply", "--server-side", "-f", "-"], rest);
+}
+
+fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
+    let mut child = Command::new(plane.program("kubectl"))
+        .arg("--kubeconfig")
+        .arg(plane.admin_kubeconfig())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("kubectl starts");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+    assert!(child.wait().expect("it ends").success(), "kubectl {arguments:?}");
+}
+
+/// A cluster for one test.
+pub(crate) struct World {
+    plane: &'static ControlPlane,
+    client: Client,
+    /// Namespace, node pool and scheduler name.
+    pub(crate) name: &'static str,
+    kai: Vec<Process>,
+}
+
+impl World {
+    /// A new one, with a queue of this name; none where there is no control plane.
+    pub(crate) async fn new(name: &'static str) -> Option<Self> {
+        let plane = plane().await.map_err(|why| why.skip(name)).ok()?;
+        let world =
+            Self { plane, client: plane.admin().await.expect("a client"), name, kai: Vec::new() };
+        world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        world.wait("the default account", async || world.get(&account).await.is_some()).await;
+        Some(world)
+    }
+
+    /// Starts `kai run` as a service account of the installation.
+    pub(crate) async fn start_kai(&mut self, account: &str, arguments: &[&str]) {
+        let kubeconfig =
+            self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
+        let kubeconfig = kubeconfig.to_str().expect("a path");
+        let own = ["--scheduler-name", self.name, "--partition-label-value", self.name];
+        let all = [&["run", "--kubeconfig", kubeconfig], own.as_slice(), arguments].concat();
+        let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
+        let log = quiet.then_some(Path::new("/dev/null"));
+        self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
+    }
+
+    /// Kills `kai` as a crash would.
+    pub(crate) fn kill_kai(&mut self) {
+        self.kai.clear();
+    }
+
+    fn pool(&self) -> Value {
+        json!({"kai.scheduler/node-pool": self.name})
+    }
+
+    /// A ready node of our pool.
+    pub(crate) async fn node(&self, name: &str, allocatable: Value) {
+        let name = format!("{}-{name}", self.name);
+        let object = json!({"metadata": {"name": name, "labels": self.pool()}});
+        self.create("/api/v1/nodes", &object).await;
+        let path = format!("/api/v1/nodes/{name}");
+        let status = json!({"status": {
+            "allocatable": allocatable,
+            "capacity": allocatable,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": null, "lastTransitionTime": null}],
+        }});
+        self.patch(&format!("{path}/status"), &status).await;
+        self.patch(&path, &json!({"spec": {"taints": null}})).await;
+    }
+
+    /// A leaf queue of our pool. Amounts of memory are not limited.
+    pub(crate) async fn queue(&self, name: &str, cpu: Value, gpu: Value) {
+        let memory = json!({"quota": -1, "limit": -1, "overQuotaWeight": 1});
+        let object = json!({
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": self.queue_name(name), "labels": self.pool()},
+            "spec": {"resources": {"cpu": cpu, "gpu": gpu, "memory": memory}},
+        });
+        self.create("/apis/scheduling.run.ai/v2/queues", &object).await;
+    }
+
+    /// Queues are not in namespaces: their names must differ between tests.
+    pub(crate) fn queue_name(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    /// A pod with these labels that asks for `requests`.
+    pub(crate) fn pod(&self, name: &str, labels: &[(&str, &str)], requests: &Value) -> Value {
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": self.name, "labels": self.pool()},
+            "spec": {
+                "schedulerName": self.name,
+                "containers": [{"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}],
+            },
+        });
+        for (key, value) in labels {
+            pod["metadata"]["labels"][key] = json!(value);
+        }
+        pod
+    }
+
+    /// Creates a pod.
+    pub(crate) async fn create_pod(&self, pod: &Value) {
+        self.create(&format!("/api/v1/namespaces/{}/pods", self.name), pod).await;
+    }
+
+    /// A pod as it is now.
+    pub(crate) async fn see_pod(&self, name: &str) -> Option<Value> {
+        self.get(&format!("/api/v1/namespaces/{}/pods/{name}", self.name)).await
+    }
+
+    /// The node of a pod.
+    pub(crate) async fn node_of(&self, name: &str) -> Option<String> {
+        self.see_pod(name).await?["spec"]["nodeName"].as_str().map(str::to_owned)
+    }
+
+    /// Waits until the pod has a node.
+    pub(crate) async fn wait_bound(&self, name: &str) -> String {
+        self.wait(&format!("{name} is bound"), async || self.node_of(name).await.is_some()).await;
+        self.node_of(name).await.expect("a node")
+    }
+
+    /// Items of a list in our namespace.
+    pub(crate) async fn list(&self, api: &str, plural: &str) -> Vec<Value> {
+        let list =
+            self.get(&format!("{api}/namespaces/{}/{plural}", self.name)).await.expect("a list");
+        list["items"].as_array().cloned().expect("items")
+    }
+
+    /// Pod groups of our namespace.
+    pub(crate) async fn pod_groups(&self) -> Vec<Value> {
+        self.list("/apis/scheduling.run.ai/v2alpha2", "podgroups").await
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn wait(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+        let started = Instant::now();
+        while !is_so().await {
+            assert!(started.elapsed() < PATIENCE, "{}: still waiting: {what}", self.name);
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Watches for a while that something stays so.
+    pub(crate) async fn stays(
+        &self,
+        what: &str,
+        span: Duration,
+        mut is_so: impl AsyncFnMut() -> bool,
+    ) {
+        let started = Instant::now();
+        while started.elapsed() < span {
+            assert!(is_so().await, "{}: no longer: {what}", self.name);
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
+        self.send("POST", path, "application/json", object).await.expect(path)
+    }
+
+    pub(crate) async fn patch(&self, path: &str, patch: &Value) -> Value {
+        self.send("PATCH", path, "application/merge-patch+json", patch).await.expect(path)
+    }
+
+    pub(crate) async fn delete(&self, path: &str, options: &Value) {
+        self.send("DELETE", path, "application/json", options).await.expect(path);
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Option<Value> {
+        let ended = self.send("GET", path, "application/json", &Value::Null).await;
+        match ended {
+            Ok(object) => Some(object),
+            Err(kube::Error::Api(status)) if status.is_not_found() => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &Value,
+    ) -> Result<Value, kube::Error> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind)
+            .body(body)
+            .expect("a request");
+        self.client.request(request).await
+    }
+}
