@@ -3,7 +3,7 @@
 //! The way through the crate: [`mod@format`] reads a document, [`state`] spells it out into a
 //! [`state::ClusterState`] the runner can change, [`run`] drives a [`run::Planner`] through cycles,
 //! [`compare`] and [`strict`] judge each [`outcome::CycleOutcome`], [`suite`] does this for many files
-//! at once and [`report`] prints the verdicts. [`vectors`] are single calls of pure functions. [`bench`]
+//! at once and [`report`] prints the verdicts. [`vectors`] are single calls of pure functions. [`mod@bench`]
 //! makes worlds of any size for measuring the planner.
 
 pub mod bench;
