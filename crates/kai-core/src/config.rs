@@ -89,6 +89,10 @@ impl PluginSpec {
 
 /// Parameters that belong to no plugin.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own in KAI's configuration"
+)]
 pub struct Params {
     /// Victims one consolidation may move; none: unlimited.
     pub max_consolidation_preemptees: Option<usize>,

@@ -7,7 +7,9 @@ use crate::config::ActionKind;
 use crate::cycle::{Cycle, Decision, DecisionKind};
 use crate::fairness::{Amounts, divide_fair_shares};
 use crate::ids::{JobId, TaskId};
+use crate::input::devices::Allocation;
 use crate::input::{ObjectName, Text};
+use crate::plugins::numa::write_zones;
 use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
@@ -62,6 +64,10 @@ pub enum StepKind {
         node: Text,
         /// Shared devices.
         gpu_groups: Vec<Text>,
+        /// Devices decided for its claims, by claim name.
+        claims: Vec<(Text, Allocation)>,
+        /// NUMA zones it is expected to get, in the notation of KAI's annotation.
+        numa_zones: Option<Text>,
     },
     /// It is promised a place that others are leaving.
     Nominate {
@@ -150,7 +156,7 @@ pub fn plan_and_observe(
 pub fn assume(world: &mut World, plan: &CyclePlan) {
     for step in &plan.steps {
         let assumed = match &step.kind {
-            StepKind::Bind { node, gpu_groups } => Assumed::Bind {
+            StepKind::Bind { node, gpu_groups, .. } => Assumed::Bind {
                 uid: step.uid.clone(),
                 node: node.clone(),
                 groups: gpu_groups.clone(),
@@ -241,6 +247,8 @@ impl Cycle<'_> {
             DecisionKind::Bind { node, groups: ids } => StepKind::Bind {
                 node: self.world.node(*node).name().clone(),
                 gpu_groups: groups(ids),
+                claims: self.world.claim_allocations(decision.task),
+                numa_zones: write_zones(&self.world.predicted_zones(decision.task)),
             },
             DecisionKind::Promise { node, groups: ids, for_job } => StepKind::Nominate {
                 node: self.world.node(*node).name().clone(),

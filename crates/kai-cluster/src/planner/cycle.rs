@@ -28,7 +28,9 @@ impl Planner {
         self.wake_at = made.wake_at;
         for step in &made.steps {
             match &step.kind {
-                StepKind::Bind { node, gpu_groups } => self.order_bind(step, node, gpu_groups, now),
+                StepKind::Bind { node, gpu_groups, .. } => {
+                    self.order_bind(step, node, gpu_groups, now)
+                }
                 StepKind::Nominate { node, for_job: None, .. } => self.promise(&step.pod, node),
                 StepKind::Nominate { .. } | StepKind::Evict { .. } => {}
             }

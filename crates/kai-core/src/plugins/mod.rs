@@ -36,6 +36,7 @@ use crate::world::World;
 
 /// A compiled list of plugins.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one plugin is listed")]
 pub struct Policy {
     /// Queues have quotas, limits and fair shares.
     pub proportion: Option<proportion::Arguments>,

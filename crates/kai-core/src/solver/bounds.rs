@@ -19,8 +19,6 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use crate::cycle::Cycle;
 use crate::fairness::{Amounts, QueueResource, Reclaimer, TakeLimit, UNLIMITED, take_limit};
 use crate::ids::{NodeId, QueueId, TaskId};
@@ -34,9 +32,9 @@ use crate::world::node::{DeviceDemand, GroupId};
 #[derive(Default)]
 struct Freed {
     /// Whole devices per node.
-    whole: FxHashMap<NodeId, i64>,
+    whole: BTreeMap<NodeId, i64>,
     /// Memory per shared device.
-    shared: FxHashMap<(NodeId, GroupId), i64>,
+    shared: BTreeMap<(NodeId, GroupId), i64>,
     /// Memory that sharing victims need again, largest single share and smallest.
     shared_mib: i64,
     smallest_share: i64,
@@ -101,8 +99,8 @@ impl Freed {
     }
 
     /// Shared devices per node on which nobody but victims is left.
-    fn emptied_devices(&self, world: &World) -> FxHashMap<NodeId, i64> {
-        let mut emptied: FxHashMap<NodeId, i64> = FxHashMap::default();
+    fn emptied_devices(&self, world: &World) -> BTreeMap<NodeId, i64> {
+        let mut emptied: BTreeMap<NodeId, i64> = BTreeMap::new();
         for ((node, group), mib) in &self.shared {
             let held = world.node(*node).group(*group);
             if held.is_some_and(|held| held.allocated_mib - held.releasing_mib <= *mib) {
@@ -118,7 +116,7 @@ fn has_room_for_all(
     world: &World,
     probe: &Probe<'_>,
     freed: &Freed,
-    emptied: &FxHashMap<NodeId, i64>,
+    emptied: &BTreeMap<NodeId, i64>,
 ) -> bool {
     let mut sizes: Vec<i64> =
         probe.tasks.iter().map(|task| world.shape_of(*task).request.get(GPU)).collect();

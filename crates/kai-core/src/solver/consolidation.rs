@@ -102,7 +102,6 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
     }
     let queues = giving.into_iter().map(|(_, queue)| queue).collect();
     Search {
-        action: ActionKind::Consolidation,
         job,
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Consolidation,

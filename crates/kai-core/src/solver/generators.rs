@@ -1,7 +1,7 @@
 //! Sets of victims to try, made of what was collected.
 //!
-//! NodeLocalGreedy: for each node on which the job of the last victim has pods, everything collected of every job
-//! with a victim there. MultiNodeGang: nodes that could hold a pod, smallest first; as many of them as the demand
+//! `NodeLocalGreedy`: for each node on which the job of the last victim has pods, everything collected of every job
+//! with a victim there. `MultiNodeGang`: nodes that could hold a pod, smallest first; as many of them as the demand
 //! needs, then more and more, each with every step of collecting that touches it.
 
 use smallvec::SmallVec;

@@ -23,7 +23,6 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::config::ActionKind;
 use crate::cycle::Cycle;
 use crate::cycle::members::{Part, Scope, Tasks};
 use crate::cycle::statement::Statement;
@@ -54,7 +53,6 @@ pub(crate) enum Rules {
 
 /// A search for one job.
 pub(crate) struct Search {
-    pub(crate) action: ActionKind,
     pub(crate) job: JobId,
     pub(crate) candidates: Candidates,
     pub(crate) rules: Rules,
@@ -67,11 +65,14 @@ pub(crate) struct Search {
     pub(crate) report: VictimsConsidered,
 }
 
+/// For how many pods of the job, and which victims.
+type FailedSet = (usize, Box<[TaskId]>);
+
 /// Sets of victims that were tried in vain, with for how many pods of the job. What comes of a set depends on
 /// nothing else, so none is tried twice.
 #[derive(Default)]
 pub(crate) struct Failures {
-    sets: FxHashMap<u64, Vec<(usize, Box<[TaskId]>)>>,
+    sets: FxHashMap<u64, Vec<FailedSet>>,
 }
 
 impl Failures {

@@ -94,7 +94,6 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         }
     }
     Search {
-        action: ActionKind::Preempt,
         job,
         candidates: Candidates { queues: vec![queue], below_priority: Some(priority), spared },
         rules: Rules::Preempt,

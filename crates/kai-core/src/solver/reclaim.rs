@@ -127,7 +127,6 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         cycle.world.policy.proportion.map_or(1.0, |arguments| arguments.saturation_multiplier);
     let validator = ReclaimValidator::new(&cycle.world.tree, reclaimer, multiplier);
     Search {
-        action: ActionKind::Reclaim,
         job,
         candidates: Candidates { queues, below_priority: None, spared },
         rules: Rules::Reclaim(Box::new(validator)),

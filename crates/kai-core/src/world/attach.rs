@@ -510,23 +510,19 @@ impl World {
         self.tasks[task.index()].job = Some(job);
         self.tasks[task.index()].leaf = leaf.map(|leaf| leaf as u32);
         let status = self.task(task).state.status;
-        match leaf {
-            Some(leaf) => {
-                let place = self.jobs[job.index()].leaves[leaf]
-                    .tasks
-                    .partition_point(|other| self.task_order(*other, task).is_lt());
-                let job = &mut self.jobs[job.index()];
-                job.leaves[leaf].tasks.insert(place, task);
-                job.leaves[leaf].counts.add(status);
-                job.counts.add(status);
-            }
-            None => {
-                let strays = &self.jobs[job.index()].strays;
-                let place = strays.partition_point(|other| {
-                    self.task(*other).spec.name < self.task(task).spec.name
-                });
-                self.jobs[job.index()].strays.insert(place, task);
-            }
+        if let Some(leaf) = leaf {
+            let place = self.jobs[job.index()].leaves[leaf]
+                .tasks
+                .partition_point(|other| self.task_order(*other, task).is_lt());
+            let job = &mut self.jobs[job.index()];
+            job.leaves[leaf].tasks.insert(place, task);
+            job.leaves[leaf].counts.add(status);
+            job.counts.add(status);
+        } else {
+            let strays = &self.jobs[job.index()].strays;
+            let place = strays
+                .partition_point(|other| self.task(*other).spec.name < self.task(task).spec.name);
+            self.jobs[job.index()].strays.insert(place, task);
         }
         self.charge(task);
         self.index_job(job);

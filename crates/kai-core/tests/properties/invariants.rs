@@ -22,7 +22,7 @@ fn carry_out(world: &mut World, plan: &CyclePlan) {
         let task = world.task_named(&step.pod).expect("plans speak of pods there are");
         let mut pod = (*world.task(task).spec).clone();
         match &step.kind {
-            StepKind::Bind { node, gpu_groups } => {
+            StepKind::Bind { node, gpu_groups, .. } => {
                 pod.status = Status::Running;
                 pod.node = Some(node.clone());
                 pod.gpu_groups.clone_from(gpu_groups);

@@ -114,7 +114,7 @@ fn reasons(plan: &CyclePlan, job: &str) -> String {
 /// Makes the pods that were bound run.
 fn carry_out(world: &mut World, plan: &CyclePlan) {
     for step in &plan.steps {
-        if let StepKind::Bind { node, gpu_groups } = &step.kind {
+        if let StepKind::Bind { node, gpu_groups, .. } = &step.kind {
             let task = world.task_named(&step.pod).expect("it is there");
             let mut pod = (*world.task(task).spec).clone();
             pod.status = Status::Running;

@@ -103,6 +103,7 @@ fn missing_config_maps(world: &World, pod: &PodSpec) -> Option<String> {
 ///
 /// `opens_device` tells whether the pod would open a new shared device there. KAI takes every group whose id is
 /// not an integer for new (fault 9); whoever calls decides, here only the slots are counted.
+#[cfg(test)]
 pub(crate) fn check_node(
     world: &World,
     task: TaskId,
@@ -181,18 +182,6 @@ impl TaskContext {
             return kubernetes::check_taints(&shape.constraints.tolerations, &node.spec.taints);
         }
         self.check_more(world, shape, node)
-    }
-
-    /// The pod's storage can be had on the node now; always true where capacities are not looked at.
-    #[inline]
-    pub(crate) fn storage_fits_now(&self, world: &World, node: NodeId) -> bool {
-        self.storage.as_ref().is_none_or(|demand| demand.fits_now(world, world.node(node)))
-    }
-
-    /// The pod's storage can be had on the node once pods on their way out are gone.
-    #[inline]
-    pub(crate) fn storage_fits_later(&self, world: &World, node: NodeId) -> bool {
-        self.storage.as_ref().is_none_or(|demand| demand.fits_later(world, world.node(node)))
     }
 
     /// Why the pod's storage cannot be had on the node now.

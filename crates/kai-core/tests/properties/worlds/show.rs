@@ -99,7 +99,9 @@ pub(crate) fn steps(plan: &CyclePlan) -> String {
     let line = |step: &Step| {
         let pod = &step.pod;
         let what = match &step.kind {
-            StepKind::Bind { node, gpu_groups } => format!("binds {pod} to {node} {gpu_groups:?}"),
+            StepKind::Bind { node, gpu_groups, .. } => {
+                format!("binds {pod} to {node} {gpu_groups:?}")
+            }
             StepKind::Nominate { node, gpu_groups, for_job } => {
                 format!("promises {pod} {node} {gpu_groups:?} for {for_job:?}")
             }

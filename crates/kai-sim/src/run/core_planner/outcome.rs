@@ -100,7 +100,7 @@ fn event(step: &Step) -> Event {
     let name =
         |job: &Option<kai_core::input::ObjectName>| job.as_ref().map(|job| job.name.to_string());
     let (call, node, gpu_groups, for_job) = match &step.kind {
-        StepKind::Bind { node, gpu_groups } => {
+        StepKind::Bind { node, gpu_groups, .. } => {
             (Call::Bind, Some(node.to_string()), texts(gpu_groups), None)
         }
         StepKind::Nominate { node, gpu_groups, for_job } => {
