@@ -31,7 +31,7 @@ fn told(queue: &str, sub_group: Option<&str>, schedulable: bool) -> String {
     cluster.set(Object::PodGroup(Box::new(spec)));
     let mut pod = pod("job-0").of("job");
     pod.spec.sub_group = sub_group.map(Into::into);
-    pod.spec.request.cpu_milli = i64::MAX / 4;
+    pod.spec.request.cpu_milli = 1 << 50;
     cluster.pod(pod);
     let plan = plan(&mut cluster.world, Timestamp::from_seconds(1000.0));
     let name = ObjectName::new(NAMESPACE, "job");
