@@ -29,7 +29,7 @@ impl Planner {
         for step in &made.steps {
             match &step.kind {
                 StepKind::Bind { node, gpu_groups, .. } => {
-                    self.order_bind(step, node, gpu_groups, now)
+                    self.order_bind(step, node, gpu_groups, now);
                 }
                 StepKind::Nominate { node, for_job: None, .. } => self.promise(&step.pod, node),
                 StepKind::Nominate { .. } | StepKind::Evict { .. } => {}
