@@ -101,7 +101,7 @@ impl VictimsConsidered {
         }
         let examples = self.verdicts.entry((queue.clone(), verdict)).or_default();
         examples.count += count as u32;
-        let room = MOST_EXAMPLES.saturating_sub(examples.names.len());
+        let room = MOST_EXAMPLES.saturating_sub(examples.names.len()).min(count);
         examples.names.extend(first.take(room).cloned());
     }
 

@@ -78,7 +78,8 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         running.iter().filter(lower).map(|key| key.job).collect()
     };
     let no_lower = running.len() - below.len();
-    let names = running.iter().map(|key| &cycle.world.job(key.job).spec.name);
+    let others = running.iter().filter(|key| !lower(key));
+    let names = others.map(|key| &cycle.world.job(key.job).spec.name);
     report.note_many(&name, VictimVerdict::PriorityNotLower, no_lower, names);
     if cycle.world.may_protect_victims() {
         for victim in below {
