@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`env`] | clock, timers and spawning, injected everywhere |
+//! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | how a client is set up |
 //! | [`kinds`] | the kinds that are watched |
 //! | [`watch`] | one watch: list, follow, resume |

@@ -2,7 +2,7 @@
 //!
 //! [`group_pod`] is the whole of it. It reads a pod, the chain of its owners and a few [`Facts`] about other objects, and
 //! answers with a [`PodGroupPlan`], with a reason to leave the pod alone, or with the facts it still [`Need`]s. It has no
-//! client and no clock: the caller fetches, asks again, and writes ([`write`]).
+//! client and no clock: the caller fetches, asks again, and writes ([`mod@write`]).
 //!
 //! | module | subject |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`registry`] | which rule a kind has |
 //! | `kinds` | the rules, one file per family |
 //! | [`queue`] | the queue of a pod |
-//! | [`write`] | what to create, update or patch |
+//! | [`mod@write`] | what to create, update or patch |
 
 mod base;
 pub mod chain;
