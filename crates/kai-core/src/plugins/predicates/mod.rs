@@ -1,14 +1,14 @@
 //! predicates: what Kubernetes itself asks of a node before a pod may run there, the kind of the node, and the
 //! capacity of the queue on it.
 //!
-//! A pod is asked twice. [`check_task`] says what no node can change: claims and config maps that do not exist, a
-//! request larger than any node. [`TaskContext::check_node`] then asks node by node, in KAI's order: queue
+//! A pod is asked twice. `check_task` says what no node can change: claims and config maps that do not exist, a
+//! request larger than any node. `TaskContext::check_node` then asks node by node, in KAI's order: queue
 //! capacity, kind of GPUs, pod slots, node conditions, host ports, taints, node affinity, pod affinity, volumes,
 //! kind of worker. What is the same for all nodes is computed once, in the context; a pod without constraints
 //! costs a handful of comparisons per node.
 //!
 //! KAI remembers for a whole session that pod affinity had nothing to say about a pod, whatever comes to the nodes
-//! later (fault 10); [`note_skips`] reproduces that. By default the context is made anew for every attempt.
+//! later (fault 10); `note_skips` reproduces that. By default the context is made anew for every attempt.
 
 mod capacity;
 mod gpu_kind;
