@@ -10,6 +10,7 @@ use crate::ids::{JobId, TaskId};
 use crate::input::devices::Allocation;
 use crate::input::{ObjectName, Text};
 use crate::plugins::numa::write_zones;
+use crate::plugins::reflectjoborder;
 use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
@@ -17,7 +18,8 @@ use crate::report::victims::VictimsConsidered;
 use crate::report::{explain, text};
 use crate::status::Status;
 use crate::time::Timestamp;
-use crate::world::{Assumed, World};
+use crate::world::World;
+use crate::world::in_flight::Assumed;
 
 /// What a cycle decided, and why what waits waits.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,7 +35,7 @@ pub struct CyclePlan {
     /// Fair share per queue, by name.
     pub fair_shares: Vec<(Text, Amounts)>,
     /// Jobs in the order they would be tried, where that was asked for.
-    pub job_order: Vec<ObjectName>,
+    pub job_order: Vec<OrderedJob>,
     /// The earliest moment at which time alone changes the answer.
     pub wake_at: Option<Timestamp>,
     /// Work done: nodes tried and values saved.
@@ -87,6 +89,17 @@ pub enum StepKind {
         /// KAI's text.
         message: Text,
     },
+}
+
+/// A job in the order in which jobs are tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderedJob {
+    /// The job.
+    pub job: ObjectName,
+    /// Its queue.
+    pub queue: Text,
+    /// Its priority.
+    pub priority: i32,
 }
 
 /// Why a job waits.
@@ -143,10 +156,15 @@ pub fn plan_and_observe(
     let mut cycle = Cycle::new(world, now);
     cycle.mark_stuck_pods();
     cycle.note_missing_queues();
+    let job_order = if cycle.world.policy.reflects_job_order {
+        reflectjoborder::job_order(&mut cycle)
+    } else {
+        Vec::new()
+    };
     for action in cycle.world.config.actions.clone() {
         actions::run(&mut cycle, action);
     }
-    let plan = cycle.conclude();
+    let plan = CyclePlan { job_order, ..cycle.conclude() };
     observe(cycle.world);
     cycle.restore(start);
     plan
@@ -155,23 +173,9 @@ pub fn plan_and_observe(
 /// Notes the decisions of a plan as in flight, until the cluster confirms or refutes them.
 pub fn assume(world: &mut World, plan: &CyclePlan) {
     for step in &plan.steps {
-        let assumed = match &step.kind {
-            StepKind::Bind { node, gpu_groups, .. } => Assumed::Bind {
-                uid: step.uid.clone(),
-                node: node.clone(),
-                groups: gpu_groups.clone(),
-            },
-            StepKind::Evict { .. } => {
-                let in_flight = world.assumed.get(&step.pod);
-                let bound = in_flight.and_then(|assumed| assumed.bind_of(&step.uid));
-                let bound = bound.map(|(node, groups)| (node.clone(), groups.clone()));
-                Assumed::Eviction { uid: step.uid.clone(), bound }
-            }
-            StepKind::Nominate { .. } => continue,
-        };
-        world.assumed.insert(step.pod.clone(), assumed);
-        if let Some(task) = world.task_named(&step.pod) {
-            world.reattach(task);
+        if let Some(assumed) = Assumed::of(step, world.assumed.get(&step.pod)) {
+            world.assumed.insert(step.pod.clone(), assumed);
+            world.refresh_bound_pod(&step.pod);
         }
     }
 }

@@ -108,6 +108,14 @@ impl<'w> Cycle<'w> {
         self.fits.entry(job).or_default().errors.push(error);
     }
 
+    /// Notes why a job was not tried, unless an earlier attempt left a reason.
+    pub(crate) fn note_unless_told(&mut self, job: JobId, error: JobError) {
+        let fit = self.fits.entry(job).or_default();
+        if fit.errors.is_empty() {
+            fit.errors.push(error);
+        }
+    }
+
     /// Makes the standing decisions of a statement part of the plan. `for_job` is who they serve.
     pub(crate) fn commit(
         &mut self,

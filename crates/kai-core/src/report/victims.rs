@@ -26,6 +26,8 @@ pub struct VictimsConsidered {
     pub(crate) refusal: Option<ReclaimRefusal>,
     /// Where taking everything that may be taken is too little: needed and takeable.
     pub not_enough: Option<NotEnough>,
+    /// Where moving everybody could not help: all that is free is too little.
+    pub too_little_free: Option<TooLittleFree>,
     /// The search ended because its budget was spent.
     pub budget_spent: bool,
 }
@@ -37,6 +39,19 @@ pub struct NotEnough {
     pub needed: Amounts,
     /// The most that may be taken.
     pub takeable: Amounts,
+}
+
+/// All that is free in the cluster is too little.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLittleFree {
+    /// Hundredths of GPUs that the job needs.
+    pub needed_centi: i64,
+    /// Hundredths of GPUs that are free or becoming free.
+    pub free_centi: i64,
+    /// MiB of GPU memory that the job asks for by amount.
+    pub needed_mib: i64,
+    /// MiB of GPU memory that are free or becoming free.
+    pub free_mib: i64,
 }
 
 /// What became of a running job that was looked at.
@@ -52,8 +67,17 @@ pub enum VictimVerdict {
     PriorityNotLower,
     /// A disruption budget protects it.
     DisruptionBudget,
-    /// It was in sets that were tried and did not help.
-    TriedInVain,
+    /// More jobs come before it than may be moved at once.
+    BeyondMostMoved,
+    /// Nothing spares it, but no set of victims it could be in helps.
+    TakenInVain,
+}
+
+impl VictimVerdict {
+    /// The job was left alone.
+    pub fn spares(self) -> bool {
+        self != Self::TakenInVain
+    }
 }
 
 /// How many, and some of them.
@@ -84,6 +108,7 @@ impl VictimsConsidered {
             last_refusal: None,
             refusal: None,
             not_enough: None,
+            too_little_free: None,
             budget_spent: false,
         }
     }

@@ -7,6 +7,7 @@ mod apply;
 mod attach;
 mod fingerprint;
 pub mod gpu_facts;
+pub(crate) mod in_flight;
 pub mod index;
 pub mod job;
 pub(crate) mod ledger;
@@ -40,6 +41,7 @@ use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
 use crate::resources::ResourceNames;
+use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, JobIndex};
 use crate::world::job::Job;
 use crate::world::node::{GroupId, Node};
@@ -98,53 +100,6 @@ pub struct World {
     /// Every shortcut is off: for tests and benchmarks that compare with it.
     pub(crate) naive: bool,
     pub(crate) log: UndoLog,
-}
-
-/// A decision in flight: made by a plan, not yet seen in the cluster.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Assumed {
-    /// The pod of this UID is being bound to a node, on these shared devices.
-    Bind {
-        /// UID of the pod that was bound.
-        uid: Text,
-        /// Node name.
-        node: Text,
-        /// Shared devices.
-        groups: Vec<Text>,
-    },
-    /// The pod of this UID was told to go.
-    Eviction {
-        /// UID of the pod that was evicted.
-        uid: Text,
-        /// Node and shared devices of a binding that was in flight by then: it may still be carried out.
-        bound: Option<(Text, Vec<Text>)>,
-    },
-}
-
-impl Assumed {
-    /// The binding in flight for the pod of `uid`: its node and shared devices.
-    pub(crate) fn bind_of(&self, pod: &Text) -> Option<(&Text, &Vec<Text>)> {
-        match self {
-            Self::Bind { uid, node, groups } if uid == pod => Some((node, groups)),
-            Self::Eviction { uid, bound: Some((node, groups)) } if uid == pod => {
-                Some((node, groups))
-            }
-            Self::Bind { .. } | Self::Eviction { .. } => None,
-        }
-    }
-
-    /// Whether the pod of `uid` was told to go.
-    pub(crate) fn evicts(&self, pod: &Text) -> bool {
-        matches!(self, Self::Eviction { uid, .. } if uid == pod)
-    }
-
-    /// The node of the binding in flight, whatever pod it is for.
-    pub(crate) fn node(&self) -> Option<&Text> {
-        match self {
-            Self::Bind { node, .. } | Self::Eviction { bound: Some((node, _)), .. } => Some(node),
-            Self::Eviction { bound: None, .. } => None,
-        }
-    }
 }
 
 /// Names of shared devices.

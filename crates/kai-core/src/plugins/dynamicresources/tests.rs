@@ -1,5 +1,7 @@
 //! The rules of claims on small clusters.
 
+mod in_flight;
+
 use proptest::prelude::*;
 
 use super::*;

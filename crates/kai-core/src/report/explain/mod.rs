@@ -8,7 +8,7 @@ use crate::ids::QueueId;
 use crate::plan::JobReport;
 use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
-use crate::report::victims::{Examples, VictimVerdict, VictimsConsidered};
+use crate::report::victims::{Examples, TooLittleFree, VictimVerdict, VictimsConsidered};
 use crate::world::World;
 
 /// Everything that is known about why a job waits.
@@ -154,7 +154,8 @@ pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
 
 /// Who was looked at as a victim and what became of them: a heading, then a line per finding.
 pub fn victims(considered: &VictimsConsidered) -> Vec<String> {
-    let jobs: u32 = considered.verdicts.values().map(|examples| examples.count).sum();
+    let spared = considered.verdicts.iter().filter(|((_, verdict), _)| verdict.spares());
+    let jobs: u32 = spared.map(|(_, examples)| examples.count).sum();
     let sets = considered.simulations;
     let tried = match sets {
         0 => "tried no set of victims".to_owned(),
@@ -184,10 +185,27 @@ pub fn victims(considered: &VictimsConsidered) -> Vec<String> {
             amounts(&not_enough.takeable)
         ));
     }
+    if let Some(free) = &considered.too_little_free {
+        lines.push(too_little_free(free));
+    }
     if considered.budget_spent {
         lines.push("the search ended early: its budget was spent".to_owned());
     }
     lines
+}
+
+/// Moving others cannot make more of what is free.
+fn too_little_free(free: &TooLittleFree) -> String {
+    if free.free_centi < free.needed_centi {
+        let gpus = |centi: i64| shown_amount(centi as f64 / 100.0, QueueResource::Gpu);
+        let (needed, has) = (gpus(free.needed_centi), gpus(free.free_centi));
+        format!("all free GPUs together are too few: {needed} are needed, {has} are free")
+    } else {
+        format!(
+            "all free GPU memory together is too little: {} MiB are needed, {} MiB are free",
+            free.needed_mib, free.free_mib
+        )
+    }
 }
 
 fn verdict_text(verdict: VictimVerdict) -> &'static str {
@@ -197,7 +215,8 @@ fn verdict_text(verdict: VictimVerdict) -> &'static str {
         VictimVerdict::NotPreemptible => "they may not be preempted",
         VictimVerdict::PriorityNotLower => "their priority is not lower",
         VictimVerdict::DisruptionBudget => "a disruption budget protects them",
-        VictimVerdict::TriedInVain => "taking them did not help",
+        VictimVerdict::BeyondMostMoved => "more jobs come before them than may be moved at once",
+        VictimVerdict::TakenInVain => "taking them does not help",
     }
 }
 
