@@ -2,6 +2,7 @@
 
 mod backoff;
 mod cycle;
+mod devices;
 mod objects;
 mod pods;
 
@@ -23,6 +24,7 @@ pub use backoff::{Backoffs, Wait};
 
 use crate::kinds::Kind;
 use crate::orders::{Order, Report};
+use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
 use crate::watch::Change;
 
@@ -85,6 +87,7 @@ pub struct Planner {
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
+    devices: Devices,
     backoffs: Backoffs,
     orders: Vec<Order>,
     /// Something changed since the latest plan.
@@ -108,6 +111,7 @@ impl Planner {
             members: BTreeMap::new(),
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
+            devices: Devices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,
