@@ -8,6 +8,7 @@
 //! | [`watch`] | one watch: list, follow, resume |
 //! | [`planner`] | changes into the world, plans into orders; pure |
 //! | [`orders`] | orders into requests |
+//! | [`status`] | what is told: conditions, sums, events |
 //! | [`grouper`] | pods into pod groups |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
@@ -20,4 +21,5 @@ pub mod manifests;
 pub mod orders;
 pub mod planner;
 pub mod run;
+pub mod status;
 pub mod watch;

@@ -67,21 +67,23 @@ impl Runner {
     ) {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let deadline = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at()];
+            let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
                 () = &mut shutdown => return,
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
                 change = changes.recv() => match change {
-                    Some(change) => self.planner.apply(change),
+                    Some(change) => self.planner.apply(change, self.env.now()),
                     None => return,
                 },
                 () = self.env.sleep_until(deadline) => {}
             }
             while let Ok(change) = changes.try_recv() {
-                self.planner.apply(change);
+                self.planner.apply(change, self.env.now());
             }
             self.send_orders();
             self.plan_if_due();
+            self.tell();
         }
     }
 
@@ -95,6 +97,16 @@ impl Runner {
             self.window_end = None;
             self.planner.cycle(now);
             self.send_orders();
+        }
+    }
+
+    /// Tells what is to be told, beside the orders and not in their way.
+    fn tell(&mut self) {
+        for write in self.planner.take_tellings(self.env.now()) {
+            let (client, reports) = (self.client.clone(), self.reports.clone());
+            self.env.spawn("tell", async move {
+                let _ = reports.send(Report::Told(write.carry_out(client).await)).await;
+            });
         }
     }
 

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kai_cluster::env::Env;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::status::{Duties, Events, StatusSettings};
 use kai_cluster::{client, run};
 use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
@@ -50,6 +51,14 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
+    /// Which events are written: those that tell why something does not run or had to go, or also those of success.
+    #[arg(long, value_enum, default_value = "needed")]
+    events: EventsWritten,
+
+    /// Conditions, sums and events written at once.
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    num_of_status_recording_workers: u16,
+
     /// How much is logged: 2 and less warnings, 3 every write, 4 every plan, 5 and more everything.
     #[arg(long = "v", default_value_t = 3, value_name = "LEVEL")]
     verbosity: u8,
@@ -65,12 +74,27 @@ enum Function {
     Scheduler,
     /// Makes pod groups.
     PodGrouper,
+    /// Sums up what pod groups have and want.
+    PodgroupController,
+    /// Sums up what queues have and want.
+    QueueController,
+}
+
+impl Function {
+    const ALL: [Self; 4] =
+        [Self::Scheduler, Self::PodGrouper, Self::PodgroupController, Self::QueueController];
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PodGroups {
     Needed,
     Always,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EventsWritten {
+    Needed,
+    All,
 }
 
 /// Runs until it is told to stop; the exit status.
@@ -97,9 +121,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 }
 
 fn settings(arguments: &RunArguments) -> Settings {
-    let all = [Function::Scheduler, Function::PodGrouper];
     let functions: BTreeSet<Function> = if arguments.only.is_empty() {
-        all.into()
+        Function::ALL.into()
     } else {
         arguments.only.iter().copied().collect()
     };
@@ -111,7 +134,8 @@ fn settings(arguments: &RunArguments) -> Settings {
         ..GrouperConfig::default()
     });
     // Another process sees only what is written.
-    let always = arguments.pod_groups == PodGroups::Always || !schedules;
+    let together = functions.len() == Function::ALL.len();
+    let always = arguments.pod_groups == PodGroups::Always || !together;
     let mut settings = Settings {
         rules: PodRules { scheduler_name: arguments.scheduler_name.clone(), ..PodRules::default() },
         partition: Partition {
@@ -121,6 +145,19 @@ fn settings(arguments: &RunArguments) -> Settings {
         grouper,
         schedules,
         publish: if always { Publish::Always } else { Publish::AfterWaiting(PUBLISH_AFTER) },
+        status: StatusSettings {
+            duties: Duties {
+                verdicts: schedules,
+                groups: functions.contains(&Function::PodgroupController),
+                queues: functions.contains(&Function::QueueController),
+            },
+            events: match arguments.events {
+                EventsWritten::Needed => Events::Needed,
+                EventsWritten::All => Events::All,
+            },
+            workers: arguments.num_of_status_recording_workers.into(),
+            ..StatusSettings::default()
+        },
         ..Settings::default()
     };
     let params = &mut settings.config.params;

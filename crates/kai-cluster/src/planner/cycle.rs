@@ -38,6 +38,7 @@ impl Planner {
         self.order_evictions(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
+        self.statuses.note_plan(&made, &self.groups, now);
         tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
     }
 

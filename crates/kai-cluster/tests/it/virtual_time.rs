@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
+use kai_cluster::status::Events;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
 use serde_json::Value;
@@ -28,6 +29,8 @@ pub(crate) struct Story {
     pub(crate) refused_evictions: u32,
     /// How often the bind of each pod fails.
     pub(crate) failing_binds: u32,
+    /// Binds that went well are told.
+    pub(crate) tell_success: bool,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -78,7 +81,11 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
         let client = Client::new(transport, "default");
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
-        run(client, env, Settings::default(), end).await;
+        let mut settings = Settings::default();
+        if story.tell_success {
+            settings.status.events = Events::All;
+        }
+        run(client, env, settings, end).await;
         api.log()
     })
 }
