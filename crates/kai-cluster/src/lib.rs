@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | how a client is set up |
+//! | [`function`] | the functions, each of which may run alone |
+//! | [`lease`] | which of several processes acts |
 //! | [`kinds`] | the kinds that are watched |
 //! | [`watch`] | one watch: list, follow, resume |
 //! | [`planner`] | changes into the world, plans into orders; pure |
@@ -15,8 +17,10 @@
 
 pub mod client;
 pub mod env;
+pub mod function;
 pub mod grouper;
 pub mod kinds;
+pub mod lease;
 pub mod manifests;
 pub mod orders;
 pub mod planner;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kai_cluster::env::Env;
+use kai_cluster::function::Function;
+use kai_cluster::lease::Election;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::status::{Duties, Events, StatusSettings};
 use kai_cluster::{client, run};
@@ -28,8 +30,16 @@ pub(crate) struct RunArguments {
     kubeconfig: Option<PathBuf>,
 
     /// Only these functions; by default all of them.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "FUNCTION")]
+    #[arg(long, value_parser = function, value_delimiter = ',', value_name = "FUNCTION")]
     only: Vec<Function>,
+
+    /// Of several processes with the same functions, act only as the one that holds their leases.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    leader_elect: bool,
+
+    /// Where the leases are.
+    #[arg(long, default_value = "kai-scheduler", value_name = "NAMESPACE")]
+    namespace: String,
 
     /// Pods with this spec.schedulerName are ours.
     #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
@@ -68,23 +78,6 @@ pub(crate) struct RunArguments {
     log_json: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Function {
-    /// Places pods.
-    Scheduler,
-    /// Makes pod groups.
-    PodGrouper,
-    /// Sums up what pod groups have and want.
-    PodgroupController,
-    /// Sums up what queues have and want.
-    QueueController,
-}
-
-impl Function {
-    const ALL: [Self; 4] =
-        [Self::Scheduler, Self::PodGrouper, Self::PodgroupController, Self::QueueController];
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PodGroups {
     Needed,
@@ -115,12 +108,12 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        run::run(client, Env::real(), settings(arguments), shutdown).await;
+        run::run(client, Env::real(), settings(arguments)?, shutdown).await;
         Ok(0)
     })
 }
 
-fn settings(arguments: &RunArguments) -> Settings {
+fn settings(arguments: &RunArguments) -> anyhow::Result<Settings> {
     let functions: BTreeSet<Function> = if arguments.only.is_empty() {
         Function::ALL.into()
     } else {
@@ -148,7 +141,7 @@ fn settings(arguments: &RunArguments) -> Settings {
         status: StatusSettings {
             duties: Duties {
                 verdicts: schedules,
-                groups: functions.contains(&Function::PodgroupController),
+                groups: functions.contains(&Function::PodGroupController),
                 queues: functions.contains(&Function::QueueController),
             },
             events: match arguments.events {
@@ -158,12 +151,35 @@ fn settings(arguments: &RunArguments) -> Settings {
             workers: arguments.num_of_status_recording_workers.into(),
             ..StatusSettings::default()
         },
+        functions,
+        election: arguments.leader_elect.then(|| election(arguments)).transpose()?,
         ..Settings::default()
     };
     let params = &mut settings.config.params;
     params.queue_label_key = arguments.queue_label_key.as_str().into();
     params.node_pool = settings.partition.name().map(Into::into);
-    settings
+    Ok(settings)
+}
+
+/// The function of this name.
+fn function(name: &str) -> Result<Function, String> {
+    let found = Function::ALL.into_iter().find(|function| function.name() == name);
+    found.ok_or_else(|| {
+        let names = Function::ALL.map(Function::name);
+        format!("there is no such function; there are {}", names.join(", "))
+    })
+}
+
+/// We are known by the name of our pod and something that no other process has.
+fn election(arguments: &RunArguments) -> anyhow::Result<Election> {
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        anyhow::Ok(text.trim().to_owned())
+    };
+    let host = read("/proc/sys/kernel/hostname")?;
+    let unique = read("/proc/sys/kernel/random/uuid")?;
+    let namespace = arguments.namespace.clone();
+    Ok(Election { identity: format!("{host}_{unique}"), namespace })
 }
 
 fn start_log(arguments: &RunArguments) {

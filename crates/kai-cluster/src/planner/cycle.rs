@@ -20,7 +20,7 @@ impl Planner {
         self.end_waits(now);
         self.dirty = false;
         self.wake_at = None;
-        if !self.settings.schedules {
+        if !self.schedules() {
             return;
         }
         let made = plan(&mut self.world, now);

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod cycle;
+mod leading;
 mod objects;
 mod pods;
 
@@ -21,7 +22,9 @@ use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
 
+use crate::function::Function;
 use crate::kinds::Kind;
+use crate::lease::{Election, Leading};
 use crate::orders::{Order, Report};
 use crate::planner::pods::PodEntry;
 use crate::status::verdicts::TextOptions;
@@ -46,6 +49,10 @@ pub struct Settings {
     pub publish: Publish,
     /// What is told about all this.
     pub status: StatusSettings,
+    /// Our functions.
+    pub functions: BTreeSet<Function>,
+    /// How leaders are elected; none: we act alone.
+    pub election: Option<Election>,
 }
 
 /// When a pod that is its own group gets a `PodGroup` object.
@@ -70,6 +77,8 @@ impl Default for Settings {
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             status: StatusSettings::default(),
+            functions: Function::ALL.into(),
+            election: None,
         }
     }
 }
@@ -93,6 +102,8 @@ pub struct Planner {
     filled_claims: BTreeSet<ObjectName>,
     backoffs: Backoffs,
     statuses: Statuses,
+    /// Functions that act.
+    leading: Leading,
     orders: Vec<Order>,
     /// Something changed since the latest plan.
     dirty: bool,
@@ -108,8 +119,17 @@ impl Planner {
             node_pool: settings.partition.name().map(Into::into),
         };
         let scheduler = &settings.rules.scheduler_name;
+        let leading = match settings.election {
+            Some(_) => Leading::new(),
+            None => settings.functions.clone(),
+        };
+        let status = StatusSettings {
+            duties: leading::duties(&settings, &leading),
+            ..settings.status.clone()
+        };
         Self {
-            statuses: Statuses::new(settings.status.clone(), scheduler, texts),
+            statuses: Statuses::new(status, scheduler, texts),
+            leading,
             world: World::new(settings.config.clone()),
             settings,
             listed: BTreeSet::new(),
@@ -262,7 +282,7 @@ impl Planner {
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
-            if spec.failed && self.settings.schedules {
+            if spec.failed && self.schedules() {
                 self.orders.push(Order::DropBindRequest(name.clone()));
             }
             self.tell(Delta::Set(Object::BindRequest(spec)));

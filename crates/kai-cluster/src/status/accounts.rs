@@ -146,6 +146,11 @@ impl Accounts {
         self.groups.get(name)
     }
 
+    /// Every group that exists or that pods name.
+    pub fn group_names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.groups.keys()
+    }
+
     /// A pod of a group.
     pub fn member(&self, pod: &ObjectName) -> Option<&Member> {
         self.pods.get(pod)

@@ -90,6 +90,14 @@ impl Default for StatusSettings {
 /// Pod groups as the cluster shows them.
 pub type Groups = BTreeMap<ObjectName, PodGroup>;
 
+/// A bind that was ordered.
+struct OrderedBind {
+    uid: Text,
+    node: Text,
+    /// That it was ordered was told.
+    told: bool,
+}
+
 /// What is told, and what the cluster shows of it.
 pub struct Statuses {
     settings: StatusSettings,
@@ -106,8 +114,8 @@ pub struct Statuses {
     seen_queues: BTreeMap<Text, QueueStatus>,
     /// What the latest event of an object said.
     announced: BTreeMap<Target, Text>,
-    /// Pods whose bind was ordered, with their node.
-    binding: BTreeMap<ObjectName, (Text, Text)>,
+    /// Pods whose bind was ordered.
+    binding: BTreeMap<ObjectName, OrderedBind>,
     /// What is told once a pod was told to go.
     evicting: BTreeMap<ObjectName, Event>,
     schedule: Schedule,
@@ -150,6 +158,25 @@ impl Statuses {
     /// What is known of groups and queues, to be kept up to date.
     pub fn accounts_mut(&mut self) -> &mut Accounts {
         &mut self.accounts
+    }
+
+    /// Changes what is ours to tell. What begins to be ours is looked at as a whole.
+    pub fn set_duties(&mut self, duties: Duties, now: Timestamp) {
+        let old = std::mem::replace(&mut self.settings.duties, duties);
+        if old.verdicts && !duties.verdicts {
+            self.pods.clear();
+            self.groups.clear();
+        }
+        if duties.queues && !old.queues {
+            for queue in self.seen_queues.keys() {
+                self.schedule.request(Target::Queue(queue.clone()), now);
+            }
+        }
+        if (duties.groups && !old.groups) || (duties.verdicts && !old.verdicts) {
+            for group in self.accounts.group_names() {
+                self.schedule.request(Target::Group(group.clone()), now);
+            }
+        }
     }
 
     /// When something is to be written; none while all workers are busy, for they will tell.
@@ -324,7 +351,7 @@ impl Statuses {
     }
 
     fn render_queue(&self, queue: &Text) -> Option<(StatusWrite, Written)> {
-        let seen = self.seen_queues.get(queue)?;
+        let seen = self.seen_queues.get(queue).filter(|_| self.settings.duties.queues)?;
         self.accounts.queue(queue)?;
         let usage = self.accounts.usage(queue);
         let children = self.accounts.children(queue).map(ToString::to_string).collect();

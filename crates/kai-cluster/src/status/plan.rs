@@ -17,7 +17,7 @@ use super::accounts::Member;
 use super::events::{Event, Severity, Subject};
 use super::schedule::Target;
 use super::verdicts::{self, GroupVerdict, PodVerdict};
-use super::{Events, Groups, Statuses};
+use super::{Events, Groups, OrderedBind, Statuses};
 
 impl Statuses {
     /// Takes over what a plan decided and why the rest waits.
@@ -31,7 +31,9 @@ impl Statuses {
                 StepKind::Bind { node, .. } => {
                     placed.insert(&step.pod);
                     self.schedule.drop(&Target::Pod(step.pod.clone()));
-                    self.binding.insert(step.pod.clone(), (step.uid.clone(), node.clone()));
+                    let bind =
+                        OrderedBind { uid: step.uid.clone(), node: node.clone(), told: false };
+                    self.binding.insert(step.pod.clone(), bind);
                 }
                 StepKind::Nominate { node, for_job, .. } => {
                     placed.insert(&step.pod);
@@ -138,15 +140,16 @@ impl Statuses {
         self.evicting.remove(pod);
     }
 
-    /// A bind was carried out, or asked for.
+    /// A bind was carried out, or asked for. The watch may tell so first.
     pub fn note_bound(&mut self, pod: &ObjectName, now: Timestamp) {
         if self.settings.events != Events::All {
             return;
         }
-        let Some((uid, node)) = self.binding.get(pod) else { return };
-        let pool = self.texts.shown_pool();
+        let Some(bind) = self.binding.get_mut(pod).filter(|bind| !bind.told) else { return };
+        bind.told = true;
+        let (node, pool) = (&bind.node, self.texts.shown_pool());
         let message = format!("Successfully assigned pod {pod} to node {node} at node-pool {pool}");
-        let subject = Subject::Pod(pod.clone(), uid.clone());
+        let subject = Subject::Pod(pod.clone(), bind.uid.clone());
         self.events.push(Event::new(subject, Severity::Normal, "Scheduled", message), now);
     }
 
@@ -155,7 +158,7 @@ impl Statuses {
         if !self.settings.duties.verdicts {
             return;
         }
-        let Some((uid, node)) = self.binding.remove(pod) else { return };
+        let Some(OrderedBind { uid, node, .. }) = self.binding.remove(pod) else { return };
         let message = format!("Failed to bind pod {pod} to node {node}. {error}");
         let subject = Subject::Pod(pod.clone(), uid.clone());
         self.events.push(Event::new(subject, Severity::Warning, "FailedBinding", message), now);

@@ -62,8 +62,12 @@ impl Statuses {
         let placed = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
         if let Some(node) = placed {
             self.forget_pod(&name);
-            let ordered = self.binding.remove(&name);
-            let ours = ordered.is_some_and(|(uid, _)| *uid == *pod.metadata.uid);
+            let ordered = self.binding.get(&name);
+            let ours = ordered.is_some_and(|bind| *bind.uid == *pod.metadata.uid);
+            if ours {
+                self.note_bound(&name, now);
+            }
+            self.binding.remove(&name);
             if ours && self.settings.events == Events::All && !by_request(&name) {
                 self.tell_bound(&name, &pod.metadata.uid, node, now);
             }

@@ -35,7 +35,7 @@ pub(crate) struct Story {
     pub(crate) seconds: u64,
 }
 
-struct VirtualClock(Instant);
+pub(crate) struct VirtualClock(pub(crate) Instant);
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
@@ -46,6 +46,12 @@ impl Clock for VirtualClock {
     fn sleep(&self, span: Span) -> Work {
         Box::pin(tokio::time::sleep(duration(span)))
     }
+}
+
+/// A client of the scripted API.
+pub(crate) fn client(api: &Api) -> Client {
+    let api = api.clone();
+    Client::new(tower::service_fn(move |request| api.clone().answer(request)), "default")
 }
 
 /// Every request, with the second at which it was made.
@@ -76,9 +82,7 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
                 api.rewrite(path, objects);
             });
         }
-        let answers = api.clone();
-        let transport = tower::service_fn(move |request| answers.clone().answer(request));
-        let client = Client::new(transport, "default");
+        let client = client(&api);
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
         let mut settings = Settings::default();
