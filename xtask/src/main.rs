@@ -18,7 +18,8 @@ usage: cargo xtask test
 test      runs every check and test of the project and prints the time of each part
 ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
 
-Environment: KAI_SHARED names the folder of shared material, ../shared by default.";
+Environment: KAI_SHARED names the folder of shared material, ../shared by default;
+PROPTEST_RNG_SEED the seed of random worlds, 42 by default.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

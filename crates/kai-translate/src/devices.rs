@@ -6,18 +6,19 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1::{
-    AllocationResult, DeviceClass, DeviceSelector, DeviceSubRequest, ExactDeviceRequest,
-    ResourceClaim, ResourceSlice,
+    AllocationResult, Device, DeviceAttribute, DeviceClass, DeviceSelector, DeviceSubRequest,
+    ExactDeviceRequest, ResourceClaim, ResourceSlice,
 };
 use kai_api::names::scheduling;
 use kai_core::input::devices::{
     AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest,
+    DeviceRequest, DeviceSpec, SameAttribute,
 };
+use kai_core::input::node::{Taint, TaintEffect};
 use kai_core::input::{ClaimSpec, DeviceClassSpec, ObjectName, SliceSpec, Text};
 
 use crate::problem::{Complaints, Translated};
-use crate::selectors;
+use crate::{node, selectors, tolerations};
 
 /// Evaluates selectors of devices.
 pub trait DeviceJudge {
@@ -87,9 +88,38 @@ pub fn slice(slice: &ResourceSlice) -> Translated<SliceSpec> {
         driver: spec.driver.as_str().into(),
         pool: spec.pool.name.as_str().into(),
         access: access.unwrap_or(DeviceAccess::Nodes(Vec::new())),
-        devices: devices.map(|device| device.name.as_str().into()).collect(),
+        devices: devices.map(|device| device_spec(device, &spec.driver)).collect(),
     };
     complaints.only_if_sound(object)
+}
+
+/// Attributes without a domain are the driver's.
+fn device_spec(device: &Device, driver: &str) -> DeviceSpec {
+    let attributes = device.attributes.iter().flatten().filter_map(|(name, value)| {
+        let name = if name.contains('/') { name.clone() } else { format!("{driver}/{name}") };
+        Some((name.into(), attribute_value(value)?))
+    });
+    // An effect that is not understood keeps everybody away.
+    let taints = device.taints.iter().flatten().filter(|taint| taint.effect != "None");
+    let taints = taints.map(|taint| Taint {
+        key: taint.key.as_str().into(),
+        value: taint.value.as_deref().unwrap_or_default().into(),
+        effect: node::effect(&taint.effect).unwrap_or(TaintEffect::NoSchedule),
+    });
+    DeviceSpec {
+        name: device.name.as_str().into(),
+        attributes: attributes.collect(),
+        taints: taints.collect(),
+    }
+}
+
+/// Values of different types are never equal.
+fn attribute_value(value: &DeviceAttribute) -> Option<Text> {
+    let text = value.string.as_ref().map(|text| format!("string {text}"));
+    let version = value.version.as_ref().map(|version| format!("version {version}"));
+    let int = value.int.map(|int| format!("int {int}"));
+    let flag = value.bool.map(|flag| format!("bool {flag}"));
+    text.or(version).or(int).or(flag).map(Text::from)
 }
 
 /// A claim for devices.
@@ -112,6 +142,26 @@ pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<Claim
         }
         read.push(DeviceRequest { name: request.name.as_str().into(), alternatives });
     }
+    let listed = claim.spec.devices.as_ref().and_then(|devices| devices.constraints.as_ref());
+    let mut constraints = Vec::new();
+    for (at, constraint) in listed.into_iter().flatten().enumerate() {
+        match &constraint.match_attribute {
+            Some(attribute) => constraints.push(SameAttribute {
+                requests: constraint
+                    .requests
+                    .iter()
+                    .flatten()
+                    .map(|name| name.as_str().into())
+                    .collect(),
+                attribute: attribute.as_str().into(),
+            }),
+            None => {
+                let path = format!("spec.devices.constraints[{at}]");
+                complaints.add(path, "only matchAttribute is understood; the claim is not served");
+                read.iter_mut().for_each(|request| request.alternatives.clear());
+            }
+        }
+    }
     let status = claim.status.as_ref();
     let owners = metadata.owner_references.iter().flatten();
     let owner_pod = owners.filter(|owner| owner.kind == "Pod").map(|owner| owner.name.as_str());
@@ -125,6 +175,7 @@ pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<Claim
         labels: selectors::labels(&labels),
         owner_pod: owner_pod.map(Text::from).next(),
         requests: read,
+        constraints,
         for_extended_resource: made_for == Some("true"),
         allocation: status.and_then(|status| status.allocation.as_ref()).map(allocation),
         reserved_for: users
@@ -150,10 +201,17 @@ fn exact(
 ) -> DeviceAlternative {
     let selectors = request.selectors.as_deref().unwrap_or_default();
     DeviceAlternative {
+        name: None,
         class: request.device_class_name.as_str().into(),
         count: count(request.allocation_mode.as_deref(), request.count),
         devices: devices(selectors, &format!("{path}.exactly.selectors"), judge, complaints),
         admin_access: request.admin_access.unwrap_or_default(),
+        tolerations: request
+            .tolerations
+            .iter()
+            .flatten()
+            .filter_map(tolerations::of_request)
+            .collect(),
     }
 }
 
@@ -165,10 +223,17 @@ fn sub_request(
 ) -> DeviceAlternative {
     let selectors = request.selectors.as_deref().unwrap_or_default();
     DeviceAlternative {
+        name: Some(request.name.as_str().into()),
         class: request.device_class_name.as_str().into(),
         count: count(request.allocation_mode.as_deref(), request.count),
         devices: devices(selectors, &format!("{path}.selectors"), judge, complaints),
         admin_access: false,
+        tolerations: request
+            .tolerations
+            .iter()
+            .flatten()
+            .filter_map(tolerations::of_request)
+            .collect(),
     }
 }
 

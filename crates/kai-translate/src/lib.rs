@@ -29,6 +29,7 @@ pub mod queue;
 mod selectors;
 pub mod storage;
 pub mod time;
+mod tolerations;
 pub mod topology;
 pub mod view;
 

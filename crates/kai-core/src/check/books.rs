@@ -116,6 +116,7 @@ pub(super) fn free_gpus_are_known(world: &World) -> bool {
 fn check_job_index(world: &World, wrong: &mut Vec<String>) {
     let mut pending: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
     let mut running: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
+    let mut fixed: BTreeMap<QueueId, BTreeSet<JobKey>> = BTreeMap::new();
     let mut sizes: BTreeMap<QueueId, BTreeMap<i64, u32>> = BTreeMap::new();
     let (mut suspects, mut homeless) = (BTreeSet::new(), BTreeSet::new());
     let mut waiting = BTreeSet::new();
@@ -136,7 +137,9 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         if waits {
             pending.entry(queue).or_default().insert(world.job_key(id));
         }
-        if job.is_preemptible() && job.counts.active_allocated() > 0 {
+        if job.counts.active_allocated() > 0 && !job.is_preemptible() {
+            fixed.entry(queue).or_default().insert(world.job_key(id));
+        } else if job.counts.active_allocated() > 0 {
             running.entry(queue).or_default().insert(world.job_key(id));
             *sizes.entry(queue).or_default().entry(world.gpus_held(id)).or_default() += 1;
         }
@@ -145,6 +148,7 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         let queue = QueueId::new(at);
         let index = world.job_index.of(queue);
         if index.pending != pending.remove(&queue).unwrap_or_default()
+            || index.fixed != fixed.remove(&queue).unwrap_or_default()
             || index.running != running.remove(&queue).unwrap_or_default()
             || index.sizes != sizes.remove(&queue).unwrap_or_default()
         {

@@ -14,9 +14,7 @@ impl World {
         }
         anew.assumed.clone_from(&self.assumed);
         for pod in self.assumed.keys() {
-            if let Some(task) = anew.task_named(pod) {
-                anew.reattach(task);
-            }
+            anew.refresh_bound_pod(pod);
         }
         anew
     }

@@ -35,7 +35,7 @@ impl Cycle<'_> {
     }
 
     /// Victims that are too young keep the pods they need, and no disruption budget is overdrawn.
-    pub(crate) fn leaves_the_young_alone(
+    pub(crate) fn spares_the_protected(
         &self,
         cause: Cause,
         taker: JobId,

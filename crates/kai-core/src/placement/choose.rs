@@ -104,15 +104,12 @@ impl NodeSearch<'_> {
                 let node = world.node(id);
                 self.tried += 1;
                 let now = some_idle && world.fits(self.task, node, When::Now);
-                if now {
-                    if filter.refuses(world, id).is_none() {
-                        return Some(id);
-                    }
-                } else if promise.is_none()
+                // Promises can leave less later than there is now: a pod that could start must fit both.
+                if (now || promise.is_none())
                     && world.fits(self.task, node, When::Later)
                     && filter.refuses(world, id).is_none()
                 {
-                    if !some_idle {
+                    if now || !some_idle {
                         return Some(id);
                     }
                     promise = Some(id);

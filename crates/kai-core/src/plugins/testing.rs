@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::compatibility::Compatibility;
 use crate::config::{Config, PluginSpec};
+use crate::fairness::Amounts;
 use crate::ids::{NodeId, TaskId};
 use crate::input::node::Allocatable;
 use crate::input::pod::{GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole};
 use crate::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use crate::input::{
-    Delta, NodeSpec, Object, ObjectName, PodGroupSpec, PodSpec, Text, TopologyLevel, TopologySpec,
+    Delta, NodeSpec, Object, ObjectName, PodGroupSpec, PodSpec, QueueSpec, Text, TopologyLevel,
+    TopologySpec,
 };
 use crate::status::Status;
 use crate::time::Timestamp;
@@ -91,6 +93,22 @@ pub(crate) fn running(mut pod: PodSpec, node: &str) -> PodSpec {
     pod.status = Status::Running;
     pod.node = Some(node.into());
     pod
+}
+
+/// A queue at the top that may use everything.
+pub(crate) fn queue(name: &str) -> QueueSpec {
+    QueueSpec {
+        name: name.into(),
+        display_name: None,
+        parent: None,
+        priority: 100,
+        created: Timestamp::default(),
+        quota: Amounts::UNBOUNDED,
+        limit: Amounts::UNBOUNDED,
+        over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
+        preempt_min_runtime: None,
+        reclaim_min_runtime: None,
+    }
 }
 
 /// A pod group of the queue `queue` with this tree.

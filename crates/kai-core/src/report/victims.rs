@@ -6,7 +6,7 @@ use crate::config::ActionKind;
 use crate::fairness::{Amounts, ReclaimRefusal};
 use crate::input::{ObjectName, Text};
 
-/// Examples named per queue and reason.
+/// Examples named per queue and reason, unless somebody asked about the job.
 pub const MOST_EXAMPLES: usize = 3;
 
 /// What one action looked at for one job.
@@ -26,8 +26,12 @@ pub struct VictimsConsidered {
     pub(crate) refusal: Option<ReclaimRefusal>,
     /// Where taking everything that may be taken is too little: needed and takeable.
     pub not_enough: Option<NotEnough>,
+    /// Where moving everybody could not help: all that is free is too little.
+    pub too_little_free: Option<TooLittleFree>,
     /// The search ended because its budget was spent.
     pub budget_spent: bool,
+    /// How many are named per queue and reason.
+    pub(crate) most_examples: usize,
 }
 
 /// Everything that may be taken is too little.
@@ -37,6 +41,19 @@ pub struct NotEnough {
     pub needed: Amounts,
     /// The most that may be taken.
     pub takeable: Amounts,
+}
+
+/// All that is free in the cluster is too little.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLittleFree {
+    /// Hundredths of GPUs that the job needs.
+    pub needed_centi: i64,
+    /// Hundredths of GPUs that are free or becoming free.
+    pub free_centi: i64,
+    /// MiB of GPU memory that the job asks for by amount.
+    pub needed_mib: i64,
+    /// MiB of GPU memory that are free or becoming free.
+    pub free_mib: i64,
 }
 
 /// What became of a running job that was looked at.
@@ -52,8 +69,17 @@ pub enum VictimVerdict {
     PriorityNotLower,
     /// A disruption budget protects it.
     DisruptionBudget,
-    /// It was in sets that were tried and did not help.
-    TriedInVain,
+    /// More jobs come before it than may be moved at once.
+    BeyondMostMoved,
+    /// Nothing spares it, but no set of victims it could be in helps.
+    TakenInVain,
+}
+
+impl VictimVerdict {
+    /// The job was left alone.
+    pub fn spares(self) -> bool {
+        self != Self::TakenInVain
+    }
 }
 
 /// How many, and some of them.
@@ -63,15 +89,6 @@ pub struct Examples {
     pub count: u32,
     /// The first few.
     pub names: Vec<ObjectName>,
-}
-
-impl Examples {
-    pub(crate) fn add(&mut self, name: &ObjectName) {
-        self.count += 1;
-        if self.names.len() < MOST_EXAMPLES {
-            self.names.push(name.clone());
-        }
-    }
 }
 
 impl VictimsConsidered {
@@ -84,8 +101,16 @@ impl VictimsConsidered {
             last_refusal: None,
             refusal: None,
             not_enough: None,
+            too_little_free: None,
             budget_spent: false,
+            most_examples: MOST_EXAMPLES,
         }
+    }
+
+    /// The same with everybody named.
+    #[must_use]
+    pub(crate) fn naming_everybody(self) -> Self {
+        Self { most_examples: usize::MAX, ..self }
     }
 
     /// Notes `count` jobs at once, the first few of them by name.
@@ -101,11 +126,11 @@ impl VictimsConsidered {
         }
         let examples = self.verdicts.entry((queue.clone(), verdict)).or_default();
         examples.count += count as u32;
-        let room = MOST_EXAMPLES.saturating_sub(examples.names.len()).min(count);
+        let room = self.most_examples.saturating_sub(examples.names.len()).min(count);
         examples.names.extend(first.take(room).cloned());
     }
 
     pub(crate) fn note(&mut self, queue: &Text, verdict: VictimVerdict, job: &ObjectName) {
-        self.verdicts.entry((queue.clone(), verdict)).or_default().add(job);
+        self.note_many(queue, verdict, 1, std::iter::once(job));
     }
 }

@@ -7,7 +7,7 @@ use crate::cycle::Cycle;
 use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::ids::JobId;
-use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::report::victims::{TooLittleFree, VictimVerdict};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
@@ -28,8 +28,11 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         if !signatures.is_worth_trying(cycle, job, None) || is_hopeless(cycle, job) {
             continue;
         }
-        if !could_fit_at_all(cycle, job) {
+        if let Err(too_little_free) = could_fit_at_all(cycle, job) {
             signatures.failed(cycle, job, None);
+            let mut report = cycle.victims_report(ActionKind::Consolidation, job);
+            report.too_little_free = Some(too_little_free);
+            cycle.fits.entry(job).or_default().victims.push(report);
             continue;
         }
         let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
@@ -40,6 +43,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             }
             Outcome::Unsolved => {
                 signatures.failed(cycle, job, None);
+                search.note_in_vain(cycle);
                 cycle.fits.entry(job).or_default().victims.push(search.report);
             }
             Outcome::BudgetSpent => {
@@ -51,12 +55,16 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 }
 
 /// The whole cluster has what the job asks for, wherever it is.
-fn could_fit_at_all(cycle: &Cycle<'_>, job: JobId) -> bool {
+fn could_fit_at_all(cycle: &Cycle<'_>, job: JobId) -> Result<(), TooLittleFree> {
     let world = &cycle.world;
     let tasks = world.tasks_to_allocate(Scope::whole(job), true);
-    let wanted: i64 = tasks.iter().map(|task| world.shape_of(*task).quota_centi()).sum();
-    let (centi, mib) = world.available_on_ready_nodes();
-    centi >= wanted && mib >= wanted_memory(cycle, &tasks)
+    let needed_centi = tasks.iter().map(|task| world.shape_of(*task).quota_centi()).sum();
+    let needed_mib = wanted_memory(cycle, &tasks);
+    let (free_centi, free_mib) = world.available_on_ready_nodes();
+    if free_centi >= needed_centi && free_mib >= needed_mib {
+        return Ok(());
+    }
+    Err(TooLittleFree { needed_centi, free_centi, needed_mib, free_mib })
 }
 
 /// KAI adds MiB per device, not per pod, and the GB of MIG profiles (fault 23).
@@ -83,7 +91,7 @@ fn wanted_memory(cycle: &Cycle<'_>, tasks: &Tasks) -> i64 {
 }
 
 fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
-    let mut report = VictimsConsidered::new(ActionKind::Consolidation);
+    let mut report = cycle.victims_report(ActionKind::Consolidation, job);
     let giving = giving_queues(cycle.world);
     let mut spared = FxHashSet::default();
     spared.insert(job);
@@ -101,9 +109,15 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
         }
     }
     let queues = giving.into_iter().map(|(_, queue)| queue).collect();
+    let mut candidates = Candidates { queues, below_priority: None, spared, most_jobs: Vec::new() };
+    if let Some(most) = cycle.world.config.params.max_consolidation_preemptees {
+        // KAI takes one more than it was allowed.
+        let one_more = usize::from(cycle.world.config.compatibility.is_kai());
+        candidates.keep_first(cycle, most + one_more);
+    }
     Search {
         job,
-        candidates: Candidates { queues, below_priority: None, spared },
+        candidates,
         rules: Rules::Consolidation,
         feasible: None,
         trace: Trace::default(),

@@ -33,13 +33,13 @@ use crate::plugins::predicates;
 use crate::plugins::scenario_generators::Generator;
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::task_fit::TaskFit;
-use crate::report::victims::VictimsConsidered;
+use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::accumulate::Accumulation;
 use crate::solver::budget::{Budget, Spent};
 use crate::solver::simulate::{Scenario, Verdict};
 use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, VictimQueue};
-use crate::world::index::RankSet;
+use crate::world::index::{JobKey, RankSet};
 
 /// What an action accepts.
 pub(crate) enum Rules {
@@ -63,6 +63,36 @@ pub(crate) struct Search {
     /// Sets of victims that were tried in vain.
     pub(crate) failures: Failures,
     pub(crate) report: VictimsConsidered,
+}
+
+impl Search {
+    /// The search ended: notes those who could have gone and would not have helped, and those who may never be taken.
+    pub(crate) fn note_in_vain(&mut self, cycle: &Cycle<'_>) {
+        let world = &cycle.world;
+        let name_of = |key: &JobKey| &world.job(key.job).spec.name;
+        for (at, queue) in self.candidates.queues.iter().enumerate() {
+            let name = &world.tree.node(*queue).name;
+            let count = self.candidates.count_in(world, *queue);
+            let most = self.candidates.most_jobs.get(at).map_or(count, |most| count.min(*most));
+            let keys = || self.candidates.in_order(world, *queue).map(name_of);
+            self.report.note_many(name, VictimVerdict::TakenInVain, most, keys());
+            let beyond = keys().skip(most);
+            self.report.note_many(name, VictimVerdict::BeyondMostMoved, count - most, beyond);
+        }
+        let own = world.job(self.job).queue;
+        for (name, queue) in &world.queue_ids {
+            let concerned = match self.rules {
+                Rules::Reclaim(_) => Some(*queue) != own,
+                Rules::Preempt => Some(*queue) == own,
+                Rules::Consolidation => true,
+            };
+            if concerned {
+                let fixed = &world.job_index.of(*queue).fixed;
+                let names = fixed.iter().map(name_of);
+                self.report.note_many(name, VictimVerdict::NotPreemptible, fixed.len(), names);
+            }
+        }
+    }
 }
 
 /// For how many pods of the job, and which victims.

@@ -6,10 +6,11 @@ use crate::config::ActionKind;
 use crate::cycle::Cycle;
 use crate::cycle::members::Scope;
 use crate::cycle::order::{Eligible, JobQueue};
-use crate::fairness::check_non_preemptible_quota;
+use crate::fairness::{CapacityViolation, check_non_preemptible_quota};
 use crate::ids::{JobId, QueueId};
 use crate::plugins::minruntime::Cause;
-use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::report::job_fit::JobError;
+use crate::report::victims::VictimVerdict;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
@@ -28,10 +29,11 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut signatures = Signatures::new(cycle);
     while let Some(job) = queue.pop(cycle) {
         let Some(own_queue) = cycle.world.job(job).queue else { continue };
-        if !fits_quota(cycle, job, own_queue)
-            || !signatures.is_worth_trying(cycle, job, Some(own_queue))
-            || is_hopeless(cycle, job)
-        {
+        if let Err(violation) = fits_quota(cycle, job, own_queue) {
+            cycle.note_unless_told(job, JobError::Capacity(violation));
+            continue;
+        }
+        if !signatures.is_worth_trying(cycle, job, Some(own_queue)) || is_hopeless(cycle, job) {
             continue;
         }
         let mut search = search_for(cycle, job, own_queue);
@@ -42,6 +44,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             }
             Outcome::Unsolved => {
                 signatures.failed(cycle, job, Some(own_queue));
+                search.note_in_vain(cycle);
                 cycle.fits.entry(job).or_default().victims.push(search.report);
             }
             Outcome::BudgetSpent => {
@@ -53,18 +56,18 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 }
 
 /// A job that may not be preempted must fit its queue's quota.
-fn fits_quota(cycle: &Cycle<'_>, job: JobId, queue: QueueId) -> bool {
+fn fits_quota(cycle: &Cycle<'_>, job: JobId, queue: QueueId) -> Result<(), CapacityViolation> {
     if cycle.world.policy.proportion.is_none() || cycle.world.job(job).is_preemptible() {
-        return true;
+        return Ok(());
     }
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
     let requested = cycle.requested(&tasks, cycle.world.largest_gpu_mib());
-    check_non_preemptible_quota(&cycle.world.tree, queue, &requested).is_ok()
+    check_non_preemptible_quota(&cycle.world.tree, queue, &requested)
 }
 
 fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
     let priority = cycle.world.job(job).spec.priority;
-    let mut report = VictimsConsidered::new(ActionKind::Preempt);
+    let mut report = cycle.victims_report(ActionKind::Preempt, job);
     let name = cycle.world.tree.node(queue).name.clone();
     let mut spared = FxHashSet::default();
     spared.insert(job);
@@ -96,7 +99,12 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
     }
     Search {
         job,
-        candidates: Candidates { queues: vec![queue], below_priority: Some(priority), spared },
+        candidates: Candidates {
+            queues: vec![queue],
+            below_priority: Some(priority),
+            spared,
+            most_jobs: Vec::new(),
+        },
         rules: Rules::Preempt,
         feasible: None,
         trace: Trace::default(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
@@ -14,13 +15,15 @@ use crate::fairness::{
 };
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::plugins::minruntime::Cause;
-use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::report::victims::VictimVerdict;
 use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
 use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
+use crate::status::Status;
+use crate::world::World;
 use crate::world::node::Accepted;
 use crate::world::shape::GpuDemand;
 
@@ -59,6 +62,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             }
             Outcome::Unsolved => {
                 signatures.failed(cycle, job, Some(reclaimer.queue));
+                search.note_in_vain(cycle);
                 cycle.fits.entry(job).or_default().victims.push(search.report);
             }
             Outcome::BudgetSpent => {
@@ -93,7 +97,7 @@ pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amount
 }
 
 fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search {
-    let mut report = VictimsConsidered::new(ActionKind::Reclaim);
+    let mut report = cycle.victims_report(ActionKind::Reclaim, job);
     let mut queues = Vec::new();
     let mut spared = FxHashSet::default();
     for (name, queue) in giving_queues(cycle.world) {
@@ -128,7 +132,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
     let validator = ReclaimValidator::new(&cycle.world.tree, reclaimer, multiplier);
     Search {
         job,
-        candidates: Candidates { queues, below_priority: None, spared },
+        candidates: Candidates { queues, below_priority: None, spared, most_jobs: Vec::new() },
         rules: Rules::Reclaim(Box::new(validator)),
         feasible: None,
         trace: Trace::default(),
@@ -156,6 +160,19 @@ pub(crate) fn validate(
     validator.finish(&cycle.world.tree)
 }
 
+/// The victim keeps a place that counts: its own, or another where moving does not count as loss. Where it does, KAI
+/// counts also those who keep their own place (fault 26).
+fn stays(world: &World, victim: TaskId) -> bool {
+    let status = world.task(victim).state.status;
+    let unmoved = status.is_active_allocated() && status != Status::Pipelined;
+    let as_kai = world.config.compatibility.is_kai();
+    if world.config.params.allow_consolidating_reclaim {
+        status.is_active_allocated()
+    } else {
+        unmoved && !as_kai
+    }
+}
+
 /// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one. Who was
 /// moved may cost less where it is now; what counts is what its queue gave.
 fn units(cycle: &Cycle<'_>, victims: &[TaskId], held: &[Accepted]) -> Vec<(QueueId, Accepted)> {
@@ -170,6 +187,7 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId], held: &[Accepted]) -> Vec<(Queue
         });
         tasks.push((*task, *held));
     }
+    let as_kai = world.config.compatibility.is_kai();
     let mut units = Vec::new();
     for job in jobs {
         let entry = world.job(job);
@@ -177,15 +195,19 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId], held: &[Accepted]) -> Vec<(Queue
         let tasks = &tasks_of[&job];
         let mut core: Option<Accepted> = None;
         for (at, leaf) in entry.leaves.iter().enumerate() {
-            let of_leaf =
-                tasks.iter().filter(|(task, _)| world.task(*task).leaf == Some(at as u32));
-            for (position, (task, held)) in of_leaf.enumerate() {
-                let state = &world.task(*task).state;
-                let stays = world.config.params.allow_consolidating_reclaim
-                    && state.status.is_active_allocated();
-                if stays {
+            let of_leaf: SmallVec<[_; 8]> = tasks
+                .iter()
+                .filter(|(task, _)| world.task(*task).leaf == Some(at as u32))
+                .collect();
+            let kept = of_leaf.iter().filter(|(task, _)| stays(world, *task)).count();
+            let mut gone = 0;
+            for (position, (task, held)) in of_leaf.into_iter().enumerate() {
+                if stays(world, *task) {
                     continue;
                 }
+                // Who stays fills the minimum first. KAI goes by the order of the list (fault 26).
+                let position = if as_kai { position } else { kept + gone };
+                gone += 1;
                 if position < leaf.min_available as usize {
                     core.get_or_insert_default().add(held);
                 } else {

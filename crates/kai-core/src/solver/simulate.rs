@@ -131,9 +131,9 @@ fn is_acceptable(
                 search.report.refusal = Some(refusal);
                 return false;
             }
-            cycle.leaves_the_young_alone(Cause::Reclaim, search.job, victims)
+            cycle.spares_the_protected(Cause::Reclaim, search.job, victims)
         }
-        Rules::Preempt => cycle.leaves_the_young_alone(Cause::Preempt, search.job, victims),
+        Rules::Preempt => cycle.spares_the_protected(Cause::Preempt, search.job, victims),
         Rules::Consolidation => {
             let stays = |task: &TaskId| cycle.world.task(*task).state.status != Status::Releasing;
             victims.iter().all(stays) && cycle.keeps_budgets(victims)

@@ -23,6 +23,59 @@ pub(crate) struct Candidates {
     pub(crate) below_priority: Option<i32>,
     /// Jobs that are left alone.
     pub(crate) spared: FxHashSet<JobId>,
+    /// How many jobs each queue may give, in the order of `queues`; empty: any number.
+    pub(crate) most_jobs: Vec<usize>,
+}
+
+impl Candidates {
+    /// Leaves only the first `most` jobs, in the order in which they would be taken.
+    pub(crate) fn keep_first(&mut self, cycle: &Cycle<'_>, most: usize) {
+        let mut order = VictimQueue::new(cycle, self);
+        let mut kept = vec![0; self.queues.len()];
+        for _ in 0..most {
+            let Some(victims) = order.pop(cycle, self) else { return };
+            let queue = cycle.world.job(victims.job).queue;
+            let at = self.queues.iter().position(|giving| Some(*giving) == queue);
+            if let Some(at) = at {
+                kept[at] += 1;
+            }
+        }
+        self.most_jobs = kept;
+    }
+
+    /// Jobs of a queue that may be victims, in the order in which they would be taken.
+    pub(crate) fn in_order<'a>(
+        &'a self,
+        world: &'a World,
+        queue: QueueId,
+    ) -> impl Iterator<Item = &'a JobKey> {
+        let keys = world.job_index.of(queue).running.iter().rev();
+        let mut keys = keys.take_while(|key| !self.ends_at(world, key));
+        std::iter::from_fn(move || keys.find(|key| self.includes(world, key)))
+    }
+
+    /// How many those are.
+    pub(crate) fn count_in(&self, world: &World, queue: QueueId) -> usize {
+        if self.below_priority.is_some() {
+            return self.in_order(world, queue).count();
+        }
+        let running = &world.job_index.of(queue).running;
+        let spared = self.spared.iter().filter(|job| running.contains(&world.job_key(**job)));
+        running.len() - spared.count()
+    }
+
+    fn includes(&self, world: &World, key: &JobKey) -> bool {
+        self.is_below(world, key) && !self.spared.contains(&key.job)
+    }
+
+    /// Everybody from here on has too high a priority.
+    fn ends_at(&self, world: &World, key: &JobKey) -> bool {
+        world.policy.orders_by_priority && !self.is_below(world, key)
+    }
+
+    fn is_below(&self, world: &World, key: &JobKey) -> bool {
+        self.below_priority.is_none_or(|priority| world.job(key.job).spec.priority < priority)
+    }
 }
 
 /// A job in the queue of victims: whole, or what is left of it.
@@ -38,7 +91,8 @@ struct VictimLeaf {
     queue: QueueId,
     /// The last key taken from the index; the next is below it.
     taken: Option<JobKey>,
-    exhausted: bool,
+    /// How many jobs may still be taken from the index; zero also when it has no more.
+    left: usize,
     /// What is left of jobs that gave some pods.
     returned: Vec<Entry>,
     /// What its victims so far held.
@@ -62,10 +116,11 @@ pub(crate) struct Victims {
 
 impl VictimQueue {
     pub(crate) fn new(cycle: &Cycle<'_>, candidates: &Candidates) -> Self {
-        let leaves = candidates.queues.iter().map(|queue| VictimLeaf {
+        let most = |at: usize| candidates.most_jobs.get(at).copied().unwrap_or(usize::MAX);
+        let leaves = candidates.queues.iter().enumerate().map(|(at, queue)| VictimLeaf {
             queue: *queue,
             taken: None,
-            exhausted: false,
+            left: most(at),
             returned: Vec::new(),
             given: Amounts::ZERO,
             top: None,
@@ -168,12 +223,13 @@ impl VictimLeaf {
         self.top = fresh.map(|key| {
             let job = key.job;
             self.taken = Some(key);
+            self.left -= 1;
             entry_of(world, job, None)
         });
     }
 
     fn next_key(&mut self, world: &World, candidates: &Candidates) -> Option<JobKey> {
-        if self.exhausted {
+        if self.left == 0 {
             return None;
         }
         let running = &world.job_index.of(self.queue).running;
@@ -182,7 +238,7 @@ impl VictimLeaf {
             Some(key) => find_last(running.range(..key.clone()), world, candidates),
         };
         if found.is_none() {
-            self.exhausted = true;
+            self.left = 0;
         }
         found
     }
@@ -193,20 +249,8 @@ fn find_last<'a>(
     world: &World,
     candidates: &Candidates,
 ) -> Option<JobKey> {
-    for key in keys.rev() {
-        let job = world.job(key.job);
-        if candidates.below_priority.is_some_and(|priority| job.spec.priority >= priority) {
-            if world.policy.orders_by_priority {
-                // Everybody before has at least this priority.
-                return None;
-            }
-            continue;
-        }
-        if !candidates.spared.contains(&key.job) {
-            return Some(key.clone());
-        }
-    }
-    None
+    let mut keys = keys.rev().take_while(|key| !candidates.ends_at(world, key));
+    keys.find(|key| candidates.includes(world, key)).cloned()
 }
 
 fn scope_of(job: JobId, part: Option<&Part>) -> Scope<'_> {

@@ -1,6 +1,7 @@
 //! Deltas into the world. Total: bad input is reported and leaves the rest as it was, never a panic.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ids::{JobId, NodeId};
 use crate::input::{
@@ -9,10 +10,11 @@ use crate::input::{
 };
 use crate::plugins::numa::NumaState;
 use crate::status::Status;
+use crate::world::World;
+use crate::world::in_flight::Assumed;
 use crate::world::job::Job;
 use crate::world::node::Node;
 use crate::world::validate::{self, InputProblem};
-use crate::world::{Assumed, World};
 
 /// What a delta did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -187,6 +189,7 @@ impl World {
             &self.config.params,
             self.config.compatibility,
             &mut self.names,
+            &mut self.node_classes,
         )
     }
 
@@ -268,17 +271,12 @@ impl World {
         self.refresh_bound_pod(&pod)
     }
 
-    /// A bind request came, changed or went: it says where the pod is and what its claims have.
-    fn refresh_bound_pod(&mut self, name: &ObjectName) -> Effect {
+    /// A bind under way came, changed or went: it says where the pod is and what its claims have.
+    pub(crate) fn refresh_bound_pod(&mut self, name: &ObjectName) -> Effect {
         if let Some(id) = self.task_ids.get(name).copied() {
-            let sharing = self.assume_claims(name, Some(self.task(id).spec.status));
+            let spec = Arc::clone(&self.task(id).spec);
+            let sharing = self.assume_claims(&spec, spec.status);
             self.reattach_sharing(&sharing, id);
-        }
-        self.refresh_pod(name)
-    }
-
-    fn refresh_pod(&mut self, name: &ObjectName) -> Effect {
-        if let Some(id) = self.task_ids.get(name).copied() {
             self.reattach(id);
         }
         Effect::changed()
@@ -309,7 +307,7 @@ impl World {
     /// Forgets a decision in flight for `pod`: the cluster refused it.
     pub fn forget(&mut self, pod: &ObjectName) {
         if self.assumed.remove(pod).is_some() {
-            self.refresh_pod(pod);
+            self.refresh_bound_pod(pod);
         }
     }
 }

@@ -13,12 +13,13 @@ use crate::input::{ObjectName, PodSpec, Text};
 use crate::resources::GPU;
 use crate::status::Status;
 use crate::world::accounting;
+use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, FreeGpus, GpuRoom};
 use crate::world::job::Job;
 use crate::world::node::{DeviceDemand, Groups, Resident};
 use crate::world::shape::Shape;
 use crate::world::task::{Task, TaskState};
-use crate::world::{Assumed, Effect, World};
+use crate::world::{Effect, World};
 
 /// Where a pod is, as objects and decisions in flight tell.
 struct Observed {
@@ -46,7 +47,7 @@ impl World {
         let name = spec.name.clone();
         let spec = Arc::new(spec);
         self.claims.know_pod(&spec);
-        let sharing = self.assume_claims(&name, Some(spec.status));
+        let sharing = self.assume_claims(&spec, spec.status);
         let claims = self.claims.of_pod(&spec);
         let shape = self.shape_for(&spec);
         let task = Task {
@@ -85,22 +86,18 @@ impl World {
         self.free_task_slots.push(id);
         let spec = Arc::clone(&self.task(id).spec);
         self.claims.forget_pod(&spec);
-        let sharing = self.assume_claims(name, None);
+        let sharing = self.claims.assume(name, Vec::new());
         self.reattach_sharing(&sharing, id);
         Effect { changed: true, problems: Vec::new() }
     }
 
-    /// Takes over what the bind request of a pod decided for its claims, while the pod lives. Pods that share the
-    /// claims and must look anew.
-    pub(crate) fn assume_claims(
-        &mut self,
-        pod: &ObjectName,
-        status: Option<Status>,
-    ) -> Vec<ObjectName> {
-        let lives = !matches!(status, None | Some(Status::Succeeded | Status::Failed));
-        let request = self.bind_requests.get(pod).filter(|bind| lives && !bind.failed);
-        let decided = request.map(|bind| bind.claim_allocations.clone()).unwrap_or_default();
-        self.claims.assume(pod, decided)
+    /// Takes over what a bind under way decided for the claims of a pod, while the pod lives. Pods that share the
+    /// claims must look anew.
+    pub(crate) fn assume_claims(&mut self, pod: &PodSpec, status: Status) -> Vec<ObjectName> {
+        let lives = !matches!(status, Status::Succeeded | Status::Failed);
+        let bind = self.binds_under_way(pod).next().filter(|_| lives);
+        let decided = bind.map(|bind| bind.claims.to_vec()).unwrap_or_default();
+        self.claims.assume(&pod.name, decided)
     }
 
     /// Pods that share claims with `id` look anew.
@@ -205,22 +202,14 @@ impl World {
             node: spec.node.clone(),
             groups: spec.gpu_groups.clone(),
         };
-        if spec.status == Status::Pending && spec.node.is_none() {
-            if let Some(bind) = self.bind_requests.get(&spec.name)
-                && !bind.failed
-                && self.node_ids.contains_key(&bind.node)
-            {
-                observed.status = Status::Binding;
-                observed.node = Some(bind.node.clone());
-                observed.groups.clone_from(&bind.gpu_groups);
-            } else if let Some((node, groups)) =
-                in_flight.and_then(|assumed| assumed.bind_of(&spec.uid))
-                && self.node_ids.contains_key(node)
-            {
-                observed.status = Status::Binding;
-                observed.node = Some(node.clone());
-                observed.groups.clone_from(groups);
-            }
+        if spec.status == Status::Pending
+            && spec.node.is_none()
+            && let Some(bind) =
+                self.binds_under_way(spec).find(|bind| self.node_ids.contains_key(bind.node))
+        {
+            observed.status = Status::Binding;
+            observed.node = Some(bind.node.clone());
+            observed.groups = bind.gpu_groups.to_vec();
         }
         let evicted = in_flight.is_some_and(|assumed| assumed.evicts(&spec.uid));
         if evicted && observed.status.is_alive() {

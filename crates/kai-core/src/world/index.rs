@@ -40,6 +40,8 @@ pub struct QueueJobs {
     pub pending: BTreeSet<JobKey>,
     /// Preemptible jobs with a pod that holds a place.
     pub running: BTreeSet<JobKey>,
+    /// The same for jobs that may not be preempted.
+    pub fixed: BTreeSet<JobKey>,
     /// Hundredths of GPUs those jobs hold, with how many hold each.
     pub sizes: BTreeMap<i64, u32>,
 }

@@ -326,15 +326,19 @@ impl World {
             }
             return;
         };
-        let running = job.is_preemptible() && job.counts.active_allocated() > 0;
-        if !pending && !running {
+        let holds = job.counts.active_allocated() > 0;
+        if !pending && !holds {
             return;
         }
+        let movable = holds && job.is_preemptible();
         let key = self.job_key(id);
-        let size = running.then(|| self.gpus_held(id));
+        let size = movable.then(|| self.gpus_held(id));
         let jobs = self.job_index.of_mut(queue);
         if pending {
             jobs.pending.insert(key.clone());
+        }
+        if holds && !movable {
+            jobs.fixed.insert(key.clone());
         }
         if let Some(size) = size {
             jobs.running.insert(key.clone());
@@ -368,6 +372,7 @@ impl World {
         if let Some(Indexed { queue, key, size }) = self.job_index.recall(id) {
             let jobs = self.job_index.of_mut(queue);
             jobs.pending.remove(&key);
+            jobs.fixed.remove(&key);
             if let Some(size) = size {
                 jobs.running.remove(&key);
                 jobs.remove_size(size);

@@ -7,10 +7,12 @@ mod apply;
 mod attach;
 mod fingerprint;
 pub mod gpu_facts;
+pub(crate) mod in_flight;
 pub mod index;
 pub mod job;
 pub(crate) mod ledger;
 pub mod node;
+pub mod node_class;
 pub(crate) mod queues;
 pub mod shape;
 pub mod task;
@@ -40,9 +42,11 @@ use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
 use crate::resources::ResourceNames;
+use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, JobIndex};
 use crate::world::job::Job;
 use crate::world::node::{GroupId, Node};
+use crate::world::node_class::{ClassId, NodeClass, NodeClasses};
 use crate::world::queues::Held;
 use crate::world::shape::{Shape, Shapes};
 use crate::world::task::Task;
@@ -58,6 +62,7 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) node_ids: BTreeMap<Text, NodeId>,
     pub(crate) nodes_by_rank: Vec<NodeId>,
+    pub(crate) node_classes: NodeClasses,
     pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
     /// The most NUMA zones that any node has.
     pub(crate) most_zones: usize,
@@ -100,53 +105,6 @@ pub struct World {
     pub(crate) log: UndoLog,
 }
 
-/// A decision in flight: made by a plan, not yet seen in the cluster.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Assumed {
-    /// The pod of this UID is being bound to a node, on these shared devices.
-    Bind {
-        /// UID of the pod that was bound.
-        uid: Text,
-        /// Node name.
-        node: Text,
-        /// Shared devices.
-        groups: Vec<Text>,
-    },
-    /// The pod of this UID was told to go.
-    Eviction {
-        /// UID of the pod that was evicted.
-        uid: Text,
-        /// Node and shared devices of a binding that was in flight by then: it may still be carried out.
-        bound: Option<(Text, Vec<Text>)>,
-    },
-}
-
-impl Assumed {
-    /// The binding in flight for the pod of `uid`: its node and shared devices.
-    pub(crate) fn bind_of(&self, pod: &Text) -> Option<(&Text, &Vec<Text>)> {
-        match self {
-            Self::Bind { uid, node, groups } if uid == pod => Some((node, groups)),
-            Self::Eviction { uid, bound: Some((node, groups)) } if uid == pod => {
-                Some((node, groups))
-            }
-            Self::Bind { .. } | Self::Eviction { .. } => None,
-        }
-    }
-
-    /// Whether the pod of `uid` was told to go.
-    pub(crate) fn evicts(&self, pod: &Text) -> bool {
-        matches!(self, Self::Eviction { uid, .. } if uid == pod)
-    }
-
-    /// The node of the binding in flight, whatever pod it is for.
-    pub(crate) fn node(&self) -> Option<&Text> {
-        match self {
-            Self::Bind { node, .. } | Self::Eviction { bound: Some((node, _)), .. } => Some(node),
-            Self::Eviction { bound: None, .. } => None,
-        }
-    }
-}
-
 /// Names of shared devices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupNames {
@@ -183,6 +141,7 @@ impl World {
             nodes: Vec::new(),
             node_ids: BTreeMap::new(),
             nodes_by_rank: Vec::new(),
+            node_classes: NodeClasses::default(),
             numa_specs: BTreeMap::new(),
             most_zones: 0,
             tree: QueueTree::default(),
@@ -301,6 +260,11 @@ impl World {
     /// The queue called `name`.
     pub fn queue_named(&self, name: &str) -> Option<QueueId> {
         self.queue_ids.get(name).copied()
+    }
+
+    /// The class of nodes `id`.
+    pub fn node_class(&self, id: ClassId) -> &NodeClass {
+        self.node_classes.get(id)
     }
 
     /// The name of a shared device.

@@ -129,9 +129,8 @@ impl World {
         };
         let spec = &self.task(task).spec;
         let promised = || {
-            let bind = self.bind_requests.get(&spec.name);
-            let bind = bind.filter(|bind| !bind.failed && bind.node == *node.name());
-            bind.and_then(|bind| bind.numa_zones.as_ref())
+            let mut binds = self.binds_under_way(spec);
+            binds.find(|bind| bind.node == node.name()).and_then(|bind| bind.numa_zones)
         };
         let record = spec.numa.recorded_zones.as_ref().or_else(promised);
         record.and_then(|text| notation::read(text, numa, &self.names)).unwrap_or_default()

@@ -9,7 +9,7 @@ use crate::input::node::{NumaScope, NumaZone};
 use crate::input::pod::{ContainerDemand, ContainerKind};
 use crate::input::{BindRequestSpec, Delta, NumaSpec, Object, ObjectKey, PodSpec};
 use crate::plugins::testing::{
-    group, named, node, node_id, one_leaf, pod, running, set, task_id, world,
+    group, named, node, node_id, one_leaf, pod, queue, running, set, task_id, world,
 };
 use crate::resources::{CPU, GPU, MEMORY};
 use crate::status::Status;
@@ -420,4 +420,20 @@ proptest! {
         world.rollback(checkpoint);
         prop_assert_eq!(world.fingerprint(), start);
     }
+}
+
+#[test]
+fn decisions_in_flight_hold_their_zones() {
+    let single = zones(NumaPolicy::SingleNumaNode, NumaScope::Pod, &[(4, 0), (4, 0)]);
+    let mut world = cluster_with(&[("reconstructAvailable", "true")], single);
+    set(&mut world, Object::Queue(queue("queue")));
+    for name in ["a", "b", "c"] {
+        put_pod(&mut world, guaranteed(name, 3000, 0));
+    }
+    let now = crate::time::Timestamp::default();
+    let made = crate::plan::plan(&mut world, now);
+    crate::plan::assume(&mut world, &made);
+    assert_eq!(free_cores(&world), [1000, 1000]);
+    assert_eq!(world.describe(), world.rebuilt().describe());
+    assert!(crate::plan::plan(&mut world, now).steps.is_empty(), "no zone has three cores left");
 }

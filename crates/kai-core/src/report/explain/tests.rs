@@ -6,7 +6,7 @@ use crate::input::pod_group::DEFAULT_LEAF;
 use crate::input::{Object, ObjectName};
 use crate::plan::plan;
 use crate::plugins::predicates::testing::{Cluster, NAMESPACE, group, node, pod, queue};
-use crate::report::victims::NotEnough;
+use crate::report::victims::{NotEnough, TooLittleFree};
 use crate::time::Timestamp;
 
 /// A department with two teams, one of which hangs below a queue that does not exist.
@@ -103,20 +103,23 @@ fn victims_are_told_by_queue_and_verdict_with_few_examples() {
         considered.note(&"b".into(), VictimVerdict::NotPreemptible, &name);
     }
     let lone = ObjectName::new("ns", "lone");
-    considered.note(&"a".into(), VictimVerdict::TriedInVain, &lone);
+    considered.note(&"a".into(), VictimVerdict::TakenInVain, &lone);
     considered.simulations = 1;
     considered.refused = 1;
     considered.not_enough = Some(NotEnough {
         needed: Amounts::new(0.0, 0.0, 4.0),
         takeable: Amounts::new(1000.0, 0.0, 3.0),
     });
+    considered.too_little_free =
+        Some(TooLittleFree { needed_centi: 250, free_centi: 200, needed_mib: 0, free_mib: 0 });
     considered.budget_spent = true;
     let expected = [
-        "reclaim spared 6 running jobs and tried 1 set of victims in vain",
-        "1 job of queue a: taking them did not help (ns/lone)",
+        "reclaim spared 5 running jobs and tried 1 set of victims in vain",
+        "1 job of queue a: taking them does not help (ns/lone)",
         "5 jobs of queue b: they may not be preempted (ns/v0, ns/v1, ns/v2 and 2 more)",
         "the rules of the action refused 1",
         "all that may be taken is too little: 4 GPUs are needed, 1 CPU cores, 3 GPUs may be taken",
+        "all free GPUs together are too few: 2.5 are needed, 2 are free",
         "the search ended early: its budget was spent",
     ];
     assert_eq!(victims(&considered), expected);
