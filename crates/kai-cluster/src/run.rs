@@ -9,8 +9,10 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::env::Env;
+use crate::function::Function;
 use crate::grouper::Grouper;
 use crate::kinds::Kind;
+use crate::lease::{self, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
 use crate::watch::{Change, watch};
@@ -33,22 +35,47 @@ pub async fn run(
     }
     drop(change_sink);
     let (report_sink, reports) = channel(WAITING_CHANGES);
-    let grouper =
-        settings.grouper.clone().map(|config| Grouper::new(client.clone(), env.clone(), config));
+    let (gates, turns) = elect(&client, &env, &settings);
+    let grouper = settings
+        .grouper
+        .clone()
+        .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
+    let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let runner = Runner {
-        client,
-        env,
+        client: gates.of(Function::Scheduler).client(&client),
+        teller: gates.of_process().client(&client),
+        env: env.clone(),
         planner: Planner::new(settings),
         grouper,
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
         window_end: None,
     };
-    runner.run(changes, reports, shutdown).await;
+    runner.run(changes, reports, turns, shutdown).await;
+    if let Some((election, leases)) = resignation {
+        lease::release(&client, &env, &election, &leases).await;
+    }
+}
+
+/// The leases of our functions.
+fn leases(settings: &Settings) -> Vec<(Function, String)> {
+    let scheduler = &settings.rules.scheduler_name;
+    let lease = |function: Function| function.lease(scheduler, settings.partition.name());
+    settings.functions.iter().map(|function| (*function, lease(*function))).collect()
+}
+
+/// Starts elections, where there are any.
+fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Receiver<Turn>>) {
+    let Some(election) = &settings.election else { return (Gates::open(env), None) };
+    let (turn_sink, turns) = channel(WAITING_CHANGES);
+    (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
 }
 
 struct Runner {
+    /// Carries plans out.
     client: Client,
+    /// Tells about them.
+    teller: Client,
     env: Env,
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
@@ -63,25 +90,29 @@ impl Runner {
         mut self,
         mut changes: Receiver<Change>,
         mut reports: Receiver<Report>,
+        mut turns: Option<Receiver<Turn>>,
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let deadline = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at()];
+            let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
                 () = &mut shutdown => return,
+                turn = lease::next_turn(&mut turns) => self.planner.take_turn(turn, self.env.now()),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
                 change = changes.recv() => match change {
-                    Some(change) => self.planner.apply(change),
+                    Some(change) => self.planner.apply(change, self.env.now()),
                     None => return,
                 },
                 () = self.env.sleep_until(deadline) => {}
             }
             while let Ok(change) = changes.try_recv() {
-                self.planner.apply(change);
+                self.planner.apply(change, self.env.now());
             }
             self.send_orders();
             self.plan_if_due();
+            self.tell();
         }
     }
 
@@ -95,6 +126,16 @@ impl Runner {
             self.window_end = None;
             self.planner.cycle(now);
             self.send_orders();
+        }
+    }
+
+    /// Tells what is to be told, beside the orders and not in their way.
+    fn tell(&mut self) {
+        for write in self.planner.take_tellings(self.env.now()) {
+            let (client, reports) = (self.teller.clone(), self.reports.clone());
+            self.env.spawn("tell", async move {
+                let _ = reports.send(Report::Told(write.carry_out(client).await)).await;
+            });
         }
     }
 

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kai_cluster::env::Env;
+use kai_cluster::function::Function;
+use kai_cluster::lease::Election;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::status::{Duties, Events, StatusSettings};
 use kai_cluster::{client, run};
 use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
@@ -27,8 +30,16 @@ pub(crate) struct RunArguments {
     kubeconfig: Option<PathBuf>,
 
     /// Only these functions; by default all of them.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "FUNCTION")]
+    #[arg(long, value_parser = function, value_delimiter = ',', value_name = "FUNCTION")]
     only: Vec<Function>,
+
+    /// Of several processes with the same functions, act only as the one that holds their leases.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    leader_elect: bool,
+
+    /// Where the leases are.
+    #[arg(long, default_value = "kai-scheduler", value_name = "NAMESPACE")]
+    namespace: String,
 
     /// Pods with this spec.schedulerName are ours.
     #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
@@ -50,6 +61,14 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
+    /// Which events are written: those that tell why something does not run or had to go, or also those of success.
+    #[arg(long, value_enum, default_value = "needed")]
+    events: EventsWritten,
+
+    /// Conditions, sums and events written at once.
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    num_of_status_recording_workers: u16,
+
     /// How much is logged: 2 and less warnings, 3 every write, 4 every plan, 5 and more everything.
     #[arg(long = "v", default_value_t = 3, value_name = "LEVEL")]
     verbosity: u8,
@@ -59,18 +78,16 @@ pub(crate) struct RunArguments {
     log_json: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Function {
-    /// Places pods.
-    Scheduler,
-    /// Makes pod groups.
-    PodGrouper,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PodGroups {
     Needed,
     Always,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EventsWritten {
+    Needed,
+    All,
 }
 
 /// Runs until it is told to stop; the exit status.
@@ -91,15 +108,14 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        run::run(client, Env::real(), settings(arguments), shutdown).await;
+        run::run(client, Env::real(), settings(arguments)?, shutdown).await;
         Ok(0)
     })
 }
 
-fn settings(arguments: &RunArguments) -> Settings {
-    let all = [Function::Scheduler, Function::PodGrouper];
+fn settings(arguments: &RunArguments) -> anyhow::Result<Settings> {
     let functions: BTreeSet<Function> = if arguments.only.is_empty() {
-        all.into()
+        Function::ALL.into()
     } else {
         arguments.only.iter().copied().collect()
     };
@@ -111,7 +127,8 @@ fn settings(arguments: &RunArguments) -> Settings {
         ..GrouperConfig::default()
     });
     // Another process sees only what is written.
-    let always = arguments.pod_groups == PodGroups::Always || !schedules;
+    let together = functions.len() == Function::ALL.len();
+    let always = arguments.pod_groups == PodGroups::Always || !together;
     let mut settings = Settings {
         rules: PodRules { scheduler_name: arguments.scheduler_name.clone(), ..PodRules::default() },
         partition: Partition {
@@ -121,12 +138,48 @@ fn settings(arguments: &RunArguments) -> Settings {
         grouper,
         schedules,
         publish: if always { Publish::Always } else { Publish::AfterWaiting(PUBLISH_AFTER) },
+        status: StatusSettings {
+            duties: Duties {
+                verdicts: schedules,
+                groups: functions.contains(&Function::PodGroupController),
+                queues: functions.contains(&Function::QueueController),
+            },
+            events: match arguments.events {
+                EventsWritten::Needed => Events::Needed,
+                EventsWritten::All => Events::All,
+            },
+            workers: arguments.num_of_status_recording_workers.into(),
+            ..StatusSettings::default()
+        },
+        functions,
+        election: arguments.leader_elect.then(|| election(arguments)).transpose()?,
         ..Settings::default()
     };
     let params = &mut settings.config.params;
     params.queue_label_key = arguments.queue_label_key.as_str().into();
     params.node_pool = settings.partition.name().map(Into::into);
-    settings
+    Ok(settings)
+}
+
+/// The function of this name.
+fn function(name: &str) -> Result<Function, String> {
+    let found = Function::ALL.into_iter().find(|function| function.name() == name);
+    found.ok_or_else(|| {
+        let names = Function::ALL.map(Function::name);
+        format!("there is no such function; there are {}", names.join(", "))
+    })
+}
+
+/// We are known by the name of our pod and something that no other process has.
+fn election(arguments: &RunArguments) -> anyhow::Result<Election> {
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        anyhow::Ok(text.trim().to_owned())
+    };
+    let host = read("/proc/sys/kernel/hostname")?;
+    let unique = read("/proc/sys/kernel/random/uuid")?;
+    let namespace = arguments.namespace.clone();
+    Ok(Election { identity: format!("{host}_{unique}"), namespace })
 }
 
 fn start_log(arguments: &RunArguments) {

@@ -36,11 +36,17 @@ fn install(plane: &ControlPlane) {
         documents.split_at(documents.find("\n---\napiVersion: v1\n").expect("CRDs first"));
     let kubeflow = include_str!("pytorchjobs.yaml");
     kubectl(plane, &["apply", "--server-side", "-f", "-"], &format!("{crds}\n---\n{kubeflow}"));
-    kubectl(plane, &["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "");
+    // Until a definition has a status at all, `kubectl wait` gives up at once.
+    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+    assert!((0..20).any(|_| try_kubectl(plane, &wait, "")), "the definitions are established");
     kubectl(plane, &["apply", "--server-side", "-f", "-"], rest);
 }
 
 fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
+    assert!(try_kubectl(plane, arguments, input), "kubectl {arguments:?}");
+}
+
+fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
     let mut child = Command::new(plane.program("kubectl"))
         .arg("--kubeconfig")
         .arg(plane.admin_kubeconfig())
@@ -50,7 +56,7 @@ fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
         .spawn()
         .expect("kubectl starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-    assert!(child.wait().expect("it ends").success(), "kubectl {arguments:?}");
+    child.wait().expect("it ends").success()
 }
 
 /// A cluster for one test.
@@ -89,6 +95,11 @@ impl World {
     /// Kills `kai` as a crash would.
     pub(crate) fn kill_kai(&mut self) {
         self.kai.clear();
+    }
+
+    /// Kills the one that was started first.
+    pub(crate) fn kill_first_kai(&mut self) {
+        self.kai.remove(0);
     }
 
     fn pool(&self) -> Value {
