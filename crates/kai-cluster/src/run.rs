@@ -15,6 +15,7 @@ use crate::kinds::Kind;
 use crate::lease::{self, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
+use crate::serve::Question;
 use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
@@ -22,11 +23,12 @@ const WINDOW: Span = Span { nanos: 20_000_000 };
 const WAITING_CHANGES: usize = 4096;
 const WRITES_AT_ONCE: usize = 64;
 
-/// Runs until `shutdown` is done.
+/// Runs until `shutdown` is done. Questions are answered between two changes.
 pub async fn run(
     client: Client,
     env: Env,
     settings: Settings,
+    questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let (change_sink, changes) = channel(WAITING_CHANGES);
@@ -51,7 +53,8 @@ pub async fn run(
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
         window_end: None,
     };
-    runner.run(changes, reports, turns, shutdown).await;
+    let inputs = Inputs { changes, reports, turns, questions };
+    runner.run(inputs, shutdown).await;
     if let Some((election, leases)) = resignation {
         lease::release(&client, &env, &election, &leases).await;
     }
@@ -71,6 +74,14 @@ fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Rece
     (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
 }
 
+/// What the loop listens to.
+struct Inputs {
+    changes: Receiver<Change>,
+    reports: Receiver<Report>,
+    turns: Option<Receiver<Turn>>,
+    questions: Receiver<Question>,
+}
+
 struct Runner {
     /// Carries plans out.
     client: Client,
@@ -86,13 +97,8 @@ struct Runner {
 }
 
 impl Runner {
-    async fn run(
-        mut self,
-        mut changes: Receiver<Change>,
-        mut reports: Receiver<Report>,
-        mut turns: Option<Receiver<Turn>>,
-        shutdown: impl Future<Output = ()> + Send,
-    ) {
+    async fn run(mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
+        let Inputs { mut changes, mut reports, mut turns, mut questions } = inputs;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at()];
@@ -100,6 +106,7 @@ impl Runner {
             tokio::select! { biased;
                 () = &mut shutdown => return,
                 turn = lease::next_turn(&mut turns) => self.planner.take_turn(turn, self.env.now()),
+                Some(question) = questions.recv() => self.planner.answer(question),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
                 change = changes.recv() => match change {
                     Some(change) => self.planner.apply(change, self.env.now()),
@@ -125,6 +132,7 @@ impl Runner {
         if due.is_some_and(|due| due <= now) {
             self.window_end = None;
             self.planner.cycle(now);
+            self.planner.note_cycle_time(self.env.now().since(now));
             self.send_orders();
         }
     }

@@ -39,6 +39,7 @@ impl Planner {
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
         self.statuses.note_plan(&made, &self.groups, now);
+        self.measure(&made, now);
         tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
     }
 

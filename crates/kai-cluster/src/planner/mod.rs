@@ -1,5 +1,6 @@
 //! Changes of the cluster into the world, plans into orders. No clock and no client: time and reports are given.
 
+mod answers;
 mod backoff;
 mod cycle;
 mod devices;
@@ -26,6 +27,7 @@ pub use backoff::{Backoffs, Wait};
 use crate::function::Function;
 use crate::kinds::Kind;
 use crate::lease::{Election, Leading};
+use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{Order, Report};
 use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
@@ -51,6 +53,8 @@ pub struct Settings {
     pub publish: Publish,
     /// What is told about all this.
     pub status: StatusSettings,
+    /// What is measured.
+    pub metrics: MetricsSettings,
     /// Our functions.
     pub functions: BTreeSet<Function>,
     /// How leaders are elected; none: we act alone.
@@ -79,6 +83,7 @@ impl Default for Settings {
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             status: StatusSettings::default(),
+            metrics: MetricsSettings::default(),
             functions: Function::ALL.into(),
             election: None,
         }
@@ -105,6 +110,7 @@ pub struct Planner {
     devices: Devices,
     backoffs: Backoffs,
     statuses: Statuses,
+    metrics: Metrics,
     /// Functions that act.
     leading: Leading,
     orders: Vec<Order>,
@@ -131,6 +137,7 @@ impl Planner {
             ..settings.status.clone()
         };
         Self {
+            metrics: Metrics::new(settings.metrics.clone(), texts.shown_pool()),
             statuses: Statuses::new(status, scheduler, texts),
             leading,
             world: World::new(settings.config.clone()),
@@ -216,11 +223,13 @@ impl Planner {
             Report::Bound(pod) => {
                 self.backoffs.clear(&pod);
                 self.statuses.note_bound(&pod, now);
+                self.metrics.note_bound(&pod, now);
             }
             Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
             Report::BindFailed { pod, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.statuses.note_bind_failed(&pod, &error, now);
+                self.metrics.note_unbound(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
                 self.wait(&pod, Wait::Bind, now);

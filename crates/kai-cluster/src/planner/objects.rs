@@ -62,6 +62,7 @@ impl Planner {
             }
             Kind::PodGroup => {
                 self.groups.remove(&name);
+                self.metrics.forget_group(&name);
                 self.forget_object(ObjectKey::PodGroup(name.clone()));
                 if let Some(pod) = self.own_groups.get(&name).cloned() {
                     self.tell_own_group(&pod);
@@ -86,6 +87,7 @@ impl Planner {
     fn set_queue(&mut self, object: &Value) {
         let Some(typed) = decoded::<Queue>(Kind::Queue, object) else { return };
         let labels = typed.metadata.labels.clone().unwrap_or_default();
+        self.metrics.see_queue(&object_name(object).name, &labels);
         let spec = Self::heard(queue::translate(&typed));
         match spec.filter(|_| self.settings.partition.holds(&labels)) {
             Some(spec) => self.tell(Delta::Set(Object::Queue(spec))),

@@ -6,6 +6,7 @@ use kai_cluster::env::{Env, TokioSpawner};
 use kai_cluster::lease::Election;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
+use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::Api;
@@ -27,7 +28,10 @@ fn candidate(
     };
     let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
     let client = client(&api.of(name));
-    async move { run(client, env, settings, sleep(Duration::from_secs(seconds))).await }
+    async move {
+        let (_silence, questions) = channel(1);
+        run(client, env, settings, questions, sleep(Duration::from_secs(seconds))).await;
+    }
 }
 
 /// Pods appear at 5 and at 27 seconds; from 20 on the first of two candidates cannot renew its leases. Requests of both.

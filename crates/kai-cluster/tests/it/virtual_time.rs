@@ -9,6 +9,7 @@ use kai_cluster::status::Events;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
 use serde_json::Value;
+use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant};
 
 use crate::api::Api;
@@ -89,7 +90,8 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
         if story.tell_success {
             settings.status.events = Events::All;
         }
-        run(client, env, settings, end).await;
+        let (_silence, questions) = channel(1);
+        run(client, env, settings, questions, end).await;
         api.log()
     })
 }

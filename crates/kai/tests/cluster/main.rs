@@ -2,6 +2,7 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod leases;
+mod served;
 mod statuses;
 mod world;
 

@@ -86,7 +86,15 @@ impl World {
             self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
         let kubeconfig = kubeconfig.to_str().expect("a path");
         let own = ["--scheduler-name", self.name, "--partition-label-value", self.name];
-        let all = [&["run", "--kubeconfig", kubeconfig], own.as_slice(), arguments].concat();
+        // Many run on this machine: those that are not asked anything listen nowhere.
+        let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
+        let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
+        let silent: Vec<String> =
+            silent.iter().filter(|flag| listens(flag)).map(|flag| format!("{flag}=0")).collect();
+        let silent: Vec<&str> = silent.iter().map(String::as_str).collect();
+        let all =
+            [&["run", "--kubeconfig", kubeconfig], own.as_slice(), silent.as_slice(), arguments]
+                .concat();
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
         let log = quiet.then_some(Path::new("/dev/null"));
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
