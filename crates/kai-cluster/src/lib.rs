@@ -11,6 +11,7 @@
 //! | [`planner`] | changes into the world, plans into orders; pure |
 //! | [`orders`] | orders into requests |
 //! | [`status`] | what is told: conditions, sums, events |
+//! | [`admission`] | what is refused or completed when it is written |
 //! | [`metrics`] | what is measured |
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
@@ -19,6 +20,7 @@
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
+pub mod admission;
 pub mod client;
 pub mod env;
 pub mod flags;

@@ -16,6 +16,7 @@ use crate::lease::{self, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
 use crate::serve::Question;
+use crate::snapshot::Frame;
 use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
@@ -57,6 +58,24 @@ pub async fn run(
     runner.run(inputs, shutdown).await;
     if let Some((election, leases)) = resignation {
         lease::release(&client, &env, &election, &leases).await;
+    }
+}
+
+/// Answers questions where no function follows the cluster: such a process is always ready.
+pub async fn answer_until(
+    mut questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! { biased;
+            () = &mut shutdown => return,
+            Some(question) = questions.recv() => match question {
+                Question::Ready(answer) => drop(answer.send(true)),
+                Question::Metrics(answer) => drop(answer.send(String::new())),
+                Question::Frame(answer) => drop(answer.send(Frame::default())),
+            },
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kai_testenv::{ControlPlane, Impossible, Process};
@@ -15,14 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
 const KAI: &str = env!("CARGO_BIN_EXE_kai");
 
-static PLANE: OnceCell<Result<ControlPlane, Impossible>> = OnceCell::const_new();
+static PLANE: OnceCell<Result<Arc<ControlPlane>, Impossible>> = OnceCell::const_new();
 
 /// The control plane with everything installed; why not where there can be none here.
-async fn plane() -> Result<&'static ControlPlane, &'static Impossible> {
+async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impossible> {
     let start = || async {
         let plane = ControlPlane::start().await.expect("a control plane")?;
         install(&plane);
-        Ok(plane)
+        Ok(Arc::new(plane))
     };
     PLANE.get_or_init(start).await.as_ref()
 }
@@ -61,23 +62,36 @@ fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
 
 /// A cluster for one test.
 pub(crate) struct World {
-    plane: &'static ControlPlane,
+    // Ended in this order.
+    kai: Vec<Process>,
+    plane: Arc<ControlPlane>,
     client: Client,
     /// Namespace, node pool and scheduler name.
     pub(crate) name: &'static str,
-    kai: Vec<Process>,
 }
 
 impl World {
     /// A new one, with a queue of this name; none where there is no control plane.
     pub(crate) async fn new(name: &'static str) -> Option<Self> {
         let plane = plane().await.map_err(|why| why.skip(name)).ok()?;
-        let world =
-            Self { plane, client: plane.admin().await.expect("a client"), name, kai: Vec::new() };
+        Self::on(Arc::clone(plane), name).await
+    }
+
+    async fn on(plane: Arc<ControlPlane>, name: &'static str) -> Option<Self> {
+        let client = plane.admin().await.expect("a client");
+        let world = Self { kai: Vec::new(), plane, client, name };
         world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         world.wait("the default account", async || world.get(&account).await.is_some()).await;
         Some(world)
+    }
+
+    /// One with a control plane of its own, for what concerns a whole cluster.
+    pub(crate) async fn alone(name: &'static str) -> Option<Self> {
+        let plane = ControlPlane::start().await.expect("a control plane");
+        let plane = plane.map_err(|why| why.skip(name)).ok()?;
+        install(&plane);
+        Self::on(Arc::new(plane), name).await
     }
 
     /// Starts `kai run` as a service account of the installation.
@@ -219,6 +233,14 @@ impl World {
 
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
         self.send("POST", path, "application/json", object).await.expect(path)
+    }
+
+    pub(crate) async fn try_create(
+        &self,
+        path: &str,
+        object: &Value,
+    ) -> Result<Value, kube::Error> {
+        self.send("POST", path, "application/json", object).await
     }
 
     pub(crate) async fn patch(&self, path: &str, patch: &Value) -> Value {
