@@ -21,8 +21,10 @@ use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
 const WINDOW: Span = Span { nanos: 20_000_000 };
-const WAITING_CHANGES: usize = 4096;
-const WRITES_AT_ONCE: usize = 64;
+pub(crate) const WAITING_CHANGES: usize = 4096;
+const WRITES_AT_ONCE: u32 = 64;
+/// How long writes that are under way are waited for at the end.
+const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
 
 /// Runs until `shutdown` is done. Questions are answered between two changes.
 pub async fn run(
@@ -32,11 +34,28 @@ pub async fn run(
     questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let changes = start_watches(&client, &env);
+    run_planner(client, env, settings, changes, questions, shutdown).await;
+}
+
+/// Starts to watch everything.
+pub(crate) fn start_watches(client: &Client, env: &Env) -> Receiver<Change> {
     let (change_sink, changes) = channel(WAITING_CHANGES);
     for kind in Kind::ALL {
         env.spawn("watch", watch(client.clone(), env.clone(), kind, change_sink.clone()));
     }
-    drop(change_sink);
+    changes
+}
+
+/// One planner, fed by changes.
+pub(crate) async fn run_planner(
+    client: Client,
+    env: Env,
+    settings: Settings,
+    changes: Receiver<Change>,
+    questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
     let (report_sink, reports) = channel(WAITING_CHANGES);
     let (gates, turns) = elect(&client, &env, &settings);
     let grouper = settings
@@ -51,7 +70,7 @@ pub async fn run(
         planner: Planner::new(settings),
         grouper,
         reports: report_sink,
-        limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
+        limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
         window_end: None,
     };
     let inputs = Inputs { changes, reports, turns, questions };
@@ -123,7 +142,7 @@ impl Runner {
             let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at()];
             let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
-                () = &mut shutdown => return,
+                () = &mut shutdown => return self.finish().await,
                 turn = lease::next_turn(&mut turns) => self.planner.take_turn(turn, self.env.now()),
                 Some(question) = questions.recv() => self.planner.answer(question),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
@@ -139,6 +158,14 @@ impl Runner {
             self.send_orders();
             self.plan_if_due();
             self.tell();
+        }
+    }
+
+    /// Waits for writes that are under way: who comes next must see what came of them.
+    async fn finish(&self) {
+        tokio::select! { biased;
+            _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
+            () = self.env.sleep(LAST_WRITES) => {}
         }
     }
 

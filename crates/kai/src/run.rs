@@ -15,7 +15,7 @@ use kai_cluster::lease::Election;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, ServeSettings};
 use kai_cluster::status::{Duties, Events};
-use kai_cluster::{client, run};
+use kai_cluster::{client, run, shards};
 
 use crate::admission_flags::AdmissionFlags;
 use crate::log::Log;
@@ -118,6 +118,8 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     let settings = settings(arguments, flagged)?;
     if settings.functions.is_empty() {
         run::answer_until(questions, shutdown).await;
+    } else if settings.schedules && !arguments.scheduler.names("partition-label-value") {
+        shards::run(client, env, settings, questions, shutdown).await;
     } else {
         run::run(client, env, settings, questions, shutdown).await;
     }

@@ -96,27 +96,26 @@ async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
         "spec": {"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack", "alias": "z"}]}});
     let told = refusal(&world, "/apis/kai.scheduler/v1alpha1/topologies", &topology).await;
     assert!(told.contains("aliases must be unique within the topology; duplicated: [z]"), "{told}");
-    // Nobody answers: new pods of ours wait for us, changed ones and those of others do not.
+    nobody_answers(&mut world, &queue).await;
+}
+
+/// New pods of ours wait for us; changed ones and those of others do not.
+async fn nobody_answers(world: &mut World, queue: &str) {
     world.kill_kai();
-    let told = refusal(
-        &world,
-        &pods(&world),
-        &world.pod("later", &[(QUEUE, &queue)], &json!({"cpu": "1"})),
-    )
-    .await;
+    let later = world.pod("later", &[(QUEUE, queue)], &json!({"cpu": "1"}));
+    let told = refusal(world, &pods(world), &later).await;
     assert!(told.contains("failed calling webhook"), "{told}");
     world
-        .patch(&format!("{}/plain", pods(&world)), &json!({"metadata": {"labels": {"a": "b"}}}))
+        .patch(&format!("{}/plain", pods(world)), &json!({"metadata": {"labels": {"a": "b"}}}))
         .await;
     let mut other = world.pod("other", &[], &json!({"cpu": "1"}));
     other["spec"]["schedulerName"] = json!("default-scheduler");
     world.create_pod(&other).await;
     // Alone, with no rights but its own, it takes over the certificate that is there.
-    start(&mut world, "admission", &["--only", "admission"]).await;
+    start(world, "admission", &["--only", "admission"]).await;
     world
         .wait("new pods are let in again", async || {
-            let pod = world.pod("later", &[(QUEUE, &queue)], &json!({"cpu": "1"}));
-            refusal(&world, &pods(&world), &pod).await.is_empty()
+            refusal(world, &pods(world), &later).await.is_empty()
         })
         .await;
 }

@@ -4,6 +4,7 @@
 mod admission;
 mod leases;
 mod served;
+mod shards;
 mod statuses;
 mod world;
 

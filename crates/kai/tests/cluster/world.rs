@@ -66,20 +66,26 @@ pub(crate) struct World {
     kai: Vec<Process>,
     plane: Arc<ControlPlane>,
     client: Client,
-    /// Namespace, node pool and scheduler name.
+    /// Namespace and scheduler name.
     pub(crate) name: &'static str,
+    /// Our node pool; none: the cluster is ours.
+    pool: Option<&'static str>,
 }
 
 impl World {
     /// A new one, with a queue of this name; none where there is no control plane.
     pub(crate) async fn new(name: &'static str) -> Option<Self> {
         let plane = plane().await.map_err(|why| why.skip(name)).ok()?;
-        Self::on(Arc::clone(plane), name).await
+        Self::on(Arc::clone(plane), name, Some(name)).await
     }
 
-    async fn on(plane: Arc<ControlPlane>, name: &'static str) -> Option<Self> {
+    async fn on(
+        plane: Arc<ControlPlane>,
+        name: &'static str,
+        pool: Option<&'static str>,
+    ) -> Option<Self> {
         let client = plane.admin().await.expect("a client");
-        let world = Self { kai: Vec::new(), plane, client, name };
+        let world = Self { kai: Vec::new(), plane, client, name, pool };
         world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         world.wait("the default account", async || world.get(&account).await.is_some()).await;
@@ -91,7 +97,7 @@ impl World {
         let plane = ControlPlane::start().await.expect("a control plane");
         let plane = plane.map_err(|why| why.skip(name)).ok()?;
         install(&plane);
-        Self::on(Arc::new(plane), name).await
+        Self::on(Arc::new(plane), name, None).await
     }
 
     /// Starts `kai run` as a service account of the installation.
@@ -99,7 +105,9 @@ impl World {
         let kubeconfig =
             self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
         let kubeconfig = kubeconfig.to_str().expect("a path");
-        let own = ["--scheduler-name", self.name, "--partition-label-value", self.name];
+        let pool = self.pool.map(|pool| ["--partition-label-value", pool]);
+        let pool = pool.as_ref().map_or(&[][..], <[&str; 2]>::as_slice);
+        let own = [&["--scheduler-name", self.name], pool].concat();
         // Many run on this machine: those that are not asked anything listen nowhere.
         let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
         let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
@@ -125,7 +133,10 @@ impl World {
     }
 
     fn pool(&self) -> Value {
-        json!({"kai.scheduler/node-pool": self.name})
+        match self.pool {
+            Some(pool) => json!({"kai.scheduler/node-pool": pool}),
+            None => json!({}),
+        }
     }
 
     /// A ready node of our pool.
