@@ -1,5 +1,6 @@
 //! The binary: arguments, wiring, output.
 
+mod admission_flags;
 mod arguments;
 mod bench;
 mod log;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use kai_testenv::{ControlPlane, Impossible};
 use tokio::sync::OnceCell;
@@ -9,20 +10,20 @@ use tokio::sync::OnceCell;
 /// The binary under test.
 pub(crate) const KAI: &str = env!("CARGO_BIN_EXE_kai");
 
-static PLANE: OnceCell<Result<ControlPlane, Impossible>> = OnceCell::const_new();
+static PLANE: OnceCell<Result<Arc<ControlPlane>, Impossible>> = OnceCell::const_new();
 
 /// The control plane with everything installed; why not where there can be none here.
-pub(crate) async fn plane() -> Result<&'static ControlPlane, &'static Impossible> {
+pub(crate) async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impossible> {
     let start = || async {
         let plane = ControlPlane::start().await.expect("a control plane")?;
         install(&plane);
-        Ok(plane)
+        Ok(Arc::new(plane))
     };
     PLANE.get_or_init(start).await.as_ref()
 }
 
 /// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
-fn install(plane: &ControlPlane) {
+pub(crate) fn install(plane: &ControlPlane) {
     let manifests = Command::new(KAI).arg("manifests").output().expect("kai manifests runs");
     assert!(manifests.status.success());
     let documents = String::from_utf8(manifests.stdout).expect("text");
