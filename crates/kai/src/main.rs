@@ -4,10 +4,12 @@ mod arguments;
 mod bench;
 mod demo;
 mod embedded;
+mod log;
 mod manifests;
 mod output;
 mod run;
 mod scenario;
+mod scheduler_flags;
 mod simulate;
 
 use std::process::ExitCode;

@@ -56,7 +56,9 @@ pub(crate) fn play(story: impl AsyncFnOnce(World)) {
         world.install();
         let client = Client::new(world.cluster.clone(), "default");
         let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
-        let kai = kai_cluster::run::run(client, env, Settings::default(), std::future::pending());
+        let (_nobody_asks, questions) = kai_cluster::serve::questions();
+        let endless = std::future::pending();
+        let kai = kai_cluster::run::run(client, env, Settings::default(), questions, endless);
         tokio::spawn(kai);
         story(world).await;
     });

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
+use kai_cluster::run::run;
 use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
 use kai_embed::controllers::workload_definitions;
@@ -73,10 +74,10 @@ pub(crate) fn play<T>(
         let cluster = VirtualCluster { embedded };
         cluster.install()?;
         let client = Client::new(cluster.embedded.clone(), "default");
-        env.spawn(
-            "kai",
-            kai_cluster::run::run(client, env.clone(), Settings::default(), std::future::pending()),
-        );
+        let (_nobody_asks, questions) = kai_cluster::serve::questions();
+        let endless = std::future::pending();
+        let kai = run(client, env.clone(), Settings::default(), questions, endless);
+        env.spawn("kai", kai);
         story(cluster).await
     })
 }
