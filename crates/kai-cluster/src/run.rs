@@ -9,10 +9,13 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::env::Env;
+use crate::function::Function;
 use crate::grouper::Grouper;
 use crate::kinds::Kind;
+use crate::lease::{self, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
+use crate::serve::Question;
 use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
@@ -20,11 +23,12 @@ const WINDOW: Span = Span { nanos: 20_000_000 };
 const WAITING_CHANGES: usize = 4096;
 const WRITES_AT_ONCE: usize = 64;
 
-/// Runs until `shutdown` is done.
+/// Runs until `shutdown` is done. Questions are answered between two changes.
 pub async fn run(
     client: Client,
     env: Env,
     settings: Settings,
+    questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let (change_sink, changes) = channel(WAITING_CHANGES);
@@ -33,22 +37,56 @@ pub async fn run(
     }
     drop(change_sink);
     let (report_sink, reports) = channel(WAITING_CHANGES);
-    let grouper =
-        settings.grouper.clone().map(|config| Grouper::new(client.clone(), env.clone(), config));
+    let (gates, turns) = elect(&client, &env, &settings);
+    let grouper = settings
+        .grouper
+        .clone()
+        .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
+    let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let runner = Runner {
-        client,
-        env,
+        client: gates.of(Function::Scheduler).client(&client),
+        teller: gates.of_process().client(&client),
+        env: env.clone(),
         planner: Planner::new(settings),
         grouper,
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
         window_end: None,
     };
-    runner.run(changes, reports, shutdown).await;
+    let inputs = Inputs { changes, reports, turns, questions };
+    runner.run(inputs, shutdown).await;
+    if let Some((election, leases)) = resignation {
+        lease::release(&client, &env, &election, &leases).await;
+    }
+}
+
+/// The leases of our functions.
+fn leases(settings: &Settings) -> Vec<(Function, String)> {
+    let scheduler = &settings.rules.scheduler_name;
+    let lease = |function: Function| function.lease(scheduler, settings.partition.name());
+    settings.functions.iter().map(|function| (*function, lease(*function))).collect()
+}
+
+/// Starts elections, where there are any.
+fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Receiver<Turn>>) {
+    let Some(election) = &settings.election else { return (Gates::open(env), None) };
+    let (turn_sink, turns) = channel(WAITING_CHANGES);
+    (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
+}
+
+/// What the loop listens to.
+struct Inputs {
+    changes: Receiver<Change>,
+    reports: Receiver<Report>,
+    turns: Option<Receiver<Turn>>,
+    questions: Receiver<Question>,
 }
 
 struct Runner {
+    /// Carries plans out.
     client: Client,
+    /// Tells about them.
+    teller: Client,
     env: Env,
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
@@ -59,29 +97,29 @@ struct Runner {
 }
 
 impl Runner {
-    async fn run(
-        mut self,
-        mut changes: Receiver<Change>,
-        mut reports: Receiver<Report>,
-        shutdown: impl Future<Output = ()> + Send,
-    ) {
+    async fn run(mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
+        let Inputs { mut changes, mut reports, mut turns, mut questions } = inputs;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let deadline = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at()];
+            let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
                 () = &mut shutdown => return,
+                turn = lease::next_turn(&mut turns) => self.planner.take_turn(turn, self.env.now()),
+                Some(question) = questions.recv() => self.planner.answer(question),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
                 change = changes.recv() => match change {
-                    Some(change) => self.planner.apply(change),
+                    Some(change) => self.planner.apply(change, self.env.now()),
                     None => return,
                 },
                 () = self.env.sleep_until(deadline) => {}
             }
             while let Ok(change) = changes.try_recv() {
-                self.planner.apply(change);
+                self.planner.apply(change, self.env.now());
             }
             self.send_orders();
             self.plan_if_due();
+            self.tell();
         }
     }
 
@@ -94,7 +132,18 @@ impl Runner {
         if due.is_some_and(|due| due <= now) {
             self.window_end = None;
             self.planner.cycle(now);
+            self.planner.note_cycle_time(self.env.now().since(now));
             self.send_orders();
+        }
+    }
+
+    /// Tells what is to be told, beside the orders and not in their way.
+    fn tell(&mut self) {
+        for write in self.planner.take_tellings(self.env.now()) {
+            let (client, reports) = (self.teller.clone(), self.reports.clone());
+            self.env.spawn("tell", async move {
+                let _ = reports.send(Report::Told(write.carry_out(client).await)).await;
+            });
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::actions;
 use crate::config::ActionKind;
 use crate::cycle::{Cycle, Decision, DecisionKind};
@@ -14,6 +16,8 @@ use crate::plugins::reflectjoborder;
 use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
+use crate::report::refused_nodes::RefusedNodes;
+use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
 use crate::report::{explain, text};
 use crate::status::Status;
@@ -116,11 +120,22 @@ pub struct JobReport {
     /// What attempts ended with: KAI's reason and text of each.
     pub errors: Vec<Explanation>,
     /// What each waiting pod was told.
-    pub pods: Vec<(ObjectName, Text)>,
+    pub pods: Vec<PodReport>,
     /// Why it may not take from other queues.
     pub cannot_reclaim: Option<Text>,
     /// Victims that were looked at, per action.
     pub victims: Vec<VictimsConsidered>,
+}
+
+/// Why a pod found no node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PodReport {
+    /// The pod.
+    pub pod: ObjectName,
+    /// KAI's text.
+    pub told: Text,
+    /// Nodes that refused it; shared by pods that were told the same.
+    pub nodes: Arc<RefusedNodes>,
 }
 
 /// A reason and its text.
@@ -145,6 +160,26 @@ pub fn plan_and_observe(
     now: Timestamp,
     observe: impl FnOnce(&World),
 ) -> CyclePlan {
+    run_cycle(world, now, None, observe)
+}
+
+/// The same plan, with the reasons of one job in full: every node and every running job that was looked at is named.
+pub fn plan_and_explain(
+    world: &mut World,
+    now: Timestamp,
+    asked_about: &ObjectName,
+    observe: impl FnOnce(&World),
+) -> CyclePlan {
+    let job = world.job_named(asked_about);
+    run_cycle(world, now, job, observe)
+}
+
+fn run_cycle(
+    world: &mut World,
+    now: Timestamp,
+    asked_about: Option<JobId>,
+    observe: impl FnOnce(&World),
+) -> CyclePlan {
     world.load_shares();
     if let Some(arguments) = world.policy.proportion {
         let total = world.cluster_amounts();
@@ -153,7 +188,7 @@ pub fn plan_and_observe(
     }
     world.affinity_skips.clear();
     let start = world.checkpoint();
-    let mut cycle = Cycle::new(world, now);
+    let mut cycle = Cycle::new(world, now, asked_about);
     cycle.mark_stuck_pods();
     cycle.note_missing_queues();
     let job_order = if cycle.world.policy.reflects_job_order {
@@ -277,25 +312,29 @@ impl Cycle<'_> {
 
     fn waiting_reports(&self) -> Vec<JobReport> {
         let nothing = JobFit::default();
-        let report = |job: JobId| self.report(job, self.fits.get(&job).unwrap_or(&nothing));
+        let mut told = Told::default();
+        let report = |job: JobId| {
+            let fit = self.fits.get(&job).unwrap_or(&nothing);
+            self.report(job, fit, &mut told)
+        };
         let mut reports: Vec<JobReport> = self.waiting_jobs().into_iter().map(report).collect();
         reports.sort_by(|left, right| left.job.cmp(&right.job));
         reports
     }
 
-    fn report(&self, job: JobId, fit: &JobFit) -> JobReport {
+    fn report(&self, job: JobId, fit: &JobFit, told: &mut Told) -> JobReport {
         let entry = self.world.job(job);
-        let pod_text = |task: &TaskId, fit: &Arc<crate::report::task_fit::TaskFit>| {
-            let name = self.world.task(*task).spec.name.clone();
-            (name, text::task_fit(self.world, fit).into())
+        let mut pod_report = |task: &TaskId, fit: &Arc<TaskFit>| {
+            let (told, nodes) = told.words(self.world, fit);
+            PodReport { pod: self.world.task(*task).spec.name.clone(), told, nodes }
         };
-        let mut pods: Vec<(ObjectName, Text)> = fit
+        let mut pods: Vec<PodReport> = fit
             .tasks
             .iter()
             .filter(|(task, _)| self.world.task(**task).state.status == Status::Pending)
-            .map(|(task, fit)| pod_text(task, fit))
+            .map(|(task, fit)| pod_report(task, fit))
             .collect();
-        pods.sort();
+        pods.sort_by(|left, right| left.pod.cmp(&right.pod));
         JobReport {
             job: entry.spec.name.clone(),
             queue: entry.spec.queue.clone(),
@@ -316,5 +355,19 @@ impl Cycle<'_> {
         let refusal = victims.refusal.as_ref();
         let words = refusal.map(|refusal| explain::reclaim_refusal(self.world, refusal).into());
         VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
+    }
+}
+
+/// Words for what pods met, found once for all pods that met the same.
+#[derive(Default)]
+struct Told {
+    /// By where the shared refusals are kept; never in the order of results.
+    known: FxHashMap<*const TaskFit, (Text, Arc<RefusedNodes>)>,
+}
+
+impl Told {
+    fn words(&mut self, world: &World, fit: &Arc<TaskFit>) -> (Text, Arc<RefusedNodes>) {
+        let words = || (text::task_fit(world, fit).into(), Arc::new(RefusedNodes::of(world, fit)));
+        self.known.entry(Arc::as_ptr(fit)).or_insert_with(words).clone()
     }
 }

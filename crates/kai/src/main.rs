@@ -2,10 +2,12 @@
 
 mod arguments;
 mod bench;
+mod log;
 mod manifests;
 mod output;
 mod run;
 mod scenario;
+mod scheduler_flags;
 
 use std::process::ExitCode;
 

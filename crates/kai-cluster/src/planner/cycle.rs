@@ -20,7 +20,7 @@ impl Planner {
         self.end_waits(now);
         self.dirty = false;
         self.wake_at = None;
-        if !self.settings.schedules {
+        if !self.schedules() {
             return;
         }
         let made = plan(&mut self.world, now);
@@ -38,6 +38,8 @@ impl Planner {
         self.order_evictions(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
+        self.statuses.note_plan(&made, &self.groups, now);
+        self.measure(&made, now);
         tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
     }
 

@@ -1,7 +1,10 @@
 //! Changes of the cluster into the world, plans into orders. No clock and no client: time and reports are given.
 
+mod answers;
 mod backoff;
 mod cycle;
+mod devices;
+mod leading;
 mod objects;
 mod pods;
 
@@ -21,9 +24,16 @@ use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
 
+use crate::function::Function;
 use crate::kinds::Kind;
+use crate::lease::{Election, Leading};
+use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{Order, Report};
+use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
+use crate::status::verdicts::TextOptions;
+use crate::status::write::StatusWrite;
+use crate::status::{StatusSettings, Statuses};
 use crate::watch::Change;
 
 /// How the planner is set up.
@@ -41,6 +51,14 @@ pub struct Settings {
     pub schedules: bool,
     /// When a pod that is its own group gets a `PodGroup` object.
     pub publish: Publish,
+    /// What is told about all this.
+    pub status: StatusSettings,
+    /// What is measured.
+    pub metrics: MetricsSettings,
+    /// Our functions.
+    pub functions: BTreeSet<Function>,
+    /// How leaders are elected; none: we act alone.
+    pub election: Option<Election>,
 }
 
 /// When a pod that is its own group gets a `PodGroup` object.
@@ -64,6 +82,10 @@ impl Default for Settings {
             grouper: Some(GrouperConfig::default()),
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
+            status: StatusSettings::default(),
+            metrics: MetricsSettings::default(),
+            functions: Function::ALL.into(),
+            election: None,
         }
     }
 }
@@ -85,7 +107,12 @@ pub struct Planner {
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
+    devices: Devices,
     backoffs: Backoffs,
+    statuses: Statuses,
+    metrics: Metrics,
+    /// Functions that act.
+    leading: Leading,
     orders: Vec<Order>,
     /// Something changed since the latest plan.
     dirty: bool,
@@ -96,7 +123,23 @@ pub struct Planner {
 impl Planner {
     /// A planner that knows nothing yet.
     pub fn new(settings: Settings) -> Self {
+        let texts = TextOptions {
+            detailed: settings.config.params.detailed_fit_errors,
+            node_pool: settings.partition.name().map(Into::into),
+        };
+        let scheduler = &settings.rules.scheduler_name;
+        let leading = match settings.election {
+            Some(_) => Leading::new(),
+            None => settings.functions.clone(),
+        };
+        let status = StatusSettings {
+            duties: leading::duties(&settings, &leading),
+            ..settings.status.clone()
+        };
         Self {
+            metrics: Metrics::new(settings.metrics.clone(), texts.shown_pool()),
+            statuses: Statuses::new(status, scheduler, texts),
+            leading,
             world: World::new(settings.config.clone()),
             settings,
             listed: BTreeSet::new(),
@@ -108,6 +151,7 @@ impl Planner {
             members: BTreeMap::new(),
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
+            devices: Devices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,
@@ -138,13 +182,25 @@ impl Planner {
         std::mem::take(&mut self.orders)
     }
 
+    /// When something is to be told.
+    pub fn tell_at(&self) -> Option<Timestamp> {
+        self.statuses.next().filter(|_| self.is_ready())
+    }
+
+    /// What is to be told now.
+    pub fn take_tellings(&mut self, now: Timestamp) -> Vec<StatusWrite> {
+        if self.is_ready() { self.statuses.take(&self.groups, now) } else { Vec::new() }
+    }
+
     /// Names of the priority classes.
     pub fn class_names(&self) -> Vec<String> {
         self.classes.names().cloned().collect()
     }
 
     /// Takes a change of the cluster over.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: Change, now: Timestamp) {
+        let by_request = |pod: &ObjectName| self.bind_requests.contains_key(pod);
+        self.statuses.see(&change, by_request, now);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
@@ -164,10 +220,16 @@ impl Planner {
     /// Takes over what came of an order.
     pub fn settle(&mut self, report: Report, now: Timestamp) {
         match report {
-            Report::Bound(pod) => self.backoffs.clear(&pod),
-            Report::Evicted(_) => {}
+            Report::Bound(pod) => {
+                self.backoffs.clear(&pod);
+                self.statuses.note_bound(&pod, now);
+                self.metrics.note_bound(&pod, now);
+            }
+            Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
             Report::BindFailed { pod, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
+                self.statuses.note_bind_failed(&pod, &error, now);
+                self.metrics.note_unbound(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
                 self.wait(&pod, Wait::Bind, now);
@@ -176,11 +238,13 @@ impl Planner {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
                 for pod in spared.iter().chain([&victim]) {
                     self.world.forget(pod);
+                    self.statuses.note_spared(pod);
                 }
                 self.dirty = true;
                 self.wait(&victim, Wait::Eviction, now);
             }
             Report::Grouped(grouped) => self.set_grouping(*grouped),
+            Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
     }
 
@@ -200,6 +264,7 @@ impl Planner {
 
     /// Tells the world; what it refuses is said.
     fn tell(&mut self, delta: Delta) {
+        self.statuses.accounts_mut().observe(&delta);
         let effect = self.world.apply(delta);
         for problem in &effect.problems {
             tracing::warn!(%problem, "an object is not taken over");
@@ -230,7 +295,7 @@ impl Planner {
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
-            if spec.failed && self.settings.schedules {
+            if spec.failed && self.schedules() {
                 self.orders.push(Order::DropBindRequest(name.clone()));
             }
             self.tell(Delta::Set(Object::BindRequest(spec)));

@@ -23,6 +23,8 @@ pub(crate) type Clock = Arc<dyn Fn() -> f64 + Send + Sync>;
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
     clock: Clock,
+    /// Who asks.
+    caller: &'static str,
 }
 
 #[derive(Default)]
@@ -34,6 +36,9 @@ struct State {
     failing_binds: u32,
     failed: BTreeMap<String, u32>,
     refused_evictions: u32,
+    leases: BTreeMap<String, Value>,
+    /// Whose requests for leases fail.
+    cut_off: Option<&'static str>,
 }
 
 impl State {
@@ -79,6 +84,25 @@ impl State {
         for watch in self.watches.remove(path).unwrap_or_default() {
             let _ = watch.unbounded_send(Bytes::from(format!("{gone}\n")));
         }
+    }
+
+    /// Reads or writes a lease; whoever writes must have seen the latest.
+    fn lease(&mut self, method: &str, name: &str, mut body: Value) -> Answer {
+        let known = self.leases.get(name);
+        let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
+        match (method, known) {
+            ("GET", Some(lease)) => return json_answer(200, lease),
+            ("GET" | "PUT", None) => return status(404, "no such lease"),
+            ("POST", Some(_)) => return status(409, "there is one"),
+            ("PUT", Some(lease)) if version(lease) != version(&body) => {
+                return status(409, "somebody was faster");
+            }
+            _ => {}
+        }
+        self.version += 1;
+        body["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.leases.insert(name.to_owned(), body.clone());
+        json_answer(200, &body)
     }
 
     fn evict(&mut self, pod: &str) -> Answer {
@@ -129,7 +153,17 @@ fn status(code: u16, message: &str) -> Answer {
 impl Api {
     pub(crate) fn new(clock: Clock, failing_binds: u32, refused_evictions: u32) -> Self {
         let state = State { failing_binds, refused_evictions, ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)), clock }
+        Self { state: Arc::new(Mutex::new(state)), clock, caller: "" }
+    }
+
+    /// The same, for a caller whose requests are told apart.
+    pub(crate) fn of(&self, caller: &'static str) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    /// Requests of this caller for leases fail from now on.
+    pub(crate) fn cut_off(&self, caller: Option<&'static str>) {
+        self.state.lock().expect("the state").cut_off = caller;
     }
 
     pub(crate) fn set(&self, path: &str, object: Value) {
@@ -149,16 +183,33 @@ impl Api {
         let body = body.collect().await.expect("a body").to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut state = self.state.lock().expect("the state");
-        state.log.push(format!("{:.3} {} {} {body}", (self.clock)(), parts.method, parts.uri));
+        let caller = self.caller;
+        state.log.push(format!(
+            "{:.3}{caller} {} {} {body}",
+            (self.clock)(),
+            parts.method,
+            parts.uri
+        ));
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         let segments: Vec<&str> = path.split('/').collect();
         Ok(match (parts.method.as_str(), segments.as_slice()) {
+            (_, [.., "leases"] | [.., "leases", _])
+                if state.cut_off.is_some_and(|cut| cut == caller) =>
+            {
+                status(500, "not for you")
+            }
+            (method, [.., "leases"]) => {
+                let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                state.lease(method, &name, body)
+            }
+            (method, [.., "leases", name]) => state.lease(method, name, body),
             ("GET", _) if path.contains("noderesourcetopologies") => status(404, "unknown kind"),
             ("GET", [.., "namespaces", _, _, _]) => status(404, "not found"),
             ("GET", _) if query.contains("watch=true") => state.watch(path),
             ("GET", _) => state.list(path),
             ("POST", [.., "pods", pod, "binding"]) => state.bind(pod, &body["target"]["name"]),
             ("POST", [.., "pods", pod, "eviction"]) => state.evict(pod),
+            ("POST", [.., "events"]) => json_answer(201, &body),
             ("PATCH", _) => json_answer(200, &body),
             _ => status(405, "not in the script"),
         })

@@ -1,6 +1,8 @@
 //! The controllers in virtual time over a scripted API: the same script gives the same requests at the same moments.
 
 mod api;
+mod leases;
+mod statuses;
 mod virtual_time;
 
 use serde_json::{Value, json};

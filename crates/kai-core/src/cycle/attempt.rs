@@ -232,6 +232,7 @@ impl Attempt<'_> {
         let shape = cycle.world.task(task).shape;
         if self.mode == Mode::Real
             && nodes.is_all()
+            && !cycle.is_asked_about(Some(self.scope.job))
             && let Some(fit) = cycle.known_refusals(shape)
         {
             self.tell(cycle, task, fit);
@@ -251,7 +252,9 @@ impl Attempt<'_> {
         let tried = search.tried;
         if !placed && self.mode == Mode::Real {
             let fit = Arc::new(refusals(cycle, &search));
-            let shareable = has_shareable_refusals(cycle, task) && !names_the_pod(&fit);
+            let shareable = has_shareable_refusals(cycle, task)
+                && !names_the_pod(&fit)
+                && !cycle.is_asked_about(Some(self.scope.job));
             if nodes.is_all() && topology.is_empty() && shareable {
                 cycle.remember_refusals(shape, &fit);
             }
@@ -367,11 +370,12 @@ fn names_the_pod(fit: &TaskFit) -> bool {
 
 fn refusals(cycle: &Cycle<'_>, search: &NodeSearch<'_>) -> TaskFit {
     let world = &cycle.world;
-    let detailed = world.config.params.detailed_fit_errors;
+    let job = world.task(search.task).job;
+    let detailed = world.config.params.detailed_fit_errors || cycle.is_asked_about(job);
     let mut fit = TaskFit::default();
     search.refusals(world, |node, refusal| {
         let by_overhead = overhead_decides(world, search.task, node, &refusal);
-        fit.count(&refusal, by_overhead);
+        fit.count(node.class, &refusal, by_overhead);
         name_devices(world, search.task, node, &refusal, &mut fit);
         if detailed {
             fit.per_node.push((node.name().clone(), refusal));

@@ -20,6 +20,7 @@ use crate::ids::{JobId, NodeId, TaskId};
 use crate::plugins::topology::TopologyScores;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::task_fit::TaskFit;
+use crate::report::victims::VictimsConsidered;
 use crate::solver::ruled_out::RuledOut;
 use crate::solver::single_nodes::NodeYields;
 use crate::time::Timestamp;
@@ -31,6 +32,8 @@ use crate::world::shape::ShapeId;
 pub(crate) struct Cycle<'w> {
     pub(crate) world: &'w mut World,
     pub(crate) now: Timestamp,
+    /// The job that somebody asked about: its reasons are told in full.
+    asked_about: Option<JobId>,
     /// What our pods may use of the cluster.
     pub(crate) total: Amounts,
     pub(crate) decisions: Vec<Decision>,
@@ -76,12 +79,13 @@ pub(crate) enum DecisionKind {
 }
 
 impl<'w> Cycle<'w> {
-    pub(crate) fn new(world: &'w mut World, now: Timestamp) -> Self {
+    pub(crate) fn new(world: &'w mut World, now: Timestamp, asked_about: Option<JobId>) -> Self {
         let total = world.cluster_amounts();
         let written_before = world.log.written;
         Self {
             world,
             now,
+            asked_about,
             total,
             decisions: Vec::new(),
             fits: BTreeMap::new(),
@@ -98,6 +102,17 @@ impl<'w> Cycle<'w> {
             staleness: BTreeMap::new(),
             wake_at: None,
         }
+    }
+
+    /// Whether the reasons of the job are to be told in full.
+    pub(crate) fn is_asked_about(&self, job: Option<JobId>) -> bool {
+        self.asked_about.is_some() && self.asked_about == job
+    }
+
+    /// An empty report of who is looked at as a victim for `job`.
+    pub(crate) fn victims_report(&self, action: ActionKind, job: JobId) -> VictimsConsidered {
+        let report = VictimsConsidered::new(action);
+        if self.is_asked_about(Some(job)) { report.naming_everybody() } else { report }
     }
 
     /// Work done so far, in units: nodes tried and values saved.

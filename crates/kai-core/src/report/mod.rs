@@ -5,6 +5,7 @@ pub mod explain;
 pub mod held_back;
 pub mod job_fit;
 pub mod refusal;
+pub mod refused_nodes;
 pub mod task_fit;
 pub mod text;
 pub mod victims;

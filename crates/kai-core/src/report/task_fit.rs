@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::fairness::CapacityViolation;
 use crate::input::Text;
 use crate::report::refusal::{Lacking, NodeRefusal, Rule};
+use crate::world::node_class::ClassId;
 
 /// Why a pod found no node.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -13,12 +14,25 @@ pub struct TaskFit {
     pub before_nodes: Option<Text>,
     /// Refusals with the number of nodes that gave them, in order of first appearance.
     pub counts: Vec<(NodeReason, u32)>,
+    /// The same by class of nodes.
+    pub classes: Vec<ClassRefusals>,
     /// The same per node, where details were asked for.
     pub per_node: Vec<(Text, NodeRefusal)>,
     /// Devices of nodes that refused for want of GPU memory: what is in use of each.
     pub devices: Vec<DeviceUse>,
     /// Time-sliced nodes that refused whole GPUs although they advertise enough.
     pub sliced: Vec<SlicedNode>,
+}
+
+/// Refusals of the nodes of one class.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClassRefusals {
+    /// The class.
+    pub class: ClassId,
+    /// How many of its nodes refused.
+    pub nodes: u32,
+    /// Why: positions in the list of all refusals, with how many of the nodes gave each.
+    pub reasons: Vec<(usize, u32)>,
 }
 
 /// Why a node refuses, without the numbers of that node.
@@ -69,28 +83,47 @@ pub struct SlicedNode {
 pub const MOST_DEVICES_NAMED: usize = 8;
 
 impl TaskFit {
-    /// Counts one refusal.
-    pub(crate) fn count(&mut self, refusal: &NodeRefusal, by_overhead: bool) {
+    /// Counts the refusal of one node.
+    pub(crate) fn count(&mut self, class: ClassId, refusal: &NodeRefusal, by_overhead: bool) {
+        let known = self.classes.iter().position(|entry| entry.class == class);
+        let class = known.unwrap_or_else(|| {
+            self.classes.push(ClassRefusals { class, nodes: 0, reasons: Vec::new() });
+            self.classes.len() - 1
+        });
+        self.classes[class].nodes += 1;
         match refusal {
             NodeRefusal::Shortages(shortages) => {
                 for shortage in shortages {
-                    self.add(NodeReason::Lacks { what: shortage.what, by_overhead }, 1);
+                    let what = shortage.what;
+                    self.count_reason(class, NodeReason::Lacks { what, by_overhead });
                 }
             }
             NodeRefusal::QueueCapacity(violation) => {
-                self.add(NodeReason::QueueCapacity(**violation), 1);
+                self.count_reason(class, NodeReason::QueueCapacity(**violation));
             }
             NodeRefusal::Rule { rule, text } => {
-                self.add(NodeReason::Rule(*rule, Arc::clone(text)), 1);
+                self.count_reason(class, NodeReason::Rule(*rule, Arc::clone(text)));
             }
         }
     }
 
-    fn add(&mut self, reason: NodeReason, nodes: u32) {
-        match self.counts.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, count)) => *count += nodes,
-            None => self.counts.push((reason, nodes)),
+    fn count_reason(&mut self, class: usize, reason: NodeReason) {
+        let at = self.add(reason, 1);
+        let reasons = &mut self.classes[class].reasons;
+        match reasons.iter_mut().find(|(known, _)| *known == at) {
+            Some((_, nodes)) => *nodes += 1,
+            None => reasons.push((at, 1)),
         }
+    }
+
+    /// Adds to the list of all refusals; says where.
+    fn add(&mut self, reason: NodeReason, nodes: u32) -> usize {
+        if let Some(at) = self.counts.iter().position(|(known, _)| *known == reason) {
+            self.counts[at].1 += nodes;
+            return at;
+        }
+        self.counts.push((reason, nodes));
+        self.counts.len() - 1
     }
 
     /// Adds the refusals of another attempt.
@@ -98,8 +131,11 @@ impl TaskFit {
         if other.before_nodes.is_some() {
             self.before_nodes.clone_from(&other.before_nodes);
         }
-        for (reason, nodes) in &other.counts {
-            self.add(reason.clone(), *nodes);
+        let moved: Vec<usize> =
+            other.counts.iter().map(|(reason, nodes)| self.add(reason.clone(), *nodes)).collect();
+        self.classes.clone_from(&other.classes);
+        for (reason, _) in self.classes.iter_mut().flat_map(|class| &mut class.reasons) {
+            *reason = moved[*reason];
         }
         self.per_node.extend(other.per_node.iter().cloned());
         self.devices.clone_from(&other.devices);

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::config::ActionKind;
 use crate::fairness::{self, QueueResource};
 use crate::ids::{JobId, TaskId};
+use crate::input::Text;
 use crate::input::pod_group::DEFAULT_LEAF;
 use crate::plan::Explanation;
 use crate::report::job_fit::{JobError, Progress};
@@ -153,7 +154,7 @@ pub(crate) fn sliced_node(sliced: &SlicedNode) -> String {
     )
 }
 
-fn node_reason(world: &World, reason: &NodeReason) -> String {
+pub(crate) fn node_reason(world: &World, reason: &NodeReason) -> String {
     match reason {
         NodeReason::Lacks { what, by_overhead } => {
             let text = lacking(world, *what);
@@ -193,7 +194,14 @@ fn resource_name(world: &World, what: Lacking) -> String {
 
 fn detailed_task_fit(world: &World, base: &str, fit: &TaskFit) -> String {
     let mut lines = vec![format!("\n{base}.")];
-    for (node, refusal) in &fit.per_node {
+    lines.extend(each_node(world, fit).map(|(node, why)| format!("\n<{node}>: {why}.")));
+    lines.sort();
+    lines.concat()
+}
+
+/// Why each node refuses, where that was asked for.
+pub(crate) fn each_node(world: &World, fit: &TaskFit) -> impl Iterator<Item = (Text, Text)> {
+    fit.per_node.iter().map(move |(node, refusal)| {
         let reasons = match refusal {
             NodeRefusal::Shortages(shortages) => {
                 let texts: Vec<String> =
@@ -205,10 +213,8 @@ fn detailed_task_fit(world: &World, base: &str, fit: &TaskFit) -> String {
             }
             NodeRefusal::Rule { text, .. } => text.to_string(),
         };
-        lines.push(format!("\n<{node}>: {reasons}."));
-    }
-    lines.sort();
-    lines.concat()
+        (node.clone(), reasons.into())
+    })
 }
 
 fn detailed_shortage(world: &World, shortage: &Shortage) -> String {

@@ -6,7 +6,7 @@ use crate::config::ActionKind;
 use crate::fairness::{Amounts, ReclaimRefusal};
 use crate::input::{ObjectName, Text};
 
-/// Examples named per queue and reason.
+/// Examples named per queue and reason, unless somebody asked about the job.
 pub const MOST_EXAMPLES: usize = 3;
 
 /// What one action looked at for one job.
@@ -30,6 +30,8 @@ pub struct VictimsConsidered {
     pub too_little_free: Option<TooLittleFree>,
     /// The search ended because its budget was spent.
     pub budget_spent: bool,
+    /// How many are named per queue and reason.
+    pub(crate) most_examples: usize,
 }
 
 /// Everything that may be taken is too little.
@@ -89,15 +91,6 @@ pub struct Examples {
     pub names: Vec<ObjectName>,
 }
 
-impl Examples {
-    pub(crate) fn add(&mut self, name: &ObjectName) {
-        self.count += 1;
-        if self.names.len() < MOST_EXAMPLES {
-            self.names.push(name.clone());
-        }
-    }
-}
-
 impl VictimsConsidered {
     pub(crate) fn new(action: ActionKind) -> Self {
         Self {
@@ -110,7 +103,14 @@ impl VictimsConsidered {
             not_enough: None,
             too_little_free: None,
             budget_spent: false,
+            most_examples: MOST_EXAMPLES,
         }
+    }
+
+    /// The same with everybody named.
+    #[must_use]
+    pub(crate) fn naming_everybody(self) -> Self {
+        Self { most_examples: usize::MAX, ..self }
     }
 
     /// Notes `count` jobs at once, the first few of them by name.
@@ -126,11 +126,11 @@ impl VictimsConsidered {
         }
         let examples = self.verdicts.entry((queue.clone(), verdict)).or_default();
         examples.count += count as u32;
-        let room = MOST_EXAMPLES.saturating_sub(examples.names.len()).min(count);
+        let room = self.most_examples.saturating_sub(examples.names.len()).min(count);
         examples.names.extend(first.take(room).cloned());
     }
 
     pub(crate) fn note(&mut self, queue: &Text, verdict: VictimVerdict, job: &ObjectName) {
-        self.verdicts.entry((queue.clone(), verdict)).or_default().add(job);
+        self.note_many(queue, verdict, 1, std::iter::once(job));
     }
 }

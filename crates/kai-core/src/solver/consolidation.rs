@@ -7,7 +7,7 @@ use crate::cycle::Cycle;
 use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::ids::JobId;
-use crate::report::victims::{TooLittleFree, VictimVerdict, VictimsConsidered};
+use crate::report::victims::{TooLittleFree, VictimVerdict};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
@@ -30,7 +30,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         }
         if let Err(too_little_free) = could_fit_at_all(cycle, job) {
             signatures.failed(cycle, job, None);
-            let mut report = VictimsConsidered::new(ActionKind::Consolidation);
+            let mut report = cycle.victims_report(ActionKind::Consolidation, job);
             report.too_little_free = Some(too_little_free);
             cycle.fits.entry(job).or_default().victims.push(report);
             continue;
@@ -91,7 +91,7 @@ fn wanted_memory(cycle: &Cycle<'_>, tasks: &Tasks) -> i64 {
 }
 
 fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
-    let mut report = VictimsConsidered::new(ActionKind::Consolidation);
+    let mut report = cycle.victims_report(ActionKind::Consolidation, job);
     let giving = giving_queues(cycle.world);
     let mut spared = FxHashSet::default();
     spared.insert(job);

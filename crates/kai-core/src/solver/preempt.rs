@@ -10,7 +10,7 @@ use crate::fairness::{CapacityViolation, check_non_preemptible_quota};
 use crate::ids::{JobId, QueueId};
 use crate::plugins::minruntime::Cause;
 use crate::report::job_fit::JobError;
-use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::report::victims::VictimVerdict;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
@@ -67,7 +67,7 @@ fn fits_quota(cycle: &Cycle<'_>, job: JobId, queue: QueueId) -> Result<(), Capac
 
 fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
     let priority = cycle.world.job(job).spec.priority;
-    let mut report = VictimsConsidered::new(ActionKind::Preempt);
+    let mut report = cycle.victims_report(ActionKind::Preempt, job);
     let name = cycle.world.tree.node(queue).name.clone();
     let mut spared = FxHashSet::default();
     spared.insert(job);

@@ -15,7 +15,7 @@ use crate::fairness::{
 };
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::plugins::minruntime::Cause;
-use crate::report::victims::{VictimVerdict, VictimsConsidered};
+use crate::report::victims::VictimVerdict;
 use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -97,7 +97,7 @@ pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amount
 }
 
 fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search {
-    let mut report = VictimsConsidered::new(ActionKind::Reclaim);
+    let mut report = cycle.victims_report(ActionKind::Reclaim, job);
     let mut queues = Vec::new();
     let mut spared = FxHashSet::default();
     for (name, queue) in giving_queues(cycle.world) {

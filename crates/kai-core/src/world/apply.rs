@@ -189,6 +189,7 @@ impl World {
             &self.config.params,
             self.config.compatibility,
             &mut self.names,
+            &mut self.node_classes,
         )
     }
 

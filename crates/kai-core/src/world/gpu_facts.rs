@@ -13,7 +13,7 @@ pub const GPU_MEMORY_OVERRIDE: &str = "kai.scheduler/gpu-memory-mib";
 const GPU_COUNT: &str = "nvidia.com/gpu.count";
 const GPU_MEMORY: &str = "nvidia.com/gpu.memory";
 const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
-const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
+pub(crate) const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
 const GPU_SHARING: &str = "nvidia.com/gpu.sharing-strategy";
 
 /// Memory of a device whose size nobody told: fractions are parts of a hundred.

@@ -12,6 +12,7 @@ pub mod index;
 pub mod job;
 pub(crate) mod ledger;
 pub mod node;
+pub mod node_class;
 pub(crate) mod queues;
 pub mod shape;
 pub mod task;
@@ -45,6 +46,7 @@ use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, JobIndex};
 use crate::world::job::Job;
 use crate::world::node::{GroupId, Node};
+use crate::world::node_class::{ClassId, NodeClass, NodeClasses};
 use crate::world::queues::Held;
 use crate::world::shape::{Shape, Shapes};
 use crate::world::task::Task;
@@ -60,6 +62,7 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) node_ids: BTreeMap<Text, NodeId>,
     pub(crate) nodes_by_rank: Vec<NodeId>,
+    pub(crate) node_classes: NodeClasses,
     pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
     /// The most NUMA zones that any node has.
     pub(crate) most_zones: usize,
@@ -138,6 +141,7 @@ impl World {
             nodes: Vec::new(),
             node_ids: BTreeMap::new(),
             nodes_by_rank: Vec::new(),
+            node_classes: NodeClasses::default(),
             numa_specs: BTreeMap::new(),
             most_zones: 0,
             tree: QueueTree::default(),
@@ -256,6 +260,11 @@ impl World {
     /// The queue called `name`.
     pub fn queue_named(&self, name: &str) -> Option<QueueId> {
         self.queue_ids.get(name).copied()
+    }
+
+    /// The class of nodes `id`.
+    pub fn node_class(&self, id: ClassId) -> &NodeClass {
+        self.node_classes.get(id)
     }
 
     /// The name of a shared device.

@@ -12,6 +12,7 @@ use crate::plugins::numa::{NumaState, ZonePlacement};
 use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
 use crate::status::Status;
 use crate::world::gpu_facts::GpuFacts;
+use crate::world::node_class::{ClassId, NodeClass, NodeClasses};
 use crate::world::shape::{GpuDemand, Shape, mig_slices};
 use crate::world::task::Task;
 
@@ -32,6 +33,8 @@ pub struct Node {
     pub spec: Box<NodeSpec>,
     /// Position among all nodes by name.
     pub rank: u32,
+    /// Nodes like it.
+    pub class: ClassId,
     /// Its devices.
     pub gpus: GpuFacts,
     /// Devices offered through claims.
@@ -139,13 +142,14 @@ pub struct Accepted {
 
 impl Node {
     /// The node with no pods on it.
-    pub fn new(
+    pub(crate) fn new(
         spec: Box<NodeSpec>,
         claimable_gpus: i64,
         numa: Option<Box<NumaState>>,
         params: &Params,
         compatibility: Compatibility,
         names: &mut ResourceNames,
+        classes: &mut NodeClasses,
     ) -> Self {
         let gpus = GpuFacts::of(
             &spec,
@@ -166,6 +170,7 @@ impl Node {
         Self {
             live: true,
             rank: 0,
+            class: classes.intern(NodeClass::of(&spec, &gpus, claimable_gpus)),
             gpus,
             claimable_gpus,
             mig,

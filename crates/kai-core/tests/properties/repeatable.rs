@@ -1,6 +1,6 @@
 //! Equal worlds have equal plans, however they came about, and time changes nothing before the plan says so.
 
-use kai_core::plan::{CyclePlan, StepKind, plan};
+use kai_core::plan::{CyclePlan, StepKind, plan, plan_and_explain};
 use kai_core::time::Timestamp;
 use proptest::prelude::*;
 
@@ -88,6 +88,20 @@ proptest! {
         for moment in [later, last] {
             let second = plan(&mut world, moment);
             same_plan(&timeless(first.clone(), now()), &timeless(second, moment))?;
+        }
+    }
+
+    #[test]
+    fn asking_about_a_job_changes_no_decision(cluster in messy_cluster(), which in any::<usize>()) {
+        let mut world = cluster.world();
+        let plain = plan(&mut world, now());
+        if let Some(report) = plain.waiting.get(which % plain.waiting.len().max(1)) {
+            let asked = plan_and_explain(&mut world, now(), &report.job, |_| {});
+            prop_assert_eq!(&asked.steps, &plain.steps);
+            let others = |made: &CyclePlan| -> Vec<_> {
+                made.waiting.iter().filter(|other| other.job != report.job).cloned().collect()
+            };
+            prop_assert_eq!(others(&asked), others(&plain));
         }
     }
 

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
 use super::InputError;
 use crate::format::SCHEMA;
 
@@ -88,19 +86,10 @@ fn id_of(path: &Path) -> String {
 }
 
 fn is_scenario(path: &Path) -> Result<bool, String> {
-    /// The rest of the document is of no interest yet.
-    #[derive(Deserialize)]
-    struct Head {
-        #[serde(default)]
-        schema: serde_json::Value,
-    }
-
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    match serde_json::from_str::<Head>(&text) {
-        Ok(head) => Ok(head.schema == SCHEMA),
-        Err(error) if error.is_data() => Ok(false), // a document, but not an object
-        Err(error) => Err(format!("expected a JSON document: {error}")),
-    }
+    let document: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| format!("expected a JSON document: {error}"))?;
+    Ok(document.get("schema").is_some_and(|schema| schema == SCHEMA))
 }
 
 fn whole_file(file: &Path, message: String) -> InputError {

@@ -240,6 +240,26 @@ pub struct PodStatus {
     /// Claims that were made from templates.
     #[serde(deserialize_with = "null_is_default")]
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+    /// Conditions.
+    #[serde(deserialize_with = "null_is_default")]
+    pub conditions: Vec<PodCondition>,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PodCondition {
+    /// Name of the condition.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word.
+    #[serde(deserialize_with = "null_is_default")]
+    pub reason: String,
+    /// One sentence.
+    #[serde(deserialize_with = "null_is_default")]
+    pub message: String,
 }
 
 /// A claim that was made from a template.

@@ -90,7 +90,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
         compatibility: arguments.compatibility.map(Into::into),
         workers: 0,
     };
-    let new_planner = |_: &Scenario| -> Box<dyn Planner> { Box::new(CorePlanner::default()) };
+    let new_planner = |_: &Scenario| -> Box<dyn Planner> {
+        Box::new(CorePlanner::asked_about(arguments.explain.clone()))
+    };
     let mut result =
         run_files(discover(&arguments.paths), &settings, new_planner, &Counter::default());
     report_nothing_to_run(&mut result, &arguments.paths);

@@ -8,34 +8,64 @@ use crate::ids::QueueId;
 use crate::plan::JobReport;
 use crate::report::broken_bound::BrokenBound;
 use crate::report::held_back::HeldBack;
+use crate::report::refused_nodes::{RefusedClass, RefusedNodes};
 use crate::report::victims::{Examples, TooLittleFree, VictimVerdict, VictimsConsidered};
 use crate::world::World;
 
 /// Everything that is known about why a job waits.
 pub fn job(report: &JobReport) -> String {
-    let mut text = format!("Job {} of queue {} waits.\n", report.job, report.queue);
+    let mut told = format!("Job {} of queue {} waits.\n", report.job, report.queue);
     for reason in &report.held_back {
-        paragraph(&mut text, "", &held_back(reason));
+        paragraph(&mut told, "", &held_back(reason));
     }
     for error in &report.errors {
-        paragraph(&mut text, &error.reason, &error.message);
+        paragraph(&mut told, &error.reason, &error.message);
     }
     for bound in &report.bounds {
-        paragraph(&mut text, "", &broken_bound(&report.queue, bound));
+        paragraph(&mut told, "", &broken_bound(&report.queue, bound));
     }
-    let is_news = |told: &str| !report.errors.iter().any(|error| error.message.contains(told));
-    for (pod, told) in report.pods.iter().filter(|(_, told)| is_news(told)) {
-        paragraph(&mut text, &format!("pod {pod}"), told);
+    let is_news = |known: &str| !report.errors.iter().any(|error| error.message.contains(known));
+    for pod in report.pods.iter().filter(|pod| is_news(&pod.told)) {
+        paragraph(&mut told, &format!("pod {}", pod.pod), &pod.told);
+    }
+    for nodes in different_refusals(report) {
+        for line in refused_nodes(nodes) {
+            let _ = writeln!(told, "    {line}");
+        }
     }
     if let Some(refusal) = &report.cannot_reclaim {
-        paragraph(&mut text, "reclaim", refusal);
+        paragraph(&mut told, "reclaim", refusal);
     }
     for considered in &report.victims {
         for (at, line) in victims(considered).iter().enumerate() {
-            let _ = writeln!(text, "{}{line}", if at == 0 { "  " } else { "    " });
+            let _ = writeln!(told, "{}{line}", if at == 0 { "  " } else { "    " });
         }
     }
-    text
+    told
+}
+
+/// What pods met, once each.
+fn different_refusals(report: &JobReport) -> Vec<&RefusedNodes> {
+    let mut different: Vec<&RefusedNodes> = Vec::new();
+    for pod in &report.pods {
+        if !different.contains(&&*pod.nodes) {
+            different.push(&pod.nodes);
+        }
+    }
+    different
+}
+
+/// Refusals class by class, where there is more than one, and node by node, where somebody asked.
+pub fn refused_nodes(refused: &RefusedNodes) -> Vec<String> {
+    let class = |class: &RefusedClass| {
+        let reasons: Vec<String> =
+            class.reasons.iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
+        let nodes = counted(class.nodes, "node", "nodes");
+        format!("{nodes} {}: {}", class.class, reasons.join(", "))
+    };
+    let several = refused.classes.len() > 1;
+    let classes = refused.classes.iter().filter(|_| several).map(class);
+    classes.chain(refused.each.iter().map(|(node, why)| format!("node {node}: {why}"))).collect()
 }
 
 /// A title and a text, lines indented below it.

@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 
 use kai_core::config::Config;
 use kai_core::input::{Delta, Object, ObjectKey};
-use kai_core::plan::plan_and_observe;
+use kai_core::plan::{plan_and_explain, plan_and_observe};
 use kai_core::time::{Span, Timestamp};
 use kai_core::world::World;
 
 use super::{Planner, PlannerError};
 use crate::format::Action;
 use crate::outcome::CycleOutcome;
-use crate::state::ClusterState;
+use crate::state::{ClusterState, Job};
 
 /// Time 0 of a scenario: some day, so that no time of a scenario is one that means "not set".
 const ZERO_S: f64 = 1_767_225_600.0;
@@ -31,6 +31,8 @@ const ZERO_S: f64 = 1_767_225_600.0;
 #[derive(Debug, Default)]
 pub struct CorePlanner {
     known: Option<Known>,
+    /// The job whose reasons are told in full.
+    asked_about: Option<String>,
 }
 
 /// The world, and what it was told.
@@ -42,6 +44,11 @@ struct Known {
 }
 
 impl CorePlanner {
+    /// A planner that tells the reasons of one job in full, node by node and victim by victim.
+    pub fn asked_about(job: Option<String>) -> Self {
+        Self { known: None, asked_about: job }
+    }
+
     /// Brings the core's world up to `state`.
     fn update(&mut self, state: &ClusterState) -> Result<&mut World, PlannerError> {
         let config = config::translate(&state.config);
@@ -69,6 +76,8 @@ impl Planner for CorePlanner {
         actions: &[Action],
         now_s: f64,
     ) -> Result<CycleOutcome, PlannerError> {
+        let named = |job: &&Job| Some(&job.name) == self.asked_about.as_ref();
+        let asked_about = state.jobs.iter().find(named).map(|job| jobs::name_of(job, &job.name));
         let world = self.update(state)?;
         if actions.is_empty() {
             let mut outcome = outcome::states(state, world);
@@ -76,9 +85,11 @@ impl Planner for CorePlanner {
             return Ok(outcome);
         }
         let mut outcome = CycleOutcome::default();
-        let plan = plan_and_observe(world, timestamp(now_s), |world| {
-            outcome = outcome::states(state, world);
-        });
+        let observe = |world: &World| outcome = outcome::states(state, world);
+        let plan = match asked_about {
+            Some(job) => plan_and_explain(world, timestamp(now_s), &job, observe),
+            None => plan_and_observe(world, timestamp(now_s), observe),
+        };
         outcome::add_plan(&mut outcome, state, &plan, now_s);
         Ok(outcome)
     }
