@@ -358,9 +358,10 @@ impl Room {
         sent.with_context(|| format!("PATCH {path}"))
     }
 
-    /// Deletes an object.
+    /// Deletes an object; what it owns follows.
     pub async fn delete(&self, path: &str) -> anyhow::Result<()> {
-        let sent = send(&self.client, "DELETE", path, "application/json", &json!({})).await;
+        let options = json!({"propagationPolicy": "Background"});
+        let sent = send(&self.client, "DELETE", path, "application/json", &options).await;
         sent.with_context(|| format!("DELETE {path}")).map(|_| ())
     }
 

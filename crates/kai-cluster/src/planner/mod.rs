@@ -76,7 +76,7 @@ pub const PUBLISH_AFTER: Span = seconds(5);
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            config: Config::default(),
+            config: Config { plugins: crate::shards::default_plugins(), ..Config::default() },
             rules: PodRules::default(),
             partition: Partition::default(),
             grouper: Some(GrouperConfig::default()),

@@ -42,6 +42,11 @@ const PLUGINS: [(&str, i64); 24] = [
     ("reflectjoborder", 0),
 ];
 
+/// The plugins of a shard that says nothing about them.
+pub(crate) fn default_plugins() -> Vec<PluginSpec> {
+    plugins(&SchedulingShardSpec::default(), &mut Vec::new())
+}
+
 /// How a shard is scheduled, and what about it makes no sense.
 pub(super) fn settings(shard: &SchedulingShard, base: &Settings) -> (Settings, Vec<String>) {
     let spec = &shard.spec;
