@@ -13,12 +13,22 @@ pub enum Function {
     PodGroupController,
     /// Sums up what queues have and want.
     QueueController,
+    /// Checks and completes what is written.
+    Admission,
 }
 
 impl Function {
-    /// Every function.
-    pub const ALL: [Self; 4] =
+    /// Functions that follow the cluster.
+    pub const FOLLOWING: [Self; 4] =
         [Self::Scheduler, Self::PodGrouper, Self::PodGroupController, Self::QueueController];
+    /// Every function.
+    pub const ALL: [Self; 5] = [
+        Self::Scheduler,
+        Self::PodGrouper,
+        Self::PodGroupController,
+        Self::QueueController,
+        Self::Admission,
+    ];
 
     /// Its name, which is also that of its service account.
     pub const fn name(self) -> &'static str {
@@ -27,6 +37,7 @@ impl Function {
             Self::PodGrouper => components::POD_GROUPER,
             Self::PodGroupController => components::POD_GROUP_CONTROLLER,
             Self::QueueController => components::QUEUE_CONTROLLER,
+            Self::Admission => components::ADMISSION,
         }
     }
 
@@ -39,6 +50,7 @@ impl Function {
             (Self::PodGrouper, _) => components::POD_GROUPER_LEASE.to_owned(),
             (Self::PodGroupController, _) => components::POD_GROUP_CONTROLLER_LEASE.to_owned(),
             (Self::QueueController, _) => components::QUEUE_CONTROLLER_LEASE.to_owned(),
+            (Self::Admission, _) => components::ADMISSION_LEASE.to_owned(),
         }
     }
 }

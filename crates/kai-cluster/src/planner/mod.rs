@@ -84,7 +84,7 @@ impl Default for Settings {
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
-            functions: Function::ALL.into(),
+            functions: Function::FOLLOWING.into(),
             election: None,
         }
     }
