@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArguments;
+use crate::explain::ExplainArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
@@ -21,6 +22,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// Schedule a Kubernetes cluster.
     Run(RunArguments),
+    /// Say why a pod or a pod group waits, or how a queue stands.
+    Explain(ExplainArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
     Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.

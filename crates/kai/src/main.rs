@@ -3,6 +3,7 @@
 mod admission_flags;
 mod arguments;
 mod bench;
+mod explain;
 mod log;
 mod manifests;
 mod output;
@@ -22,6 +23,7 @@ const BAD_INPUT: u8 = 2;
 fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
         Verb::Run(arguments) => run::run(&arguments),
+        Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

@@ -122,6 +122,20 @@ impl World {
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
     }
 
+    /// What `kai explain` says as a service account.
+    pub(crate) async fn explain(&self, account: &str, arguments: &[&str]) -> String {
+        let kubeconfig = self.plane.account_kubeconfig("kai-scheduler", account).await;
+        let kubeconfig = kubeconfig.expect("a token");
+        let mut command = Command::new(KAI);
+        command.arg("explain").args(arguments).args(["-n", self.name]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(["--scheduler-name", self.name]);
+        if let Some(pool) = self.pool {
+            command.args(["--partition-label-value", pool]);
+        }
+        let told = command.output().expect("it runs");
+        String::from_utf8([told.stdout, told.stderr].concat()).expect("text")
+    }
+
     /// Kills `kai` as a crash would.
     pub(crate) fn kill_kai(&mut self) {
         self.kai.clear();
