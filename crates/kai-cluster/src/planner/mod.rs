@@ -3,6 +3,7 @@
 mod answers;
 mod backoff;
 mod cycle;
+mod devices;
 mod leading;
 mod objects;
 mod pods;
@@ -28,6 +29,7 @@ use crate::kinds::Kind;
 use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{Order, Report};
+use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
 use crate::status::verdicts::TextOptions;
 use crate::status::write::StatusWrite;
@@ -105,6 +107,7 @@ pub struct Planner {
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
+    devices: Devices,
     backoffs: Backoffs,
     statuses: Statuses,
     metrics: Metrics,
@@ -148,6 +151,7 @@ impl Planner {
             members: BTreeMap::new(),
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
+            devices: Devices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,

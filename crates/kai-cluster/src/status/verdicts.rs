@@ -88,7 +88,7 @@ pub fn of_job(
     let message: Text = format!("{prefix}{}", group_message(report, options)).into();
     let mark = object.and_then(|group| group.spec.mark_unschedulable).unwrap_or(true);
     let told = |pod: &ObjectName| {
-        let own = report.pods.binary_search_by(|told| told.pod.cmp(pod));
+        let own = report.pods.binary_search_by(|entry| entry.pod.cmp(pod));
         match own.ok().map(|at| &report.pods[at].told) {
             Some(text) => format!("{prefix}{text}").into(),
             None if report.errors.is_empty() && report.held_back.is_empty() => {

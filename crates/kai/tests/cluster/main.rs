@@ -3,6 +3,7 @@
 
 mod admission;
 mod explained;
+mod installation;
 mod leases;
 mod served;
 mod shards;

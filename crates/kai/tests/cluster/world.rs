@@ -1,64 +1,19 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kai_testenv::{ControlPlane, Impossible, Process};
+use kai_testenv::{ControlPlane, Process};
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+
+use crate::installation::{KAI, new_plane, plane};
 
 /// Longest wait for anything; on a busy machine everything takes many times longer than alone.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
-const KAI: &str = env!("CARGO_BIN_EXE_kai");
-
-static PLANE: OnceCell<Result<Arc<ControlPlane>, Impossible>> = OnceCell::const_new();
-
-/// The control plane with everything installed; why not where there can be none here.
-async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impossible> {
-    let start = || async {
-        let plane = ControlPlane::start().await.expect("a control plane")?;
-        install(&plane);
-        Ok(Arc::new(plane))
-    };
-    PLANE.get_or_init(start).await.as_ref()
-}
-
-/// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
-fn install(plane: &ControlPlane) {
-    let manifests = Command::new(KAI).arg("manifests").output().expect("kai manifests runs");
-    assert!(manifests.status.success());
-    let documents = String::from_utf8(manifests.stdout).expect("text");
-    let (crds, rest) =
-        documents.split_at(documents.find("\n---\napiVersion: v1\n").expect("CRDs first"));
-    let kubeflow = include_str!("pytorchjobs.yaml");
-    kubectl(plane, &["apply", "--server-side", "-f", "-"], &format!("{crds}\n---\n{kubeflow}"));
-    // Until a definition has a status at all, `kubectl wait` gives up at once.
-    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
-    assert!((0..20).any(|_| try_kubectl(plane, &wait, "")), "the definitions are established");
-    kubectl(plane, &["apply", "--server-side", "-f", "-"], rest);
-}
-
-fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
-    assert!(try_kubectl(plane, arguments, input), "kubectl {arguments:?}");
-}
-
-fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
-    let mut child = Command::new(plane.program("kubectl"))
-        .arg("--kubeconfig")
-        .arg(plane.admin_kubeconfig())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("kubectl starts");
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-    child.wait().expect("it ends").success()
-}
 
 /// A cluster for one test.
 pub(crate) struct World {
@@ -94,10 +49,8 @@ impl World {
 
     /// One with a control plane of its own, for what concerns a whole cluster.
     pub(crate) async fn alone(name: &'static str) -> Option<Self> {
-        let plane = ControlPlane::start().await.expect("a control plane");
-        let plane = plane.map_err(|why| why.skip(name)).ok()?;
-        install(&plane);
-        Self::on(Arc::new(plane), name, None).await
+        let plane = new_plane().await.map_err(|why| why.skip(name)).ok()?;
+        Self::on(plane, name, None).await
     }
 
     /// Starts `kai run` as a service account of the installation.
