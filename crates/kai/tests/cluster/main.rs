@@ -2,6 +2,7 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod admission;
+mod explained;
 mod installation;
 mod leases;
 mod served;
