@@ -9,9 +9,11 @@
 //! | [`planner`] | changes into the world, plans into orders; pure |
 //! | [`orders`] | orders into requests |
 //! | [`grouper`] | pods into pod groups |
+//! | [`binder`] | bind requests into bound pods |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
+pub mod binder;
 pub mod client;
 pub mod env;
 pub mod grouper;

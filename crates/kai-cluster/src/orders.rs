@@ -17,8 +17,8 @@ pub enum Order {
     Bind(Bind),
     /// Ask for a bind that takes several steps.
     RequestBind(ObjectName, Box<Value>),
-    /// Remove a bind request that failed for good.
-    DropBindRequest(ObjectName),
+    /// Remove a bind request of this UID, which failed for good.
+    DropBindRequest(ObjectName, Text),
     /// Tell pods to go, in this order; the first refusal ends it.
     Evict(Vec<Victim>),
     /// Set or remove annotations of a pod group.
@@ -56,8 +56,10 @@ pub struct Victim {
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// The pod was bound, or its bind was asked for.
+    /// The pod was bound.
     Bound(ObjectName),
+    /// The bind of the pod was asked for.
+    BindAsked(ObjectName),
     /// The pod was not bound.
     BindFailed {
         /// The pod.
@@ -89,9 +91,10 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
         Order::RequestBind(pod, request) => {
             let _ = reports.send(post_bind_request(&client, pod, &request).await).await;
         }
-        Order::DropBindRequest(name) => {
+        Order::DropBindRequest(name, uid) => {
             let path = object_path("/apis/scheduling.run.ai/v1alpha2", "bindrequests", &name);
-            let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &json!({})).await;
+            let options = json!({"preconditions": {"uid": &*uid}});
+            let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &options).await;
             if let Err(error) = ended.or_else(missing_is_fine) {
                 tracing::warn!(request = %name, %error, "a failed bind request stays");
             }
@@ -146,17 +149,45 @@ pub(crate) async fn send<T: DeserializeOwned>(
     client.request(request).await
 }
 
-async fn post_binding(client: &Client, bind: Bind) -> Report {
-    let Bind { pod, uid, node, annotations } = bind;
+/// Binds a pod of this UID, with annotations that it gets in the same write.
+pub(crate) async fn bind(
+    client: &Client,
+    pod: &ObjectName,
+    uid: &Text,
+    node: &Text,
+    annotations: &BTreeMap<&'static str, String>,
+) -> Result<(), kube::Error> {
     let body = json!({
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": &*uid, "annotations": annotations},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": &*node},
+        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": &**uid, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
     });
-    let path = object_path("/api/v1", "pods", &pod) + "/binding";
-    match send::<Value>(client, "POST", &path, None, &body).await {
-        Ok(_) => {
+    let path = object_path("/api/v1", "pods", pod) + "/binding";
+    send::<Value>(client, "POST", &path, None, &body).await.map(|_| ())
+}
+
+/// Tells a pod of this UID to go; one that is gone has gone.
+pub(crate) async fn evict(
+    client: &Client,
+    pod: &ObjectName,
+    uid: &Text,
+) -> Result<(), kube::Error> {
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": &**uid}},
+    });
+    let path = object_path("/api/v1", "pods", pod) + "/eviction";
+    let ended = send::<Value>(client, "POST", &path, None, &body).await;
+    ended.or_else(missing_is_fine).map(|_| ())
+}
+
+async fn post_binding(client: &Client, order: Bind) -> Report {
+    let Bind { pod, uid, node, annotations } = order;
+    match bind(client, &pod, &uid, &node, &annotations).await {
+        Ok(()) => {
             tracing::info!(%pod, %node, "bound");
             Report::Bound(pod)
         }
@@ -170,7 +201,7 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
     match send::<Value>(client, "POST", &path, None, request).await {
         Ok(_) => {
             tracing::info!(%pod, "asked for a bind");
-            Report::Bound(pod)
+            Report::BindAsked(pod)
         }
         Err(error) => Report::BindFailed { pod, error: error.to_string() },
     }
@@ -179,16 +210,8 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
 async fn evict_all(client: &Client, victims: Vec<Victim>, reports: &Sender<Report>) {
     let mut victims = victims.into_iter();
     while let Some(victim) = victims.next() {
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": &*victim.pod.name, "namespace": &*victim.pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": &*victim.uid}},
-        });
-        let path = object_path("/api/v1", "pods", &victim.pod) + "/eviction";
-        let ended = send::<Value>(client, "POST", &path, None, &body).await;
-        let report = match ended.or_else(missing_is_fine) {
-            Ok(_) => {
+        let report = match evict(client, &victim.pod, &victim.uid).await {
+            Ok(()) => {
                 tracing::info!(pod = %victim.pod, message = %victim.message, "told to go");
                 Report::Evicted(victim.pod)
             }

@@ -8,6 +8,7 @@ use kube::Client;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::binder::driver::{BinderReport, Driver};
 use crate::env::Env;
 use crate::grouper::Grouper;
 use crate::kinds::Kind;
@@ -35,16 +36,21 @@ pub async fn run(
     let (report_sink, reports) = channel(WAITING_CHANGES);
     let grouper =
         settings.grouper.clone().map(|config| Grouper::new(client.clone(), env.clone(), config));
+    let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
+    let binder = settings.binder.clone();
+    let binder =
+        binder.map(|settings| Driver::new(client.clone(), env.clone(), settings, binder_sink));
     let runner = Runner {
         client,
         env,
         planner: Planner::new(settings),
         grouper,
+        binder,
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
         window_end: None,
     };
-    runner.run(changes, reports, shutdown).await;
+    runner.run(changes, reports, binder_reports, shutdown).await;
 }
 
 struct Runner {
@@ -52,6 +58,7 @@ struct Runner {
     env: Env,
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
+    binder: Option<Driver>,
     reports: Sender<Report>,
     limit: Arc<Semaphore>,
     /// When the changes seen so far are planned.
@@ -63,26 +70,44 @@ impl Runner {
         mut self,
         mut changes: Receiver<Change>,
         mut reports: Receiver<Report>,
+        mut binder_reports: Receiver<BinderReport>,
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let deadline = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+            let binder_wakes = self.binder.as_ref().and_then(Driver::wake_at);
+            let deadline = [self.window_end, self.planner.wake_at(), binder_wakes];
+            let deadline = deadline.into_iter().flatten().min();
             tokio::select! { biased;
                 () = &mut shutdown => return,
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
+                Some(report) = binder_reports.recv() => {
+                    if let Some(binder) = &mut self.binder {
+                        binder.settle(report);
+                    }
+                },
                 change = changes.recv() => match change {
-                    Some(change) => self.planner.apply(change),
+                    Some(change) => self.apply(change),
                     None => return,
                 },
                 () = self.env.sleep_until(deadline) => {}
             }
             while let Ok(change) = changes.try_recv() {
-                self.planner.apply(change);
+                self.apply(change);
+            }
+            if let Some(binder) = &mut self.binder {
+                binder.step();
             }
             self.send_orders();
             self.plan_if_due();
         }
+    }
+
+    fn apply(&mut self, change: Change) {
+        if let Some(binder) = &mut self.binder {
+            binder.apply(&change);
+        }
+        self.planner.apply(change);
     }
 
     fn plan_if_due(&mut self) {

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Schedule a Kubernetes cluster.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
     Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.

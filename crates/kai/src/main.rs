@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod binder_flags;
 mod manifests;
 mod output;
 mod run;

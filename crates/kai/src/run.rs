@@ -12,6 +12,8 @@ use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_workloads::GrouperConfig;
 
+use crate::binder_flags::BinderArguments;
+
 const EXAMPLES: &str = "\
 Examples:
   kai run                                     inside a cluster, everything in one process
@@ -50,6 +52,9 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
+    #[command(flatten)]
+    binder: BinderArguments,
+
     /// How much is logged: 2 and less warnings, 3 every write, 4 every plan, 5 and more everything.
     #[arg(long = "v", default_value_t = 3, value_name = "LEVEL")]
     verbosity: u8,
@@ -65,6 +70,8 @@ enum Function {
     Scheduler,
     /// Makes pod groups.
     PodGrouper,
+    /// Carries bind requests out.
+    Binder,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,7 +104,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 }
 
 fn settings(arguments: &RunArguments) -> Settings {
-    let all = [Function::Scheduler, Function::PodGrouper];
+    let all = [Function::Scheduler, Function::PodGrouper, Function::Binder];
     let functions: BTreeSet<Function> = if arguments.only.is_empty() {
         all.into()
     } else {
@@ -110,10 +117,17 @@ fn settings(arguments: &RunArguments) -> Settings {
         node_pool_label_key: arguments.nodepool_label_key.clone(),
         ..GrouperConfig::default()
     });
+    let binder = functions.contains(&Function::Binder);
+    let binder = binder.then(|| arguments.binder.settings(&arguments.scheduler_name));
     // Another process sees only what is written.
     let always = arguments.pod_groups == PodGroups::Always || !schedules;
     let mut settings = Settings {
-        rules: PodRules { scheduler_name: arguments.scheduler_name.clone(), ..PodRules::default() },
+        rules: PodRules {
+            scheduler_name: arguments.scheduler_name.clone(),
+            reservation_app: arguments.binder.resource_reservation_app_label.clone(),
+            ..PodRules::default()
+        },
+        binder,
         partition: Partition {
             key: arguments.nodepool_label_key.clone(),
             value: arguments.partition_label_value.clone(),

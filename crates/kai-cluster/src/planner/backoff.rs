@@ -43,6 +43,11 @@ impl Backoffs {
         self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
     }
 
+    /// The bind of a pod went well.
+    pub fn clear_bind(&mut self, pod: &ObjectName) {
+        self.entries.remove(&(pod.clone(), Wait::Bind));
+    }
+
     /// A pod is gone, or its bind went well.
     pub fn clear(&mut self, pod: &ObjectName) {
         for wait in [Wait::Bind, Wait::Eviction] {

@@ -17,6 +17,7 @@ use crate::orders::{Bind, Order, Victim};
 impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
     pub fn cycle(&mut self, now: Timestamp) {
+        self.wait_after_failed_requests(now);
         self.end_waits(now);
         self.dirty = false;
         self.wake_at = None;

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::{BindRequest, PodGroup};
 use kai_core::config::Config;
-use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
+use kai_core::input::pod::PodRole;
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_core::world::World;
 use kai_translate::partition::Partition;
@@ -21,6 +22,7 @@ use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
 
+use crate::binder::BinderSettings;
 use crate::kinds::Kind;
 use crate::orders::{Order, Report};
 use crate::planner::pods::PodEntry;
@@ -41,6 +43,8 @@ pub struct Settings {
     pub schedules: bool,
     /// When a pod that is its own group gets a `PodGroup` object.
     pub publish: Publish,
+    /// How bind requests are carried out; none: somebody else does.
+    pub binder: Option<BinderSettings>,
 }
 
 /// When a pod that is its own group gets a `PodGroup` object.
@@ -64,6 +68,7 @@ impl Default for Settings {
             grouper: Some(GrouperConfig::default()),
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
+            binder: Some(BinderSettings::default()),
         }
     }
 }
@@ -85,6 +90,10 @@ pub struct Planner {
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
+    /// Bind requests that failed and are being removed, with their UIDs.
+    failed_requests: BTreeMap<ObjectName, Text>,
+    /// Pods whose bind requests failed since the latest plan.
+    failed_binds: BTreeSet<ObjectName>,
     backoffs: Backoffs,
     orders: Vec<Order>,
     /// Something changed since the latest plan.
@@ -108,6 +117,8 @@ impl Planner {
             members: BTreeMap::new(),
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
+            failed_requests: BTreeMap::new(),
+            failed_binds: BTreeSet::new(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,
@@ -165,9 +176,12 @@ impl Planner {
     pub fn settle(&mut self, report: Report, now: Timestamp) {
         match report {
             Report::Bound(pod) => self.backoffs.clear(&pod),
-            Report::Evicted(_) => {}
+            Report::BindAsked(_) | Report::Evicted(_) => {}
             Report::BindFailed { pod, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
+                self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
+                self.tell_bind_request(&pod);
+                self.failed_binds.remove(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
                 self.wait(&pod, Wait::Bind, now);
@@ -223,19 +237,55 @@ impl Planner {
     fn tell_bind_request(&mut self, name: &ObjectName) {
         let Some(request) = self.bind_requests.get(name) else { return };
         let Some(entry) = self.pods.get(name) else { return };
-        let mut owners = request.metadata.owner_references.iter().flatten();
-        if owners.any(|owner| owner.kind == "Pod" && *owner.uid != *entry.base.uid) {
+        if is_for_another(request, &entry.base.uid) {
             self.forget_object(ObjectKey::BindRequest(name.clone()));
             return;
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
+        let is_ours = self.settings.schedules && entry.base.role == PodRole::Workload;
+        let uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
-            if spec.failed && self.settings.schedules {
-                self.orders.push(Order::DropBindRequest(name.clone()));
-            }
+            let failed = spec.failed;
             self.tell(Delta::Set(Object::BindRequest(spec)));
+            if failed && is_ours {
+                self.drop_bind_request(name, uid);
+            }
         }
     }
+
+    /// A bind request that failed for good is removed, and its pod left alone for a while.
+    fn drop_bind_request(&mut self, name: &ObjectName, uid: Text) {
+        if self.failed_requests.get(name) == Some(&uid) {
+            return;
+        }
+        self.orders.push(Order::DropBindRequest(name.clone(), uid.clone()));
+        self.failed_requests.insert(name.clone(), uid);
+        self.failed_binds.insert(name.clone());
+        self.world.forget(name);
+        self.dirty = true;
+    }
+
+    /// Pods whose bind requests failed are left alone for a while.
+    fn wait_after_failed_requests(&mut self, now: Timestamp) {
+        for pod in std::mem::take(&mut self.failed_binds) {
+            self.wait(&pod, Wait::Bind, now);
+        }
+    }
+
+    /// A bind request is gone: whatever it was to do is not under way any more.
+    fn bind_request_gone(&mut self, name: &ObjectName) {
+        self.failed_requests.remove(name);
+        let Some(request) = self.bind_requests.remove(name) else { return };
+        if self.pods.get(name).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
+            self.world.forget(name);
+        }
+    }
+}
+
+/// The request was made for an earlier pod of the name.
+fn is_for_another(request: &BindRequest, pod: &Text) -> bool {
+    let mut owners = request.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.kind == "Pod" && *owner.uid != **pod)
 }
 
 fn complain(problem: &Problem) {

@@ -71,6 +71,9 @@ impl Planner {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
         });
         let placed = base.node.is_some();
+        if placed {
+            self.backoffs.clear_bind(&name);
+        }
         let entry = PodEntry {
             base,
             view: view.for_grouping(),
@@ -256,7 +259,8 @@ impl Planner {
             spec.nominated_node.clone_from(&entry.promised);
         }
         let uid = &entry.base.uid;
-        if spec.status == Status::Pending && self.backoffs.holds(name, uid, Wait::Bind) {
+        let waits = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
+        if spec.status == Status::Pending && waits {
             spec.status = Status::Gated;
         }
         let held = self.backoffs.holds(name, uid, Wait::Eviction);
@@ -270,6 +274,13 @@ impl Planner {
         };
         self.tell(budget);
         self.tell(Delta::Set(Object::Pod(Box::new(spec))));
+    }
+}
+
+impl Planner {
+    /// A bind request of the pod is there that has not failed.
+    fn is_being_bound(&self, pod: &ObjectName) -> bool {
+        self.bind_requests.contains_key(pod) && !self.failed_requests.contains_key(pod)
     }
 }
 

@@ -1,6 +1,8 @@
 //! `kai run` on a real API server, with the rights of its own service account and no others. Each test has a namespace, a node
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
+mod binder;
+mod sharing;
 mod world;
 
 use std::collections::BTreeMap;

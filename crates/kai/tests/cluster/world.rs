@@ -56,7 +56,7 @@ fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
 /// A cluster for one test.
 pub(crate) struct World {
     plane: &'static ControlPlane,
-    client: Client,
+    pub(crate) client: Client,
     /// Namespace, node pool and scheduler name.
     pub(crate) name: &'static str,
     kai: Vec<Process>,
@@ -79,7 +79,14 @@ impl World {
         let kubeconfig =
             self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
         let kubeconfig = kubeconfig.to_str().expect("a path");
-        let own = ["--scheduler-name", self.name, "--partition-label-value", self.name];
+        let own = [
+            "--scheduler-name",
+            self.name,
+            "--partition-label-value",
+            self.name,
+            "--resource-reservation-app-label",
+            self.name,
+        ];
         let all = [&["run", "--kubeconfig", kubeconfig], own.as_slice(), arguments].concat();
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
         let log = quiet.then_some(Path::new("/dev/null"));
@@ -226,13 +233,24 @@ impl World {
         kind: &str,
         body: &Value,
     ) -> Result<Value, kube::Error> {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", kind)
-            .body(body)
-            .expect("a request");
-        self.client.request(request).await
+        send(&self.client, method, path, kind, body).await
     }
+}
+
+/// Sends a body, none where it is null, and reads the answer.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &Value,
+) -> Result<Value, kube::Error> {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(body)
+        .expect("a request");
+    client.request(request).await
 }
