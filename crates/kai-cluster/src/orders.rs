@@ -64,6 +64,8 @@ pub enum Report {
     BindFailed {
         /// The pod.
         pod: ObjectName,
+        /// The node.
+        node: Text,
         /// Why.
         error: String,
     },
@@ -191,7 +193,7 @@ async fn post_binding(client: &Client, order: Bind) -> Report {
             tracing::info!(%pod, %node, "bound");
             Report::Bound(pod)
         }
-        Err(error) => Report::BindFailed { pod, error: error.to_string() },
+        Err(error) => Report::BindFailed { pod, node, error: error.to_string() },
     }
 }
 
@@ -203,7 +205,10 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
             tracing::info!(%pod, "asked for a bind");
             Report::BindAsked(pod)
         }
-        Err(error) => Report::BindFailed { pod, error: error.to_string() },
+        Err(error) => {
+            let node = request["spec"]["selectedNode"].as_str().unwrap_or_default().into();
+            Report::BindFailed { pod, node, error: error.to_string() }
+        }
     }
 }
 

@@ -99,8 +99,35 @@ impl Attempt {
         }
     }
 
-    fn is_failing(&self) -> bool {
+    pub(super) fn is_failing(&self) -> bool {
         matches!(self.stage, Stage::Undo(_) | Stage::Tell(Outcome::Failed(_)))
+    }
+
+    /// It is ready but for its gang, or beyond that.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Bind | Stage::Tell(Outcome::Bound))
+    }
+
+    /// Its pod is being bound, or is.
+    pub(super) fn binds(&self) -> bool {
+        match self.stage {
+            Stage::Bind => self.busy,
+            Stage::Tell(Outcome::Bound) => true,
+            _ => false,
+        }
+    }
+
+    /// It fails for this reason, as soon as the write that is under way ends.
+    pub(super) fn cancel(&mut self, reason: &str) {
+        if self.busy {
+            self.cancelled = Some(reason.to_owned());
+        } else {
+            self.enter(Stage::Undo(reason.to_owned()));
+        }
+    }
+
+    pub(super) fn devices(&self) -> impl Iterator<Item = DeviceKey> {
+        self.devices.iter().cloned()
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -149,7 +176,7 @@ impl Binder {
     /// The attempt is over: its devices and its pod are looked at by themselves.
     fn ended(&mut self, attempt: Option<&Attempt>) {
         let Some(attempt) = attempt else { return };
-        self.due.extend(attempt.devices.iter().cloned().map(Item::Device));
+        self.due.extend(attempt.devices().map(Item::Device));
         self.due.insert(Item::Pod(attempt.pod.clone()));
     }
 
@@ -200,7 +227,7 @@ impl Binder {
             }
             Stage::Undo(reason) => {
                 tracing::warn!(pod = %request.pod, node = %request.node, reason, "a bind failed");
-                self.due.extend(attempt.devices.iter().cloned().map(Item::Device));
+                self.due.extend(attempt.devices().map(Item::Device));
                 let reason = format!("pod {} of its group failed to bind: {reason}", request.pod);
                 self.cancel_companions(request, &reason);
             }
@@ -327,7 +354,7 @@ impl Binder {
     }
 
     fn bind(&self, request: &Request, attempt: &Attempt, pod: &PodFacts, now: Timestamp) -> Move {
-        let prepared = self.prepared_members(request, pod);
+        let prepared = self.ready_members(request, pod);
         if prepared < request.members_needed {
             let late = attempt.prepared.unwrap_or(now).plus(GANG_PATIENCE);
             if now < late {
@@ -379,7 +406,7 @@ impl Binder {
         match ended {
             Ok(answer) => {
                 if let Some(pod) = answer {
-                    self.facts.set_pod(&pod);
+                    self.facts.take_answer(&pod);
                 }
                 self.written(name, request.as_ref(), &mut attempt, now);
             }
@@ -495,80 +522,6 @@ impl Binder {
         match request {
             Some(request) => self.enter(request, attempt, next, now),
             None => attempt.enter(next),
-        }
-    }
-
-    /// Pods of the group of the request's pod that have a node or are ready to be bound, this one among them.
-    fn prepared_members(&self, request: &Request, pod: &PodFacts) -> u32 {
-        let Some(gang) = &pod.gang else { return request.members_needed };
-        let ready = self.facts.members(gang).filter(|member| {
-            let placed = self
-                .facts
-                .pod(member)
-                .is_some_and(|pod| pod.node.is_some() && pod.life == Life::Alive);
-            **member == request.pod
-                || placed
-                || self.requests_of(member).any(|(_, other)| {
-                    matches!(other.stage, Stage::Bind | Stage::Tell(Outcome::Bound))
-                })
-        });
-        u32::try_from(ready.count()).unwrap_or(u32::MAX)
-    }
-
-    fn requests_of<'a>(
-        &'a self,
-        pod: &'a ObjectName,
-    ) -> impl Iterator<Item = (&'a ObjectName, &'a Attempt)> {
-        let names = self.facts.requests_of_pod(pod);
-        names.filter_map(|name| Some((name, self.attempts.get(name)?)))
-    }
-
-    /// Requests of the other pods of the group.
-    fn companions(&self, request: &Request) -> Vec<ObjectName> {
-        let Some(gang) = self.facts.subject(request).and_then(|pod| pod.gang.clone()) else {
-            return Vec::new();
-        };
-        let others = self.facts.members(&gang).filter(|member| **member != request.pod);
-        others.flat_map(|member| self.facts.requests_of_pod(member)).cloned().collect()
-    }
-
-    /// One more is ready: the others may be complete now.
-    fn look_at_companions(&mut self, request: &Request) {
-        let companions = self.companions(request);
-        self.due.extend(companions.into_iter().map(Item::Request));
-    }
-
-    /// A gang of which nobody is bound yet goes back as a whole.
-    fn cancel_companions(&mut self, request: &Request, reason: &str) {
-        if request.members_needed <= 1 {
-            return;
-        }
-        let companions = self.companions(request);
-        let begun = companions.iter().any(|name| {
-            let attempt = self.attempts.get(name);
-            let binds = attempt.is_some_and(|attempt| match attempt.stage {
-                Stage::Bind => attempt.busy,
-                Stage::Tell(Outcome::Bound) => true,
-                _ => false,
-            });
-            let pod = self.facts.request(name).and_then(|other| self.facts.pod(&other.pod));
-            binds || pod.is_some_and(|pod| pod.node.is_some() && pod.life == Life::Alive)
-        });
-        if begun {
-            return;
-        }
-        for name in companions {
-            if let Some(attempt) = self.attempts.get_mut(&name)
-                && !attempt.is_failing()
-            {
-                if attempt.busy {
-                    attempt.cancelled = Some(reason.to_owned());
-                } else {
-                    attempt.enter(Stage::Undo(reason.to_owned()));
-                    self.due.extend(attempt.devices.iter().cloned().map(Item::Device));
-                    self.due.insert(Item::Request(name));
-                }
-            }
         }
     }
 }

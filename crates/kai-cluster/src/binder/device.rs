@@ -250,6 +250,7 @@ impl Binder {
         let tolerations = self.tolerations(key);
         let settings = &self.settings.reservation;
         let pod = reservation::manifest(key, &tolerations, is_fake, settings);
+        self.facts.expect_reservation(reservation::name(key, settings));
         self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
         memory.busy = true;
     }
@@ -315,9 +316,10 @@ impl Binder {
     ) {
         let memory = self.devices.entry(key.clone()).or_default();
         memory.busy = false;
+        let name = reservation::name(key, &self.settings.reservation);
+        self.facts.take_reservation(&name, ended.as_deref().ok());
         match ended {
-            Ok(pod) => {
-                self.facts.set_pod(&pod);
+            Ok(_) => {
                 if self.facts.reservation(key).is_none() {
                     memory.tries += 1; // it is on its way out, or it is none of ours
                     memory.not_before = Some(now.plus(delay(memory.tries)));

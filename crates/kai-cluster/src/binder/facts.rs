@@ -40,6 +40,8 @@ pub(super) struct Facts {
     devices_of_node: Index<Text, DeviceKey>,
     /// What has to be looked at anew.
     touched: BTreeSet<Item>,
+    /// Reservations whose making is not answered yet, and whether they are gone already.
+    expected: BTreeMap<ObjectName, bool>,
     /// Reservations that went without leave: such a pod may be left in a phase that is not watched.
     vanished: Vec<Vanished>,
 }
@@ -127,6 +129,11 @@ impl PodFacts {
     }
 }
 
+/// Versions of one object are numbers that grow.
+fn is_older(version: &str, known: &str) -> bool {
+    matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(new), Ok(known)) if new < known)
+}
+
 /// `group=device,group=device`.
 fn read_given(text: &str) -> BTreeMap<Text, Text> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
@@ -152,6 +159,7 @@ impl Facts {
             members: Index::default(),
             devices_of_node: Index::default(),
             touched: BTreeSet::new(),
+            expected: BTreeMap::new(),
             vanished: Vec::new(),
         }
     }
@@ -240,9 +248,41 @@ impl Facts {
         request.pod_uid.as_ref().is_none_or(|uid| *uid == pod.uid).then_some(pod)
     }
 
-    /// A pod as the API server answered with it.
-    pub(super) fn set_pod(&mut self, pod: &view::Pod) {
+    /// A reservation is about to be made.
+    pub(super) fn expect_reservation(&mut self, name: ObjectName) {
+        self.expected.insert(name, false);
+    }
+
+    /// A reservation as the API server answered with it, if it did; the watch may have told more by now.
+    pub(super) fn take_reservation(&mut self, name: &ObjectName, pod: Option<&view::Pod>) {
+        let is_gone = self.expected.remove(name).unwrap_or_default();
+        if let Some(pod) = pod.filter(|_| !is_gone) {
+            self.set_pod(pod);
+        }
+    }
+
+    /// A pod as the API server answered with it; the watch may have told more by now.
+    pub(super) fn take_answer(&mut self, pod: &view::Pod) {
+        if self.pods.get(&pods::name(pod)).is_some_and(|known| *known.uid == *pod.metadata.uid) {
+            self.set_pod(pod);
+        }
+    }
+
+    fn set_pod(&mut self, pod: &view::Pod) {
         let name = pods::name(pod);
+        let metadata = &pod.metadata;
+        let known = self.pods.get(&name).map(|known| (&known.uid, &known.version));
+        let known = known.or_else(|| {
+            let device = self.devices_of_reservation.get(&name)?;
+            let known = self.reservations.get(device)?.get(&name)?;
+            Some((&known.uid, &known.version))
+        });
+        let is_old = known.is_some_and(|(uid, version)| {
+            **uid == *metadata.uid && is_older(&metadata.resource_version, version)
+        });
+        if is_old {
+            return;
+        }
         if self.is_reservation(pod) {
             self.set_reservation(name, pod);
             return;
@@ -295,6 +335,9 @@ impl Facts {
     }
 
     fn remove_pod(&mut self, name: &ObjectName) {
+        if let Some(is_gone) = self.expected.get_mut(name) {
+            *is_gone = true;
+        }
         if let Some((device, one)) = self.forget_reservation(name)
             && !one.leaving
         {

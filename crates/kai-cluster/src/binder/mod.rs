@@ -8,6 +8,7 @@
 //! | `facts` | what the watches told |
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `gang` | pods that are bound together or not at all |
 //! | `device` | a shared device: its reservation is made, waited for, repaired and released |
 //! | `reservation` | reservation pods |
 //! | `sharing` | what the containers of a sharing pod are told |
@@ -18,6 +19,7 @@ mod attempt;
 mod device;
 pub mod driver;
 mod facts;
+mod gang;
 mod index;
 mod repair;
 mod request;

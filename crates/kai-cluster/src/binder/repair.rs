@@ -70,7 +70,7 @@ impl Binder {
                 tracing::info!(pod = %name, "labels of an interrupted bind were removed");
                 self.repairs.remove(name);
                 if let Some(pod) = answer {
-                    self.facts.set_pod(&pod);
+                    self.facts.take_answer(&pod);
                 }
             }
             Err(failure) => {

@@ -24,6 +24,7 @@ const DEAD_ENDS: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reservation {
     pub(super) uid: Text,
+    pub(super) version: String,
     /// As the API server writes it: earlier moments are smaller texts.
     pub(super) created: String,
     pub(super) leaving: bool,
@@ -39,6 +40,7 @@ impl Reservation {
         let device = metadata.annotations.get(gpu::RESERVED_DEVICE);
         Self {
             uid: metadata.uid.as_str().into(),
+            version: metadata.resource_version.clone(),
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             leaving: metadata.is_terminating(),
             device: device.filter(|text| !text.is_empty()).map(|text| text.as_str().into()),

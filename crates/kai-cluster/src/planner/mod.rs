@@ -92,8 +92,10 @@ pub struct Planner {
     filled_claims: BTreeSet<ObjectName>,
     /// Bind requests that failed and are being removed, with their UIDs.
     failed_requests: BTreeMap<ObjectName, Text>,
-    /// Pods whose bind requests failed since the latest plan.
-    failed_binds: BTreeSet<ObjectName>,
+    /// Pods whose bind requests failed since the latest plan: on which node, and why.
+    failed_binds: BTreeMap<ObjectName, (Text, String)>,
+    /// Pods that a plan bound and that do not show it yet.
+    in_flight: BTreeSet<ObjectName>,
     backoffs: Backoffs,
     orders: Vec<Order>,
     /// Something changed since the latest plan.
@@ -118,7 +120,8 @@ impl Planner {
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
             failed_requests: BTreeMap::new(),
-            failed_binds: BTreeSet::new(),
+            failed_binds: BTreeMap::new(),
+            in_flight: BTreeSet::new(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,
@@ -177,14 +180,14 @@ impl Planner {
         match report {
             Report::Bound(pod) => self.backoffs.clear(&pod),
             Report::BindAsked(_) | Report::Evicted(_) => {}
-            Report::BindFailed { pod, error } => {
+            Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
                 self.tell_bind_request(&pod);
                 self.failed_binds.remove(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
-                self.wait(&pod, Wait::Bind, now);
+                self.wait_after_bind(&pod, &node, &error, now);
             }
             Report::EvictionRefused { victim, spared, error } => {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
@@ -192,16 +195,24 @@ impl Planner {
                     self.world.forget(pod);
                 }
                 self.dirty = true;
-                self.wait(&victim, Wait::Eviction, now);
+                self.wait_after_eviction(&victim, now);
             }
             Report::Grouped(grouped) => self.set_grouping(*grouped),
         }
     }
 
-    /// Keeps a pod out of the next plans for a while.
-    fn wait(&mut self, pod: &ObjectName, wait: Wait, now: Timestamp) {
+    /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed.
+    fn wait_after_bind(&mut self, pod: &ObjectName, node: &Text, reason: &str, now: Timestamp) {
+        self.in_flight.remove(pod);
         let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
-        self.backoffs.begin(pod, &uid, wait, now);
+        self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        self.refresh_pod(pod);
+    }
+
+    /// Keeps a pod from being evicted for a while.
+    fn wait_after_eviction(&mut self, pod: &ObjectName, now: Timestamp) {
+        let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
+        self.backoffs.eviction_refused(pod, &uid, now);
         self.refresh_pod(pod);
     }
 
@@ -244,31 +255,32 @@ impl Planner {
         let claim = |name: &str| entry.claims.get(name).cloned();
         let is_ours = self.settings.schedules && entry.base.role == PodRole::Workload;
         let uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
+        let reason = request.status.as_ref().and_then(|status| status.reason.clone());
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
-            let failed = spec.failed;
+            let failure = spec.failed.then(|| (spec.node.clone(), reason.unwrap_or_default()));
             self.tell(Delta::Set(Object::BindRequest(spec)));
-            if failed && is_ours {
-                self.drop_bind_request(name, uid);
+            if let Some(failure) = failure.filter(|_| is_ours) {
+                self.drop_bind_request(name, uid, failure);
             }
         }
     }
 
     /// A bind request that failed for good is removed, and its pod left alone for a while.
-    fn drop_bind_request(&mut self, name: &ObjectName, uid: Text) {
+    fn drop_bind_request(&mut self, name: &ObjectName, uid: Text, failure: (Text, String)) {
         if self.failed_requests.get(name) == Some(&uid) {
             return;
         }
         self.orders.push(Order::DropBindRequest(name.clone(), uid.clone()));
         self.failed_requests.insert(name.clone(), uid);
-        self.failed_binds.insert(name.clone());
+        self.failed_binds.insert(name.clone(), failure);
         self.world.forget(name);
         self.dirty = true;
     }
 
     /// Pods whose bind requests failed are left alone for a while.
     fn wait_after_failed_requests(&mut self, now: Timestamp) {
-        for pod in std::mem::take(&mut self.failed_binds) {
-            self.wait(&pod, Wait::Bind, now);
+        for (pod, (node, reason)) in std::mem::take(&mut self.failed_binds) {
+            self.wait_after_bind(&pod, &node, &reason, now);
         }
     }
 
@@ -277,6 +289,7 @@ impl Planner {
         self.failed_requests.remove(name);
         let Some(request) = self.bind_requests.remove(name) else { return };
         if self.pods.get(name).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
+            self.in_flight.remove(name);
             self.world.forget(name);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kai_api::view::Pod as GroupingView;
 use kai_core::input::pod::PodRole;
-use kai_core::input::selectors::LabelSelector;
+use kai_core::input::selectors::{LabelSelector, NodeTerm, Operator, Requirement};
 use kai_core::input::{BudgetSpec, Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
 use kai_core::status::Status;
 use kai_core::time::Timestamp;
@@ -73,6 +73,7 @@ impl Planner {
         let placed = base.node.is_some();
         if placed {
             self.backoffs.clear_bind(&name);
+            self.in_flight.remove(&name);
         }
         let entry = PodEntry {
             base,
@@ -142,6 +143,7 @@ impl Planner {
             }
         }
         self.backoffs.clear(name);
+        self.in_flight.remove(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
         self.forget_object(ObjectKey::BindRequest(name.clone()));
@@ -263,6 +265,7 @@ impl Planner {
         if spec.status == Status::Pending && waits {
             spec.status = Status::Gated;
         }
+        avoid(&mut spec, &self.backoffs.avoided(name, uid));
         let held = self.backoffs.holds(name, uid, Wait::Eviction);
         let budget = if held {
             spec.labels.insert(HELD.into(), uid.clone());
@@ -279,8 +282,26 @@ impl Planner {
 
 impl Planner {
     /// A bind request of the pod is there that has not failed.
-    fn is_being_bound(&self, pod: &ObjectName) -> bool {
+    pub(super) fn is_being_bound(&self, pod: &ObjectName) -> bool {
         self.bind_requests.contains_key(pod) && !self.failed_requests.contains_key(pod)
+    }
+}
+
+/// Keeps a pod off nodes by the same means by which it could itself.
+fn avoid(pod: &mut PodSpec, nodes: &[Text]) {
+    if nodes.is_empty() || pod.node.is_some() {
+        return;
+    }
+    let terms = &mut pod.constraints.node_terms;
+    if terms.is_empty() {
+        terms.push(NodeTerm { labels: Vec::new(), fields: Vec::new() });
+    }
+    for term in terms {
+        term.fields.push(Requirement {
+            key: "metadata.name".into(),
+            operator: Operator::NotIn,
+            values: nodes.to_vec(),
+        });
     }
 }
 

@@ -1,11 +1,18 @@
 //! The controllers in virtual time over a scripted API: the same script gives the same requests at the same moments.
 
 mod api;
+mod binder;
 mod virtual_time;
 
 use serde_json::{Value, json};
 
+use crate::api::Fault;
 use crate::virtual_time::{Story, tell};
+
+/// Requests that are refused so many times.
+fn fault(method: &'static str, path: &'static str, code: u16, times: u32) -> Fault {
+    Fault { method, path, code, times, carried_out: false }
+}
 
 fn node(name: &str, cpu: &str) -> Value {
     json!({"metadata": {"name": name}, "status": {
@@ -49,7 +56,10 @@ fn story() -> Story {
             ("/api/v1/pods", pod("large", "4")),
         ],
         later: vec![(30, "/api/v1/nodes", node("n2", "4"))],
-        failing_binds: 1,
+        faults: vec![
+            fault("POST", "pods/small/binding", 500, 1),
+            fault("POST", "pods/large/binding", 500, 1),
+        ],
         seconds: 100,
         ..Story::default()
     }
@@ -83,7 +93,7 @@ fn the_same_story_gives_the_same_requests() {
     assert!((30.0..30.1).contains(&large[0]), "{large:?}");
     let group = times(
         &writes,
-        "PATCH /apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups/pg-large-uid-large",
+        "PATCH /apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups/pg-large-uid-large?field",
     );
     assert_eq!(group.len(), 1, "the pod that waits gets a group, once: {writes:#?}");
 }
@@ -161,7 +171,7 @@ fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
             ("/api/v1/pods", member("m2")),
             ("/api/v1/pods", urgent),
         ],
-        refused_evictions: 1,
+        faults: vec![fault("POST", "/eviction", 429, 1)],
         seconds: 30,
         ..Story::default()
     });

@@ -1,5 +1,6 @@
 //! Runs a story: one thread, a clock that jumps to the next timer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
@@ -10,7 +11,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
-use crate::api::Api;
+use crate::api::{Api, Fault};
 
 /// 2026-01-01T00:00:00Z
 const BEGINNING: i64 = 1_767_225_600_000_000_000;
@@ -24,10 +25,12 @@ pub(crate) struct Story {
     pub(crate) later: Vec<(u64, &'static str, Value)>,
     /// Lists that are changed after so many seconds while the watch is cut.
     pub(crate) rewritten: Vec<(u64, &'static str, Vec<Value>)>,
-    /// How often an eviction is refused.
-    pub(crate) refused_evictions: u32,
-    /// How often the bind of each pod fails.
-    pub(crate) failing_binds: u32,
+    /// Objects that are gone after so many seconds, by their paths.
+    pub(crate) gone: Vec<(u64, &'static str)>,
+    /// Requests that are refused.
+    pub(crate) faults: Vec<Fault>,
+    /// After how many seconds each reservation pod tells its device; none: never.
+    pub(crate) agents: Vec<u64>,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -47,15 +50,17 @@ impl Clock for VirtualClock {
 
 /// Every request, with the second at which it was made.
 pub(crate) fn tell(story: Story) -> Vec<String> {
+    play(story).0
+}
+
+/// Every request, and what there is in the end, by the path of its list.
+pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let begin = Instant::now();
-        let api = Api::new(
-            Arc::new(move || begin.elapsed().as_secs_f64()),
-            story.failing_binds,
-            story.refused_evictions,
-        );
+        let clock = Arc::new(move || begin.elapsed().as_secs_f64());
+        let api = Api::new(clock, story.faults, story.agents);
         for (path, object) in story.objects {
             api.set(path, object);
         }
@@ -64,6 +69,13 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(second)).await;
                 api.set(path, object);
+            });
+        }
+        for (second, path) in story.gone {
+            let api = api.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(second)).await;
+                api.remove(path);
             });
         }
         for (second, path, objects) in story.rewritten {
@@ -79,6 +91,6 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
         run(client, env, Settings::default(), end).await;
-        api.log()
+        (api.log(), api.objects())
     })
 }
