@@ -28,9 +28,9 @@ const SERDE: &[&str] =
     &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "serde_yaml_ng", "thiserror"];
 const API: &[&str] =
     &["k8s-openapi", "kube", "kube-derive", "schemars", "serde", "serde_json", "thiserror"];
-/// Types of the API and their decoding, nothing that talks to it.
+/// Types of the API, their decoding and the expressions in them, nothing that talks to it.
 const TRANSLATION: &[&str] =
-    &["k8s-openapi", "serde", "serde_json", "serde_path_to_error", "thiserror"];
+    &["cel", "k8s-openapi", "semver", "serde", "serde_json", "serde_path_to_error", "thiserror"];
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "k8s-openapi"];
 
 const RULES: &[Rule] = &[

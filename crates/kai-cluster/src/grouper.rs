@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::env::Env;
+use crate::lease::Gate;
 use crate::orders::{APPLY_PATCH, MERGE_PATCH, object_path, send};
 
 /// The name under which groups are written.
@@ -52,6 +53,8 @@ pub enum Grouping {
     Linked,
     /// The rules leave it alone.
     LeftAlone,
+    /// Its group is not ours to write now.
+    Postponed,
 }
 
 /// Why a pod was not grouped.
@@ -73,6 +76,7 @@ pub struct Grouper {
     client: Client,
     env: Env,
     config: GrouperConfig,
+    gate: Gate,
     limit: Semaphore,
     kinds: Mutex<BTreeMap<Gvk, (ApiResource, bool)>>,
     owners: Mutex<BTreeMap<String, (Timestamp, Value)>>,
@@ -84,12 +88,13 @@ struct List<T> {
 }
 
 impl Grouper {
-    /// A grouper under these rules.
-    pub fn new(client: Client, env: Env, config: GrouperConfig) -> Arc<Self> {
+    /// A grouper under these rules that writes while the gate is open.
+    pub fn new(client: &Client, env: Env, config: GrouperConfig, gate: &Gate) -> Arc<Self> {
         Arc::new(Self {
-            client,
+            client: gate.client(client),
             env,
             config,
+            gate: gate.clone(),
             limit: Semaphore::new(AT_ONCE),
             kinds: Mutex::default(),
             owners: Mutex::default(),
@@ -120,7 +125,7 @@ impl Grouper {
     /// Writes the group of a pod that is its own; tries until it succeeds or the pod is gone.
     pub async fn publish(&self, pod: Pod, plan: PodGroupPlan) {
         let mut delay = FIRST_DELAY;
-        loop {
+        while self.gate.is_open() {
             let permit = self.limit.acquire().await;
             let ended = self.write(&pod, &plan).await;
             drop(permit);
@@ -159,6 +164,7 @@ impl Grouper {
                 Decision::Group(plan) if plan.is_own_group_of(pod) => {
                     return Ok(Grouping::Own(plan));
                 }
+                Decision::Group(_) if !self.gate.is_open() => return Ok(Grouping::Postponed),
                 Decision::Group(plan) => {
                     self.write(pod, &plan).await?;
                     return Ok(Grouping::Linked);

@@ -4,10 +4,17 @@
 //! |---|---|
 //! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | how a client is set up |
+//! | [`function`] | the functions, each of which may run alone |
+//! | [`lease`] | which of several processes acts |
 //! | [`kinds`] | the kinds that are watched |
 //! | [`watch`] | one watch: list, follow, resume |
 //! | [`planner`] | changes into the world, plans into orders; pure |
 //! | [`orders`] | orders into requests |
+//! | [`status`] | what is told: conditions, sums, events |
+//! | [`metrics`] | what is measured |
+//! | [`serve`] | health, metrics and snapshots over HTTP |
+//! | [`snapshot`] | the cluster in KAI's archive |
+//! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
 //! | [`binder`] | bind requests into bound pods |
 //! | [`run`] | the loop that holds it together |
@@ -16,10 +23,18 @@
 pub mod binder;
 pub mod client;
 pub mod env;
+pub mod flags;
+pub mod function;
 pub mod grouper;
 pub mod kinds;
+pub mod lease;
 pub mod manifests;
+pub mod metrics;
 pub mod orders;
 pub mod planner;
 pub mod run;
+pub mod serve;
+pub mod snapshot;
+pub mod status;
 pub mod watch;
+mod zip;

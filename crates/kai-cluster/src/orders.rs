@@ -82,6 +82,8 @@ pub enum Report {
     },
     /// The group of a pod is known.
     Grouped(Box<crate::grouper::Grouped>),
+    /// Something was told, or not.
+    Told(crate::status::write::Ended),
 }
 
 /// Carries an order out and reports. Orders of the grouper are carried out by it.

@@ -10,10 +10,13 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::binder::driver::{BinderReport, Driver};
 use crate::env::Env;
+use crate::function::Function;
 use crate::grouper::Grouper;
 use crate::kinds::Kind;
+use crate::lease::{self, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
+use crate::serve::Question;
 use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
@@ -21,11 +24,12 @@ const WINDOW: Span = Span { nanos: 20_000_000 };
 const WAITING_CHANGES: usize = 4096;
 const WRITES_AT_ONCE: usize = 64;
 
-/// Runs until `shutdown` is done.
+/// Runs until `shutdown` is done. Questions are answered between two changes.
 pub async fn run(
     client: Client,
     env: Env,
     settings: Settings,
+    questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let (change_sink, changes) = channel(WAITING_CHANGES);
@@ -34,15 +38,21 @@ pub async fn run(
     }
     drop(change_sink);
     let (report_sink, reports) = channel(WAITING_CHANGES);
-    let grouper =
-        settings.grouper.clone().map(|config| Grouper::new(client.clone(), env.clone(), config));
+    let (gates, turns) = elect(&client, &env, &settings);
+    let grouper = settings
+        .grouper
+        .clone()
+        .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
     let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
-    let binder = settings.binder.clone();
-    let binder =
-        binder.map(|settings| Driver::new(client.clone(), env.clone(), settings, binder_sink));
+    let binder = settings.binder.clone().map(|config| {
+        let client = gates.of(Function::Binder).client(&client);
+        Driver::new(client, env.clone(), config, settings.election.is_none(), binder_sink)
+    });
+    let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let runner = Runner {
-        client,
-        env,
+        client: gates.of(Function::Scheduler).client(&client),
+        teller: gates.of_process().client(&client),
+        env: env.clone(),
         planner: Planner::new(settings),
         grouper,
         binder,
@@ -50,11 +60,41 @@ pub async fn run(
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
         window_end: None,
     };
-    runner.run(changes, reports, binder_reports, shutdown).await;
+    let inputs = Inputs { changes, reports, binder_reports, turns, questions };
+    Box::pin(runner.run(inputs, shutdown)).await;
+    if let Some((election, leases)) = resignation {
+        lease::release(&client, &env, &election, &leases).await;
+    }
+}
+
+/// The leases of our functions.
+fn leases(settings: &Settings) -> Vec<(Function, String)> {
+    let scheduler = &settings.rules.scheduler_name;
+    let lease = |function: Function| function.lease(scheduler, settings.partition.name());
+    settings.functions.iter().map(|function| (*function, lease(*function))).collect()
+}
+
+/// Starts elections, where there are any.
+fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Receiver<Turn>>) {
+    let Some(election) = &settings.election else { return (Gates::open(env), None) };
+    let (turn_sink, turns) = channel(WAITING_CHANGES);
+    (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
+}
+
+/// What the loop listens to.
+struct Inputs {
+    changes: Receiver<Change>,
+    reports: Receiver<Report>,
+    binder_reports: Receiver<BinderReport>,
+    turns: Option<Receiver<Turn>>,
+    questions: Receiver<Question>,
 }
 
 struct Runner {
+    /// Carries plans out.
     client: Client,
+    /// Tells about them.
+    teller: Client,
     env: Env,
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
@@ -66,20 +106,18 @@ struct Runner {
 }
 
 impl Runner {
-    async fn run(
-        mut self,
-        mut changes: Receiver<Change>,
-        mut reports: Receiver<Report>,
-        mut binder_reports: Receiver<BinderReport>,
-        shutdown: impl Future<Output = ()> + Send,
-    ) {
+    async fn run(mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
+        let Inputs { mut changes, mut reports, mut binder_reports, mut turns, mut questions } =
+            inputs;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let binder_wakes = self.binder.as_ref().and_then(Driver::wake_at);
-            let deadline = [self.window_end, self.planner.wake_at(), binder_wakes];
-            let deadline = deadline.into_iter().flatten().min();
+            let binder = self.binder.as_ref().and_then(Driver::wake_at);
+            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at(), binder];
+            let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
                 () = &mut shutdown => return,
+                turn = lease::next_turn(&mut turns) => self.take_turn(turn),
+                Some(question) = questions.recv() => self.planner.answer(question),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
                 Some(report) = binder_reports.recv() => {
                     if let Some(binder) = &mut self.binder {
@@ -100,14 +138,22 @@ impl Runner {
             }
             self.send_orders();
             self.plan_if_due();
+            self.tell();
         }
+    }
+
+    fn take_turn(&mut self, turn: Turn) {
+        if let (Function::Binder, Some(binder)) = (turn.function, &mut self.binder) {
+            binder.set_leading(turn.leads);
+        }
+        self.planner.take_turn(turn, self.env.now());
     }
 
     fn apply(&mut self, change: Change) {
         if let Some(binder) = &mut self.binder {
             binder.apply(&change);
         }
-        self.planner.apply(change);
+        self.planner.apply(change, self.env.now());
     }
 
     fn plan_if_due(&mut self) {
@@ -119,7 +165,18 @@ impl Runner {
         if due.is_some_and(|due| due <= now) {
             self.window_end = None;
             self.planner.cycle(now);
+            self.planner.note_cycle_time(self.env.now().since(now));
             self.send_orders();
+        }
+    }
+
+    /// Tells what is to be told, beside the orders and not in their way.
+    fn tell(&mut self) {
+        for write in self.planner.take_tellings(self.env.now()) {
+            let (client, reports) = (self.teller.clone(), self.reports.clone());
+            self.env.spawn("tell", async move {
+                let _ = reports.send(Report::Told(write.carry_out(client).await)).await;
+            });
         }
     }
 

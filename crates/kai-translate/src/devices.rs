@@ -3,40 +3,29 @@
 //! Selectors of classes and requests are expressions over devices. They are evaluated outside, by a [`DeviceJudge`]; what
 //! the judge cannot answer matches no device, and the object is complained about.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::resource::v1::{
-    AllocationResult, DeviceClass, DeviceSelector, DeviceSubRequest, ExactDeviceRequest,
-    ResourceClaim, ResourceSlice,
+    AllocationResult, Device, DeviceAttribute, DeviceClass, DeviceSelector, DeviceSubRequest,
+    ExactDeviceRequest, ResourceClaim, ResourceSlice,
 };
 use kai_api::names::scheduling;
 use kai_core::input::devices::{
     AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest,
+    DeviceRequest, DeviceSpec, SameAttribute,
 };
+use kai_core::input::node::{Taint, TaintEffect};
 use kai_core::input::{ClaimSpec, DeviceClassSpec, ObjectName, SliceSpec, Text};
 
 use crate::problem::{Complaints, Translated};
-use crate::selectors;
+use crate::{node, selectors, tolerations};
 
 /// Evaluates selectors of devices.
 pub trait DeviceJudge {
-    /// The devices that satisfy every expression; none where it cannot tell.
-    fn matching(&self, expressions: &[&str]) -> Option<Vec<DeviceRef>>;
-}
-
-/// A judge that can tell nothing: only classes and requests without selectors have devices.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoJudge;
-
-impl DeviceJudge for NoJudge {
-    fn matching(&self, _: &[&str]) -> Option<Vec<DeviceRef>> {
-        None
-    }
+    /// The devices that satisfy every expression; what is wrong with one where it cannot tell.
+    fn matching(&mut self, expressions: &[&str]) -> Result<Vec<DeviceRef>, String>;
 }
 
 /// A class of devices.
-pub fn class(class: &DeviceClass, judge: &dyn DeviceJudge) -> Translated<DeviceClassSpec> {
+pub fn class(class: &DeviceClass, judge: &mut dyn DeviceJudge) -> Translated<DeviceClassSpec> {
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let mut complaints = Complaints::about(format!("DeviceClass {name}"));
     let selectors = class.spec.selectors.as_deref().unwrap_or_default();
@@ -52,7 +41,7 @@ pub fn class(class: &DeviceClass, judge: &dyn DeviceJudge) -> Translated<DeviceC
 fn devices(
     selectors: &[DeviceSelector],
     path: &str,
-    judge: &dyn DeviceJudge,
+    judge: &mut dyn DeviceJudge,
     complaints: &mut Complaints,
 ) -> Option<Vec<DeviceRef>> {
     if selectors.is_empty() {
@@ -60,11 +49,15 @@ fn devices(
     }
     let expressions: Option<Vec<&str>> =
         selectors.iter().map(|one| Some(one.cel.as_ref()?.expression.as_str())).collect();
-    let matching = expressions.and_then(|expressions| judge.matching(&expressions));
-    if matching.is_none() {
-        complaints.add(path, "this selector of devices is not understood and matches no device");
-    }
-    Some(matching.unwrap_or_default())
+    let matching = match expressions {
+        Some(expressions) => judge.matching(&expressions),
+        None => Err("only CEL expressions are understood".to_owned()),
+    };
+    let found = matching.unwrap_or_else(|error| {
+        complaints.add(path, format!("this selector of devices matches no device: {error}"));
+        Vec::new()
+    });
+    Some(found)
 }
 
 /// Devices that a driver offers.
@@ -87,13 +80,42 @@ pub fn slice(slice: &ResourceSlice) -> Translated<SliceSpec> {
         driver: spec.driver.as_str().into(),
         pool: spec.pool.name.as_str().into(),
         access: access.unwrap_or(DeviceAccess::Nodes(Vec::new())),
-        devices: devices.map(|device| device.name.as_str().into()).collect(),
+        devices: devices.map(|device| device_spec(device, &spec.driver)).collect(),
     };
     complaints.only_if_sound(object)
 }
 
+/// Attributes without a domain are the driver's.
+fn device_spec(device: &Device, driver: &str) -> DeviceSpec {
+    let attributes = device.attributes.iter().flatten().filter_map(|(name, value)| {
+        let name = if name.contains('/') { name.clone() } else { format!("{driver}/{name}") };
+        Some((name.into(), attribute_value(value)?))
+    });
+    // An effect that is not understood keeps everybody away.
+    let taints = device.taints.iter().flatten().filter(|taint| taint.effect != "None");
+    let taints = taints.map(|taint| Taint {
+        key: taint.key.as_str().into(),
+        value: taint.value.as_deref().unwrap_or_default().into(),
+        effect: node::effect(&taint.effect).unwrap_or(TaintEffect::NoSchedule),
+    });
+    DeviceSpec {
+        name: device.name.as_str().into(),
+        attributes: attributes.collect(),
+        taints: taints.collect(),
+    }
+}
+
+/// Values of different types are never equal.
+fn attribute_value(value: &DeviceAttribute) -> Option<Text> {
+    let text = value.string.as_ref().map(|text| format!("string {text}"));
+    let version = value.version.as_ref().map(|version| format!("version {version}"));
+    let int = value.int.map(|int| format!("int {int}"));
+    let flag = value.bool.map(|flag| format!("bool {flag}"));
+    text.or(version).or(int).or(flag).map(Text::from)
+}
+
 /// A claim for devices.
-pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<ClaimSpec> {
+pub fn claim(claim: &ResourceClaim, judge: &mut dyn DeviceJudge) -> Translated<ClaimSpec> {
     let metadata = &claim.metadata;
     let name = ObjectName::new(
         metadata.namespace.as_deref().unwrap_or_default(),
@@ -104,14 +126,17 @@ pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<Claim
     let mut read = Vec::new();
     for (at, request) in requests.into_iter().flatten().enumerate() {
         let path = format!("spec.devices.requests[{at}]");
-        let exact = request.exactly.iter().map(|one| exact(one, &path, judge, &mut complaints));
-        let mut alternatives: Vec<DeviceAlternative> = exact.collect();
+        let mut alternatives: Vec<DeviceAlternative> = Vec::new();
+        if let Some(one) = &request.exactly {
+            alternatives.push(exact(one, &path, judge, &mut complaints));
+        }
         for (at, sub) in request.first_available.iter().flatten().enumerate() {
             let path = format!("{path}.firstAvailable[{at}]");
             alternatives.push(sub_request(sub, &path, judge, &mut complaints));
         }
         read.push(DeviceRequest { name: request.name.as_str().into(), alternatives });
     }
+    let constraints = constraints(claim, &mut read, &mut complaints);
     let status = claim.status.as_ref();
     let owners = metadata.owner_references.iter().flatten();
     let owner_pod = owners.filter(|owner| owner.kind == "Pod").map(|owner| owner.name.as_str());
@@ -125,6 +150,7 @@ pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<Claim
         labels: selectors::labels(&labels),
         owner_pod: owner_pod.map(Text::from).next(),
         requests: read,
+        constraints,
         for_extended_resource: made_for == Some("true"),
         allocation: status.and_then(|status| status.allocation.as_ref()).map(allocation),
         reserved_for: users
@@ -133,6 +159,32 @@ pub fn claim(claim: &ResourceClaim, judge: &dyn DeviceJudge) -> Translated<Claim
             .collect(),
         name,
     })
+}
+
+/// What the devices of a claim must have in common. A claim with a demand that is not understood is not served.
+fn constraints(
+    claim: &ResourceClaim,
+    requests: &mut [DeviceRequest],
+    complaints: &mut Complaints,
+) -> Vec<SameAttribute> {
+    let listed = claim.spec.devices.as_ref().and_then(|devices| devices.constraints.as_ref());
+    let mut constraints = Vec::new();
+    for (at, constraint) in listed.into_iter().flatten().enumerate() {
+        if let Some(attribute) = &constraint.match_attribute {
+            let names = constraint.requests.iter().flatten().map(|name| name.as_str().into());
+            constraints.push(SameAttribute {
+                requests: names.collect(),
+                attribute: attribute.as_str().into(),
+            });
+            continue;
+        }
+        let path = format!("spec.devices.constraints[{at}]");
+        complaints.add(path, "only matchAttribute is understood; the claim is not served");
+        for request in requests.iter_mut() {
+            request.alternatives.clear();
+        }
+    }
+    constraints
 }
 
 fn count(mode: Option<&str>, count: Option<i64>) -> DeviceCount {
@@ -145,30 +197,44 @@ fn count(mode: Option<&str>, count: Option<i64>) -> DeviceCount {
 fn exact(
     request: &ExactDeviceRequest,
     path: &str,
-    judge: &dyn DeviceJudge,
+    judge: &mut dyn DeviceJudge,
     complaints: &mut Complaints,
 ) -> DeviceAlternative {
     let selectors = request.selectors.as_deref().unwrap_or_default();
     DeviceAlternative {
+        name: None,
         class: request.device_class_name.as_str().into(),
         count: count(request.allocation_mode.as_deref(), request.count),
         devices: devices(selectors, &format!("{path}.exactly.selectors"), judge, complaints),
         admin_access: request.admin_access.unwrap_or_default(),
+        tolerations: request
+            .tolerations
+            .iter()
+            .flatten()
+            .filter_map(tolerations::of_request)
+            .collect(),
     }
 }
 
 fn sub_request(
     request: &DeviceSubRequest,
     path: &str,
-    judge: &dyn DeviceJudge,
+    judge: &mut dyn DeviceJudge,
     complaints: &mut Complaints,
 ) -> DeviceAlternative {
     let selectors = request.selectors.as_deref().unwrap_or_default();
     DeviceAlternative {
+        name: Some(request.name.as_str().into()),
         class: request.device_class_name.as_str().into(),
         count: count(request.allocation_mode.as_deref(), request.count),
         devices: devices(selectors, &format!("{path}.selectors"), judge, complaints),
         admin_access: false,
+        tolerations: request
+            .tolerations
+            .iter()
+            .flatten()
+            .filter_map(tolerations::of_request)
+            .collect(),
     }
 }
 
@@ -190,22 +256,5 @@ pub fn allocation(result: &AllocationResult) -> Allocation {
             })
             .collect(),
         nodes: nodes.unwrap_or_default(),
-    }
-}
-
-/// Judges by tables of devices per expression; for callers that evaluated the expressions before.
-#[derive(Clone, Debug, Default)]
-pub struct JudgedBefore {
-    /// Devices by expression.
-    pub devices: BTreeMap<String, Vec<DeviceRef>>,
-}
-
-impl DeviceJudge for JudgedBefore {
-    fn matching(&self, expressions: &[&str]) -> Option<Vec<DeviceRef>> {
-        let sets: Option<Vec<&Vec<DeviceRef>>> =
-            expressions.iter().map(|expression| self.devices.get(*expression)).collect();
-        let (first, rest) = sets.as_ref()?.split_first()?;
-        let in_all = |device: &&DeviceRef| rest.iter().all(|set| set.contains(device));
-        Some(first.iter().filter(in_all).cloned().collect())
     }
 }

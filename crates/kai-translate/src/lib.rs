@@ -11,12 +11,14 @@
 //! | [`node`] | allocatable amounts, taints, conditions |
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`priority`] | values of priority classes |
+//! | [`device_judge`] | selectors of devices |
 //! | [`budget`], [`devices`], [`storage`], [`numa`] | what else limits placement |
 
 mod amounts;
 pub mod bind_request;
 pub mod budget;
 pub mod decode;
+pub mod device_judge;
 pub mod devices;
 pub mod node;
 pub mod numa;
@@ -29,6 +31,7 @@ pub mod queue;
 mod selectors;
 pub mod storage;
 pub mod time;
+mod tolerations;
 pub mod topology;
 pub mod view;
 

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use kai_core::input::{NodeSpec, PodGroupSpec, PodSpec, QueueSpec};
 use kai_translate::decode::decode;
-use kai_translate::devices::{JudgedBefore, NoJudge};
+use kai_translate::device_judge::CelJudge;
 use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_translate::priority::PriorityClasses;
@@ -165,9 +165,6 @@ fn pod_groups() {
 
 #[test]
 fn other_objects() {
-    let tables = JudgedBefore {
-        devices: BTreeMap::from([("device.driver == 'gpu.example.com'".to_owned(), Vec::new())]),
-    };
     judge(include_str!("golden/other.yaml"), |object| {
         let kind = object["kind"].as_str().expect("a kind");
         match kind {
@@ -179,13 +176,13 @@ fn other_objects() {
                 decoded(kind, object, |typed| budget::translate(&typed).map(whole))
             }
             "Topology" => decoded(kind, object, |typed| topology::translate(&typed).map(whole)),
-            "DeviceClass" => {
-                decoded(kind, object, |typed| devices::class(&typed, &tables).map(whole))
-            }
+            "DeviceClass" => decoded(kind, object, |typed| {
+                devices::class(&typed, &mut CelJudge::default()).map(whole)
+            }),
             "ResourceSlice" => decoded(kind, object, |typed| devices::slice(&typed).map(whole)),
-            "ResourceClaim" => {
-                decoded(kind, object, |typed| devices::claim(&typed, &NoJudge).map(whole))
-            }
+            "ResourceClaim" => decoded(kind, object, |typed| {
+                devices::claim(&typed, &mut CelJudge::default()).map(whole)
+            }),
             "PersistentVolumeClaim" => {
                 decoded(kind, object, |typed| storage::claim(&typed).map(whole))
             }

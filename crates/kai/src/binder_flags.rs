@@ -2,6 +2,7 @@
 
 use clap::Args;
 use kai_cluster::binder::{BinderSettings, ReservationSettings};
+use kai_translate::pod::PodRules;
 use kai_translate::time::seconds;
 use serde_json::Value;
 
@@ -16,10 +17,6 @@ pub(crate) struct BinderArguments {
     /// Service account of reservation pods.
     #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
     resource_reservation_service_account: String,
-
-    /// Value of the label app of reservation pods.
-    #[arg(long, default_value = "kai-resource-reservation", value_name = "VALUE")]
-    pub(crate) resource_reservation_app_label: String,
 
     /// Image of reservation pods.
     #[arg(
@@ -63,16 +60,16 @@ fn object(text: &str) -> Result<Value, String> {
 }
 
 impl BinderArguments {
-    pub(crate) fn settings(&self, scheduler_name: &str) -> BinderSettings {
+    pub(crate) fn settings(&self, rules: &PodRules) -> BinderSettings {
         let reservation = ReservationSettings::default();
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
-            scheduler_name: scheduler_name.to_owned(),
+            scheduler_name: rules.scheduler_name.clone(),
             cdi: self.cdi_enabled,
             reservation: ReservationSettings {
                 namespace: self.resource_reservation_namespace.clone(),
                 service_account: self.resource_reservation_service_account.clone(),
-                app_label: self.resource_reservation_app_label.clone(),
+                app_label: rules.reservation_app.clone(),
                 image: self.resource_reservation_pod_image.clone(),
                 runtime_class: self.runtime_class_name.clone().filter(|name| !name.is_empty()),
                 wait: seconds(self.resource_reservation_allocation_timeout.into()),

@@ -3,10 +3,12 @@
 mod arguments;
 mod bench;
 mod binder_flags;
+mod log;
 mod manifests;
 mod output;
 mod run;
 mod scenario;
+mod scheduler_flags;
 
 use std::process::ExitCode;
 

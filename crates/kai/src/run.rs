@@ -1,18 +1,24 @@
 //! `kai run`: schedules a cluster.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kai_cluster::env::Env;
+use kai_cluster::flags::{self, Flagged};
+use kai_cluster::function::Function;
+use kai_cluster::lease::Election;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::serve::{self, ServeSettings};
+use kai_cluster::status::{Duties, Events};
 use kai_cluster::{client, run};
-use kai_translate::partition::Partition;
-use kai_translate::pod::PodRules;
-use kai_workloads::GrouperConfig;
 
 use crate::binder_flags::BinderArguments;
+use crate::log::Log;
+use crate::scheduler_flags::SchedulerFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,50 +35,30 @@ pub(crate) struct RunArguments {
     kubeconfig: Option<PathBuf>,
 
     /// Only these functions; by default all of them.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "FUNCTION")]
+    #[arg(long, value_parser = function, value_delimiter = ',', value_name = "FUNCTION")]
     only: Vec<Function>,
-
-    /// Pods with this spec.schedulerName are ours.
-    #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
-    scheduler_name: String,
-
-    /// Label that names the queue of a workload.
-    #[arg(long, default_value = "kai.scheduler/queue", value_name = "KEY")]
-    queue_label_key: String,
-
-    /// Label that divides the cluster; empty: it is not divided.
-    #[arg(long, default_value = "kai.scheduler/node-pool", value_name = "KEY")]
-    nodepool_label_key: String,
-
-    /// Our part of the cluster; empty: what carries no such label.
-    #[arg(long, default_value = "", value_name = "VALUE")]
-    partition_label_value: String,
 
     /// Which pods get a pod group object: all, or only those that are not their own group or have waited.
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
+    /// Which events are written: those that tell why something does not run or had to go, or also those of success.
+    #[arg(long, value_enum, default_value = "needed")]
+    events: EventsWritten,
+
     #[command(flatten)]
     binder: BinderArguments,
 
-    /// How much is logged: 2 and less warnings, 3 every write, 4 every plan, 5 and more everything.
-    #[arg(long = "v", default_value_t = 3, value_name = "LEVEL")]
-    verbosity: u8,
+    /// Where health is; 0: nowhere.
+    #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
+    health_probe_bind_address: Probes,
 
-    /// Log JSON.
-    #[arg(long)]
-    log_json: bool,
+    #[command(flatten)]
+    scheduler: SchedulerFlags,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Function {
-    /// Places pods.
-    Scheduler,
-    /// Makes pod groups.
-    PodGrouper,
-    /// Carries bind requests out.
-    Binder,
-}
+#[derive(Clone, Copy)]
+struct Probes(Option<SocketAddr>);
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PodGroups {
@@ -80,81 +66,105 @@ enum PodGroups {
     Always,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EventsWritten {
+    Needed,
+    All,
+}
+
 /// Runs until it is told to stop; the exit status.
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
-    start_log(arguments);
+    let (flagged, notices) = arguments.scheduler.read()?;
+    let log = Log::start(flagged.verbosity, flagged.log_json);
+    if flagged.tell_version {
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), "kai");
+    }
+    for notice in notices {
+        tracing::warn!("{notice}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let client = client::connect(arguments.kubeconfig.as_deref()).await?;
-        let mut terminate =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-                .context("cannot listen for signals")?;
-        let shutdown = async move {
-            tokio::select! { biased;
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        };
-        run::run(client, Env::real(), settings(arguments), shutdown).await;
-        Ok(0)
-    })
+    runtime.block_on(start(arguments, flagged, log))
 }
 
-fn settings(arguments: &RunArguments) -> Settings {
-    let all = [Function::Scheduler, Function::PodGrouper, Function::Binder];
+async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::Result<u8> {
+    let (client, env) = (client::connect(arguments.kubeconfig.as_deref()).await?, Env::real());
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot listen for signals")?;
+    let shutdown = async move {
+        tokio::select! { biased;
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    let served = ServeSettings {
+        metrics: flagged.listen,
+        probes: arguments.health_probe_bind_address.0,
+        local_port: flagged.plugin_port,
+        set_verbosity: Some(Arc::new(move |level| log.set_verbosity(level))),
+    };
+    let (question_sink, questions) = serve::questions();
+    serve::start(&client, &env, &served, question_sink)
+        .await
+        .context("cannot listen; 0 as address turns a listener off")?;
+    run::run(client, env, settings(arguments, flagged)?, questions, shutdown).await;
+    Ok(0)
+}
+
+fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
+    let Flagged { mut settings, namespace, leader_elect, .. } = flagged;
     let functions: BTreeSet<Function> = if arguments.only.is_empty() {
-        all.into()
+        Function::ALL.into()
     } else {
         arguments.only.iter().copied().collect()
     };
-    let schedules = functions.contains(&Function::Scheduler);
-    let grouper = functions.contains(&Function::PodGrouper).then(|| GrouperConfig {
-        scheduler_name: arguments.scheduler_name.clone(),
-        queue_label_key: arguments.queue_label_key.clone(),
-        node_pool_label_key: arguments.nodepool_label_key.clone(),
-        ..GrouperConfig::default()
-    });
-    let binder = functions.contains(&Function::Binder);
-    let binder = binder.then(|| arguments.binder.settings(&arguments.scheduler_name));
+    settings.schedules = functions.contains(&Function::Scheduler);
+    let binds = functions.contains(&Function::Binder);
+    settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
+    if !functions.contains(&Function::PodGrouper) {
+        settings.grouper = None;
+    }
     // Another process sees only what is written.
-    let always = arguments.pod_groups == PodGroups::Always || !schedules;
-    let mut settings = Settings {
-        rules: PodRules {
-            scheduler_name: arguments.scheduler_name.clone(),
-            reservation_app: arguments.binder.resource_reservation_app_label.clone(),
-            ..PodRules::default()
-        },
-        binder,
-        partition: Partition {
-            key: arguments.nodepool_label_key.clone(),
-            value: arguments.partition_label_value.clone(),
-        },
-        grouper,
-        schedules,
-        publish: if always { Publish::Always } else { Publish::AfterWaiting(PUBLISH_AFTER) },
-        ..Settings::default()
+    let together = functions.len() == Function::ALL.len();
+    let always = arguments.pod_groups == PodGroups::Always || !together;
+    settings.publish = if always { Publish::Always } else { Publish::AfterWaiting(PUBLISH_AFTER) };
+    settings.status.duties = Duties {
+        verdicts: settings.schedules,
+        groups: functions.contains(&Function::PodGroupController),
+        queues: functions.contains(&Function::QueueController),
     };
-    let params = &mut settings.config.params;
-    params.queue_label_key = arguments.queue_label_key.as_str().into();
-    params.node_pool = settings.partition.name().map(Into::into);
-    settings
+    settings.status.events = match arguments.events {
+        EventsWritten::Needed => Events::Needed,
+        EventsWritten::All => Events::All,
+    };
+    settings.functions = functions;
+    settings.election = leader_elect.then(|| election(namespace)).transpose()?;
+    settings.config.params.node_pool = settings.partition.name().map(Into::into);
+    Ok(settings)
 }
 
-fn start_log(arguments: &RunArguments) {
-    use tracing_subscriber::filter::LevelFilter;
-    let level = match arguments.verbosity {
-        0..=2 => LevelFilter::WARN,
-        3 => LevelFilter::INFO,
-        4 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
+/// The function of this name.
+fn function(name: &str) -> Result<Function, String> {
+    let found = Function::ALL.into_iter().find(|function| function.name() == name);
+    found.ok_or_else(|| {
+        let names = Function::ALL.map(Function::name);
+        format!("there is no such function; there are {}", names.join(", "))
+    })
+}
+
+fn probe_address(text: &str) -> Result<Probes, String> {
+    flags::address(text).map(Probes)
+}
+
+/// We are known by the name of our pod and something that no other process has.
+fn election(namespace: String) -> anyhow::Result<Election> {
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        anyhow::Ok(text.trim().to_owned())
     };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
-    if arguments.log_json {
-        log.json().init();
-    } else {
-        log.init();
-    }
+    let host = read("/proc/sys/kernel/hostname")?;
+    let unique = read("/proc/sys/kernel/random/uuid")?;
+    Ok(Election { identity: format!("{host}_{unique}"), namespace })
 }

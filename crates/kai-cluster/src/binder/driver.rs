@@ -27,15 +27,24 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A binder that knows nothing yet; what comes of its orders goes to `reports`.
+    /// A binder that knows nothing yet; what comes of its orders goes to `reports`. One that does not lead follows the
+    /// cluster and does nothing.
     pub fn new(
         client: Client,
         env: Env,
         settings: BinderSettings,
+        leads: bool,
         reports: Sender<BinderReport>,
     ) -> Self {
         let limit = Arc::new(Semaphore::new(WRITES_AT_ONCE));
-        Self { binder: Binder::new(settings), client, env, reports, limit }
+        let mut binder = Binder::new(settings);
+        binder.set_leading(leads);
+        Self { binder, client, env, reports, limit }
+    }
+
+    /// It begins or ceases to lead.
+    pub fn set_leading(&mut self, leads: bool) {
+        self.binder.set_leading(leads);
     }
 
     /// Takes a change of the cluster over.

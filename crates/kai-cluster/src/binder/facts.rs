@@ -173,6 +173,27 @@ impl Facts {
         std::mem::take(&mut self.touched)
     }
 
+    /// Nobody looks at what changed.
+    pub(super) fn forget_touched(&mut self) {
+        self.touched.clear();
+        self.vanished.clear();
+    }
+
+    /// Everything has to be looked at anew.
+    pub(super) fn touch_all(&mut self) {
+        self.touched.extend(self.reservations.keys().cloned().map(Item::Device));
+        for (name, request) in &self.requests {
+            self.touched.insert(Item::Request(name.clone()));
+            self.touched.extend(request.devices().map(Item::Device));
+        }
+        for (name, pod) in &self.pods {
+            if !pod.groups.is_empty() {
+                self.touched.insert(Item::Pod(name.clone()));
+                self.touched.extend(pod.devices().map(Item::Device));
+            }
+        }
+    }
+
     pub(super) fn take_vanished(&mut self) -> Vec<Vanished> {
         std::mem::take(&mut self.vanished)
     }

@@ -69,6 +69,7 @@ enum Item {
 /// The state of all binds.
 pub struct Binder {
     settings: BinderSettings,
+    leads: bool,
     facts: Facts,
     attempts: BTreeMap<ObjectName, Attempt>,
     devices: BTreeMap<DeviceKey, DeviceMemory>,
@@ -84,6 +85,7 @@ impl Binder {
         Self {
             facts: Facts::new(&settings),
             settings,
+            leads: true,
             attempts: BTreeMap::new(),
             devices: BTreeMap::new(),
             repairs: BTreeMap::new(),
@@ -96,6 +98,17 @@ impl Binder {
     /// Takes a change of the cluster over.
     pub fn apply(&mut self, change: &Change) {
         self.facts.apply(change);
+    }
+
+    /// Begins or ceases to act. Attempts begin anew: what they had done can be seen.
+    fn set_leading(&mut self, leads: bool) {
+        self.leads = leads;
+        self.attempts.clear();
+        self.devices.clear();
+        self.repairs.clear();
+        self.due.clear();
+        self.timers.clear();
+        self.facts.touch_all();
     }
 
     /// When something is to be done although nothing changed.
@@ -120,7 +133,10 @@ impl Binder {
 
     /// Looks at everything that changed or whose time has come.
     fn step(&mut self, now: Timestamp) {
-        if !self.facts.is_complete() {
+        if !self.leads {
+            self.facts.forget_touched();
+        }
+        if !self.leads || !self.facts.is_complete() {
             return;
         }
         loop {

@@ -21,10 +21,10 @@ impl Planner {
         self.end_waits(now);
         self.dirty = false;
         self.wake_at = None;
-        if !self.settings.schedules {
+        if !self.schedules() {
             return;
         }
-        let made = plan(&mut self.world, now);
+        let mut made = plan(&mut self.world, now);
         assume(&mut self.world, &made);
         self.wake_at = made.wake_at;
         let gangs = self.gangs_to_prepare(&made.steps);
@@ -41,7 +41,16 @@ impl Planner {
         self.order_evictions(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
+        self.measure(&made, now);
+        made.waiting.retain(|report| !report.pods.iter().any(|one| self.avoids_nodes(&one.pod)));
+        self.statuses.note_plan(&made, &self.groups, now);
         tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
+    }
+
+    /// The pod is kept off nodes on which its binds failed: why they failed says more than that no other node was found.
+    fn avoids_nodes(&self, pod: &ObjectName) -> bool {
+        let entry = self.pods.get(pod);
+        entry.is_some_and(|entry| !self.backoffs.avoided(pod, &entry.base.uid).is_empty())
     }
 
     /// Groups of which several pods are bound, one of them in several steps: no pod may be bound before all of them can

@@ -1,7 +1,10 @@
 //! Changes of the cluster into the world, plans into orders. No clock and no client: time and reports are given.
 
+mod answers;
 mod backoff;
 mod cycle;
+mod devices;
+mod leading;
 mod objects;
 mod pods;
 
@@ -23,9 +26,16 @@ use kai_workloads::{Facts, GrouperConfig};
 pub use backoff::{Backoffs, Wait};
 
 use crate::binder::BinderSettings;
+use crate::function::Function;
 use crate::kinds::Kind;
+use crate::lease::{Election, Leading};
+use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{Order, Report};
+use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
+use crate::status::verdicts::TextOptions;
+use crate::status::write::StatusWrite;
+use crate::status::{StatusSettings, Statuses};
 use crate::watch::Change;
 
 /// How the planner is set up.
@@ -45,6 +55,14 @@ pub struct Settings {
     pub publish: Publish,
     /// How bind requests are carried out; none: somebody else does.
     pub binder: Option<BinderSettings>,
+    /// What is told about all this.
+    pub status: StatusSettings,
+    /// What is measured.
+    pub metrics: MetricsSettings,
+    /// Our functions.
+    pub functions: BTreeSet<Function>,
+    /// How leaders are elected; none: we act alone.
+    pub election: Option<Election>,
 }
 
 /// When a pod that is its own group gets a `PodGroup` object.
@@ -69,6 +87,10 @@ impl Default for Settings {
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             binder: Some(BinderSettings::default()),
+            status: StatusSettings::default(),
+            metrics: MetricsSettings::default(),
+            functions: Function::ALL.into(),
+            election: None,
         }
     }
 }
@@ -96,7 +118,12 @@ pub struct Planner {
     failed_binds: BTreeMap<ObjectName, (Text, String)>,
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
+    devices: Devices,
     backoffs: Backoffs,
+    statuses: Statuses,
+    metrics: Metrics,
+    /// Functions that act.
+    leading: Leading,
     orders: Vec<Order>,
     /// Something changed since the latest plan.
     dirty: bool,
@@ -107,7 +134,23 @@ pub struct Planner {
 impl Planner {
     /// A planner that knows nothing yet.
     pub fn new(settings: Settings) -> Self {
+        let texts = TextOptions {
+            detailed: settings.config.params.detailed_fit_errors,
+            node_pool: settings.partition.name().map(Into::into),
+        };
+        let scheduler = &settings.rules.scheduler_name;
+        let leading = match settings.election {
+            Some(_) => Leading::new(),
+            None => settings.functions.clone(),
+        };
+        let status = StatusSettings {
+            duties: leading::duties(&settings, &leading),
+            ..settings.status.clone()
+        };
         Self {
+            metrics: Metrics::new(settings.metrics.clone(), texts.shown_pool()),
+            statuses: Statuses::new(status, scheduler, texts),
+            leading,
             world: World::new(settings.config.clone()),
             settings,
             listed: BTreeSet::new(),
@@ -122,6 +165,7 @@ impl Planner {
             failed_requests: BTreeMap::new(),
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
+            devices: Devices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,
@@ -152,13 +196,25 @@ impl Planner {
         std::mem::take(&mut self.orders)
     }
 
+    /// When something is to be told.
+    pub fn tell_at(&self) -> Option<Timestamp> {
+        self.statuses.next().filter(|_| self.is_ready())
+    }
+
+    /// What is to be told now.
+    pub fn take_tellings(&mut self, now: Timestamp) -> Vec<StatusWrite> {
+        if self.is_ready() { self.statuses.take(&self.groups, now) } else { Vec::new() }
+    }
+
     /// Names of the priority classes.
     pub fn class_names(&self) -> Vec<String> {
         self.classes.names().cloned().collect()
     }
 
     /// Takes a change of the cluster over.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: Change, now: Timestamp) {
+        let by_request = |pod: &ObjectName| self.bind_requests.contains_key(pod);
+        self.statuses.see(&change, by_request, now);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
@@ -178,13 +234,23 @@ impl Planner {
     /// Takes over what came of an order.
     pub fn settle(&mut self, report: Report, now: Timestamp) {
         match report {
-            Report::Bound(pod) => self.backoffs.clear(&pod),
-            Report::BindAsked(_) | Report::Evicted(_) => {}
+            Report::Bound(pod) => {
+                self.backoffs.clear(&pod);
+                self.statuses.note_bound(&pod, now);
+                self.metrics.note_bound(&pod, now);
+            }
+            Report::BindAsked(pod) => {
+                self.statuses.note_bound(&pod, now);
+                self.metrics.note_bound(&pod, now);
+            }
+            Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
             Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
                 self.tell_bind_request(&pod);
                 self.failed_binds.remove(&pod);
+                self.statuses.note_bind_failed(&pod, &error, now);
+                self.metrics.note_unbound(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
                 self.wait_after_bind(&pod, &node, &error, now);
@@ -193,11 +259,13 @@ impl Planner {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
                 for pod in spared.iter().chain([&victim]) {
                     self.world.forget(pod);
+                    self.statuses.note_spared(pod);
                 }
                 self.dirty = true;
                 self.wait_after_eviction(&victim, now);
             }
             Report::Grouped(grouped) => self.set_grouping(*grouped),
+            Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
     }
 
@@ -225,6 +293,7 @@ impl Planner {
 
     /// Tells the world; what it refuses is said.
     fn tell(&mut self, delta: Delta) {
+        self.statuses.accounts_mut().observe(&delta);
         let effect = self.world.apply(delta);
         for problem in &effect.problems {
             tracing::warn!(%problem, "an object is not taken over");
@@ -253,7 +322,7 @@ impl Planner {
             return;
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
-        let is_ours = self.settings.schedules && entry.base.role == PodRole::Workload;
+        let is_ours = self.schedules() && entry.base.role == PodRole::Workload;
         let uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
         let reason = request.status.as_ref().and_then(|status| status.reason.clone());
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
@@ -280,6 +349,8 @@ impl Planner {
     /// Pods whose bind requests failed are left alone for a while.
     fn wait_after_failed_requests(&mut self, now: Timestamp) {
         for (pod, (node, reason)) in std::mem::take(&mut self.failed_binds) {
+            self.statuses.note_bind_failed(&pod, &reason, now);
+            self.metrics.note_unbound(&pod);
             self.wait_after_bind(&pod, &node, &reason, now);
         }
     }

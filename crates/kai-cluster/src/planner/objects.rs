@@ -2,18 +2,14 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSIStorageCapacity, StorageClass};
 use kai_api::{BindRequest, PodGroup, Queue, Topology};
 use kai_core::input::storage::StorageKey;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, StorageObject};
 use kai_translate::decode::decode;
-use kai_translate::devices::NoJudge;
 use kai_translate::numa::NodeResourceTopology;
-use kai_translate::{
-    Translated, budget, devices, node, numa, pod_group, queue, storage, topology, view,
-};
+use kai_translate::{Translated, budget, node, numa, pod_group, queue, storage, topology, view};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -44,6 +40,9 @@ impl Planner {
             }
             Kind::CsiDriver => self.set_driver(object),
             Kind::PersistentVolumeClaim => self.set_volume_claim(object),
+            Kind::DeviceClass => self.set_device_class(object),
+            Kind::ResourceSlice => self.set_slice(object),
+            Kind::ResourceClaim => self.set_device_claim(object),
             _ => {
                 if let Some(object) = translated(kind, object) {
                     self.tell(Delta::Set(object));
@@ -63,6 +62,7 @@ impl Planner {
             }
             Kind::PodGroup => {
                 self.groups.remove(&name);
+                self.metrics.forget_group(&name);
                 self.forget_object(ObjectKey::PodGroup(name.clone()));
                 if let Some(pod) = self.own_groups.get(&name).cloned() {
                     self.tell_own_group(&pod);
@@ -76,6 +76,7 @@ impl Planner {
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
                 }
+                self.lose_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {
                     self.forget_object(key);
                 }
@@ -86,6 +87,7 @@ impl Planner {
     fn set_queue(&mut self, object: &Value) {
         let Some(typed) = decoded::<Queue>(Kind::Queue, object) else { return };
         let labels = typed.metadata.labels.clone().unwrap_or_default();
+        self.metrics.see_queue(&object_name(object).name, &labels);
         let spec = Self::heard(queue::translate(&typed));
         match spec.filter(|_| self.settings.partition.holds(&labels)) {
             Some(spec) => self.tell(Delta::Set(Object::Queue(spec))),
@@ -167,7 +169,7 @@ impl Planner {
 }
 
 /// The object as its type; what is wrong with it is said.
-fn decoded<T: DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
+pub(super) fn decoded<T: DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
     decode(kind.name(), object).map_err(|problem| complain(&problem)).ok()
 }
 
@@ -186,17 +188,6 @@ fn translated(kind: Kind, object: &Value) -> Option<Object> {
             .map(|spec| Object::Storage(StorageObject::Class(spec))),
         Kind::CsiStorageCapacity => plain::<CSIStorageCapacity, _>(kind, object, storage::capacity)
             .map(|spec| Object::Storage(StorageObject::Capacity(spec))),
-        Kind::DeviceClass => {
-            plain::<DeviceClass, _>(kind, object, |class| devices::class(class, &NoJudge))
-                .map(Object::DeviceClass)
-        }
-        Kind::ResourceSlice => {
-            plain::<ResourceSlice, _>(kind, object, devices::slice).map(Object::Slice)
-        }
-        Kind::ResourceClaim => {
-            plain::<ResourceClaim, _>(kind, object, |claim| devices::claim(claim, &NoJudge))
-                .map(Object::Claim)
-        }
         Kind::NodeResourceTopology => {
             plain::<NodeResourceTopology, _>(kind, object, numa::translate).map(Object::Numa)
         }
@@ -234,7 +225,7 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
     })
 }
 
-fn object_name(object: &Value) -> ObjectName {
+pub(super) fn object_name(object: &Value) -> ObjectName {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     ObjectName::new(text("namespace"), text("name"))
 }

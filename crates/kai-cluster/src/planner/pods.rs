@@ -211,15 +211,16 @@ impl Planner {
             Grouping::Own(plan) => self.set_own_group(&name, plan),
             Grouping::Linked => {}
             Grouping::LeftAlone => entry.group = Membership::Named,
+            Grouping::Postponed => entry.group = Membership::Unknown,
         }
     }
 
     fn set_own_group(&mut self, name: &ObjectName, plan: Box<PodGroupPlan>) {
-        let Some(entry) = self.pods.get_mut(name) else { return };
         for notice in &plan.notices {
             tracing::info!(pod = %name, %notice, "about its group");
         }
-        let published = self.settings.publish == Publish::Always;
+        let published = self.settings.publish == Publish::Always && self.groups_pods();
+        let Some(entry) = self.pods.get_mut(name) else { return };
         if published {
             self.orders.push(Order::Publish(Box::new(entry.view.clone()), plan.clone()));
         }

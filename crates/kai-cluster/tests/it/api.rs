@@ -39,6 +39,8 @@ pub(crate) struct Fault {
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
     clock: Clock,
+    /// Who asks; begins with a space where somebody is named.
+    caller: &'static str,
 }
 
 #[derive(Default)]
@@ -51,6 +53,9 @@ struct State {
     /// After how many seconds each reservation pod tells its device, the latest value for all that follow; none: never.
     agents: Vec<u64>,
     reservations: usize,
+    leases: BTreeMap<String, Value>,
+    /// Whose requests for leases fail.
+    cut_off: Option<&'static str>,
 }
 
 /// An object that a path names.
@@ -63,16 +68,17 @@ struct Place {
 
 impl Place {
     fn of(path: &str) -> Option<Self> {
-        let (api, rest) = path.split_once("/namespaces/")?;
-        let mut parts = rest.split('/').map(str::to_owned);
-        let (namespace, plural) = (parts.next()?, parts.next()?);
-        let list = format!("{api}/{plural}");
-        Some(Self {
-            list,
-            namespace,
-            name: parts.next().unwrap_or_default(),
-            subresource: parts.next(),
-        })
+        let parts: Vec<&str> = path.split('/').collect();
+        let api = if path.starts_with("/apis/") { 4 } else { 3 };
+        let (api, rest) = (parts.get(..api)?, parts.get(api..)?);
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let list = format!("{}/{}", api.join("/"), rest.first()?);
+        let part = |at: usize| rest.get(at).map(|part| (*part).to_owned());
+        let name = part(1).unwrap_or_default();
+        Some(Self { list, namespace: namespace.to_owned(), name, subresource: part(2) })
     }
 
     fn is_of(&self, object: &Value) -> bool {
@@ -135,6 +141,25 @@ impl State {
         for watch in self.watches.remove(path).unwrap_or_default() {
             let _ = watch.unbounded_send(Bytes::from(format!("{gone}\n")));
         }
+    }
+
+    /// Reads or writes a lease; whoever writes must have seen the latest.
+    fn lease(&mut self, method: &str, name: &str, mut body: Value) -> Answer {
+        let known = self.leases.get(name);
+        let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
+        match (method, known) {
+            ("GET", Some(lease)) => return json_answer(200, lease),
+            ("GET" | "PUT", None) => return status(404, "no such lease"),
+            ("POST", Some(_)) => return status(409, "there is one"),
+            ("PUT", Some(lease)) if version(lease) != version(&body) => {
+                return status(409, "somebody was faster");
+            }
+            _ => {}
+        }
+        self.version += 1;
+        body["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.leases.insert(name.to_owned(), body.clone());
+        json_answer(200, &body)
     }
 
     fn create(&mut self, place: &mut Place, mut object: Value) -> Answer {
@@ -256,7 +281,17 @@ fn status(code: u16, message: &str) -> Answer {
 impl Api {
     pub(crate) fn new(clock: Clock, faults: Vec<Fault>, agents: Vec<u64>) -> Self {
         let state = State { faults, agents, ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)), clock }
+        Self { state: Arc::new(Mutex::new(state)), clock, caller: "" }
+    }
+
+    /// The same, for a caller whose requests are told apart.
+    pub(crate) fn of(&self, caller: &'static str) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    /// Requests of this caller for leases fail from now on.
+    pub(crate) fn cut_off(&self, caller: Option<&'static str>) {
+        self.state.lock().expect("the state").cut_off = caller;
     }
 
     pub(crate) fn set(&self, path: &str, object: Value) {
@@ -265,15 +300,7 @@ impl Api {
 
     pub(crate) fn remove(&self, path: &str) {
         let mut state = self.state.lock().expect("the state");
-        let place = Place::of(path).unwrap_or_else(|| {
-            let (list, name) = path.rsplit_once('/').expect("a path");
-            Place {
-                list: list.to_owned(),
-                namespace: String::new(),
-                name: name.to_owned(),
-                subresource: None,
-            }
-        });
+        let place = Place::of(path).expect("the path of an object");
         state.delete(&place, &Value::Null);
     }
 
@@ -297,10 +324,22 @@ impl Api {
         let mut state = self.state.lock().expect("the state");
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         let method = parts.method.as_str();
-        state.log.push(format!("{:.3} {method} {} {body}", (self.clock)(), parts.uri));
+        let caller = self.caller;
+        state.log.push(format!("{:.3}{caller} {method} {} {body}", (self.clock)(), parts.uri));
         let fault = state.fault(method, path);
         let place = Place::of(path);
+        let segments: Vec<&str> = path.split('/').collect();
         let answer = match (method, place) {
+            _ if segments.contains(&"leases") => {
+                if state.cut_off.is_some_and(|cut| cut == caller) {
+                    return Ok(status(500, "not for you"));
+                }
+                let named = body["metadata"]["name"].as_str().map(str::to_owned);
+                let name = segments.last().filter(|last| **last != "leases");
+                let name = name.map(|name| (*name).to_owned()).or(named).unwrap_or_default();
+                state.lease(method, &name, body)
+            }
+            ("POST", _) if path.ends_with("/events") => json_answer(201, &body),
             _ if fault.as_ref().is_some_and(|fault| !fault.carried_out) => {
                 status(503, "not reached")
             }

@@ -2,6 +2,8 @@
 
 mod api;
 mod binder;
+mod leases;
+mod statuses;
 mod virtual_time;
 
 use serde_json::{Value, json};

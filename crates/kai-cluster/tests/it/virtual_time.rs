@@ -6,9 +6,11 @@ use std::sync::Arc;
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
+use kai_cluster::status::Events;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
 use serde_json::Value;
+use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant};
 
 use crate::api::{Api, Fault};
@@ -31,11 +33,13 @@ pub(crate) struct Story {
     pub(crate) faults: Vec<Fault>,
     /// After how many seconds each reservation pod tells its device; none: never.
     pub(crate) agents: Vec<u64>,
+    /// Binds that went well are told.
+    pub(crate) tell_success: bool,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
 
-struct VirtualClock(Instant);
+pub(crate) struct VirtualClock(pub(crate) Instant);
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
@@ -46,6 +50,12 @@ impl Clock for VirtualClock {
     fn sleep(&self, span: Span) -> Work {
         Box::pin(tokio::time::sleep(duration(span)))
     }
+}
+
+/// A client of the scripted API.
+pub(crate) fn client(api: &Api) -> Client {
+    let api = api.clone();
+    Client::new(tower::service_fn(move |request| api.clone().answer(request)), "default")
 }
 
 /// Every request, with the second at which it was made.
@@ -85,12 +95,15 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
                 api.rewrite(path, objects);
             });
         }
-        let answers = api.clone();
-        let transport = tower::service_fn(move |request| answers.clone().answer(request));
-        let client = Client::new(transport, "default");
+        let client = client(&api);
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
-        run(client, env, Settings::default(), end).await;
+        let mut settings = Settings::default();
+        if story.tell_success {
+            settings.status.events = Events::All;
+        }
+        let (_silence, questions) = channel(1);
+        run(client, env, settings, questions, end).await;
         (api.log(), api.objects())
     })
 }

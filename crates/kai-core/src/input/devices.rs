@@ -1,5 +1,9 @@
 //! Devices under dynamic resource allocation. Selectors are evaluated outside; the core sees sets of devices.
 
+use std::collections::BTreeMap;
+
+use crate::input::node::Taint;
+use crate::input::pod::Toleration;
 use crate::input::selectors::{Labels, NodeTerm};
 use crate::input::{ObjectName, Text};
 
@@ -36,8 +40,37 @@ pub struct SliceSpec {
     pub pool: Text,
     /// From where they can be used.
     pub access: DeviceAccess,
-    /// Device names.
-    pub devices: Vec<Text>,
+    /// The devices.
+    pub devices: Vec<DeviceSpec>,
+}
+
+/// One device of a slice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceSpec {
+    /// Name in the pool.
+    pub name: Text,
+    /// Attributes by qualified name; values of different types are written differently.
+    pub attributes: BTreeMap<Text, Text>,
+    /// Taints that requests must tolerate.
+    pub taints: Vec<Taint>,
+}
+
+impl DeviceSpec {
+    /// A device of which nothing but the name is known.
+    pub fn named(name: impl Into<Text>) -> Self {
+        Self { name: name.into(), attributes: BTreeMap::new(), taints: Vec::new() }
+    }
+}
+
+impl SliceSpec {
+    /// The identity of one of its devices.
+    pub fn device(&self, device: &DeviceSpec) -> DeviceRef {
+        DeviceRef {
+            driver: self.driver.clone(),
+            pool: self.pool.clone(),
+            device: device.name.clone(),
+        }
+    }
 }
 
 /// From where devices can be used.
@@ -62,12 +95,23 @@ pub struct ClaimSpec {
     pub owner_pod: Option<Text>,
     /// What it asks for.
     pub requests: Vec<DeviceRequest>,
+    /// What the devices must have in common.
+    pub constraints: Vec<SameAttribute>,
     /// Made for an extended resource.
     pub for_extended_resource: bool,
     /// What it was given.
     pub allocation: Option<Allocation>,
     /// Pods that use it.
     pub reserved_for: Vec<Text>,
+}
+
+/// Devices of some requests must agree in an attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SameAttribute {
+    /// Requests, or single alternatives of them as `request/alternative`; empty: all requests of the claim.
+    pub requests: Vec<Text>,
+    /// Qualified name of the attribute.
+    pub attribute: Text,
 }
 
 /// One request of a claim.
@@ -82,6 +126,8 @@ pub struct DeviceRequest {
 /// One way to satisfy a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceAlternative {
+    /// Name among the alternatives of its request; none where the request is exact.
+    pub name: Option<Text>,
     /// Class.
     pub class: Text,
     /// How many.
@@ -90,6 +136,8 @@ pub struct DeviceAlternative {
     pub devices: Option<Vec<DeviceRef>>,
     /// Looks at devices without taking them.
     pub admin_access: bool,
+    /// Taints of devices that it tolerates.
+    pub tolerations: Vec<Toleration>,
 }
 
 /// How many devices.
@@ -113,7 +161,7 @@ pub struct Allocation {
 /// One device given to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllocatedDevice {
-    /// Request name.
+    /// Request name, `request/alternative` where there was a choice.
     pub request: Text,
     /// The device.
     pub device: DeviceRef,

@@ -1,6 +1,6 @@
 //! A pod as the planner is told of it.
 
-use crate::input::node::TaintEffect;
+use crate::input::node::{Taint, TaintEffect};
 use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
 use crate::input::{ObjectName, Text};
 use crate::status::Status;
@@ -137,6 +137,22 @@ pub struct Toleration {
     pub value: Option<Text>,
     /// Effect; none: all of them.
     pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    fn tolerates(&self, taint: &Taint) -> bool {
+        self.effect.is_none_or(|effect| effect == taint.effect)
+            && self.key.as_ref().is_none_or(|key| *key == taint.key)
+            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+    }
+}
+
+/// Whether every taint that keeps newcomers away is tolerated.
+pub fn tolerate_all(tolerations: &[Toleration], taints: &[Taint]) -> bool {
+    taints
+        .iter()
+        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
+        .all(|taint| tolerations.iter().any(|toleration| toleration.tolerates(taint)))
 }
 
 /// A port on the host.

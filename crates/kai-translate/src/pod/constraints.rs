@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm};
 use kai_api::names::gpu;
 use kai_core::input::Text;
-use kai_core::input::pod::{HostPort, PodConstraints, PodTerm, Toleration};
+use kai_core::input::pod::{HostPort, PodConstraints, PodTerm};
 use kai_core::input::selectors::NodeTerm;
 
-use crate::node;
 use crate::problem::Complaints;
 use crate::selectors::{self, non_empty};
-use crate::view;
+use crate::{tolerations, view};
 
 /// Every address of the host.
 const ANY_ADDRESS: &str = "0.0.0.0";
@@ -26,7 +25,7 @@ pub(super) fn constraints(pod: &view::Pod, complaints: &mut Complaints) -> PodCo
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),
         node_terms: affinity.map(required_nodes).unwrap_or_default(),
-        tolerations: spec.tolerations.iter().filter_map(toleration).collect(),
+        tolerations: spec.tolerations.iter().filter_map(tolerations::of_pod).collect(),
         host_ports: host_ports(pod),
         pod_affinity,
         pod_anti_affinity,
@@ -47,24 +46,6 @@ fn required_nodes(affinity: &Affinity) -> Vec<NodeTerm> {
     };
     let terms = selectors::node_terms(required);
     if terms.is_empty() { vec![NodeTerm::default()] } else { terms }
-}
-
-/// One that is not understood tolerates nothing.
-fn toleration(toleration: &view::Toleration) -> Option<Toleration> {
-    let value = match toleration.operator.as_deref().unwrap_or_default() {
-        "Exists" => None,
-        "Equal" | "" => Some(toleration.value.as_deref().unwrap_or_default().into()),
-        _ => return None,
-    };
-    let key = non_empty(toleration.key.as_ref());
-    if key.is_none() && value.is_some() {
-        return None;
-    }
-    let effect = match toleration.effect.as_deref().unwrap_or_default() {
-        "" => None,
-        name => Some(node::effect(name)?),
-    };
-    Some(Toleration { key, value, effect })
 }
 
 fn host_ports(pod: &view::Pod) -> Vec<HostPort> {

@@ -256,6 +256,9 @@ pub struct PodStatus {
     /// How its containers fare.
     #[serde(deserialize_with = "null_is_default")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// Conditions.
+    #[serde(deserialize_with = "null_is_default")]
+    pub conditions: Vec<PodCondition>,
 }
 
 /// How a container fares.
@@ -282,6 +285,23 @@ pub struct ContainerWaiting {
     /// In a word.
     pub reason: String,
     /// In full.
+    pub message: String,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PodCondition {
+    /// Name of the condition.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word.
+    #[serde(deserialize_with = "null_is_default")]
+    pub reason: String,
+    /// One sentence.
+    #[serde(deserialize_with = "null_is_default")]
     pub message: String,
 }
 

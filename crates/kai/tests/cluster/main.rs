@@ -2,7 +2,10 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod binder;
+mod leases;
+mod served;
 mod sharing;
+mod statuses;
 mod world;
 
 use std::collections::BTreeMap;
@@ -218,7 +221,7 @@ async fn nothing_is_lost_when_kai_dies_between_plan_and_bind() {
         world.node(name, json!({"cpu": "8", "memory": "8Gi", "pods": "20"})).await;
     }
     // This account may group pods and read everything, but every bind is refused: plans are made and not carried out.
-    world.start_kai("pod-grouper", &["--only", "scheduler,pod-grouper"]).await;
+    world.start_kai("pod-grouper", &[]).await;
     let queue = world.queue_name("q");
     let members = gang(&world, &queue).await;
     let pods: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();

@@ -36,11 +36,17 @@ fn install(plane: &ControlPlane) {
         documents.split_at(documents.find("\n---\napiVersion: v1\n").expect("CRDs first"));
     let kubeflow = include_str!("pytorchjobs.yaml");
     kubectl(plane, &["apply", "--server-side", "-f", "-"], &format!("{crds}\n---\n{kubeflow}"));
-    kubectl(plane, &["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "");
+    // Until a definition has a status at all, `kubectl wait` gives up at once.
+    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+    assert!((0..20).any(|_| try_kubectl(plane, &wait, "")), "the definitions are established");
     kubectl(plane, &["apply", "--server-side", "-f", "-"], rest);
 }
 
 fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
+    assert!(try_kubectl(plane, arguments, input), "kubectl {arguments:?}");
+}
+
+fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
     let mut child = Command::new(plane.program("kubectl"))
         .arg("--kubeconfig")
         .arg(plane.admin_kubeconfig())
@@ -50,7 +56,7 @@ fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
         .spawn()
         .expect("kubectl starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-    assert!(child.wait().expect("it ends").success(), "kubectl {arguments:?}");
+    child.wait().expect("it ends").success()
 }
 
 /// A cluster for one test.
@@ -87,7 +93,15 @@ impl World {
             "--resource-reservation-app-label",
             self.name,
         ];
-        let all = [&["run", "--kubeconfig", kubeconfig], own.as_slice(), arguments].concat();
+        // Many run on this machine: those that are not asked anything listen nowhere.
+        let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
+        let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
+        let silent: Vec<String> =
+            silent.iter().filter(|flag| listens(flag)).map(|flag| format!("{flag}=0")).collect();
+        let silent: Vec<&str> = silent.iter().map(String::as_str).collect();
+        let all =
+            [&["run", "--kubeconfig", kubeconfig], own.as_slice(), silent.as_slice(), arguments]
+                .concat();
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
         let log = quiet.then_some(Path::new("/dev/null"));
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
@@ -96,6 +110,11 @@ impl World {
     /// Kills `kai` as a crash would.
     pub(crate) fn kill_kai(&mut self) {
         self.kai.clear();
+    }
+
+    /// Kills the one that was started first.
+    pub(crate) fn kill_first_kai(&mut self) {
+        self.kai.remove(0);
     }
 
     fn pool(&self) -> Value {

@@ -1,53 +1,89 @@
 //! Devices for requests on one node. Rule: requests are served together from the devices that can be used from
 //! the node and that no claim holds; each device serves one request. Requests take devices in the order in which
 //! slices list them; a request for all devices takes every one that matches and fails if one is held; a look at
-//! devices takes none. Alternatives are tried in order of preference.
+//! devices takes none. Alternatives are tried in order of preference. Devices that must agree in an attribute are
+//! looked for value by value, in the order in which slices show the values.
 
+use crate::input::ClaimSpec;
 use crate::input::devices::{
-    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest,
+    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRequest,
+    DeviceSpec, SameAttribute,
 };
 use crate::input::selectors::{NodeTerm, Operator, Requirement};
+use crate::input::{SliceSpec, Text};
 use crate::plugins::dynamicresources::store::Claims;
 use crate::world::node::Node;
 
-/// Choices of alternatives that are tried before a node is given up.
+/// Choices of alternatives and of attribute values that are tried before a node is given up.
 const MOST_CHOICES: usize = 4096;
 
+/// What a claim wants.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    requests: &'a [DeviceRequest],
+    constraints: &'a [SameAttribute],
+}
+
+impl<'a> Wanted<'a> {
+    /// What an unallocated claim wants.
+    pub(super) fn by(claim: &'a ClaimSpec) -> Self {
+        Self { requests: &claim.requests, constraints: &claim.constraints }
+    }
+
+    /// Devices that need have nothing in common.
+    pub(super) fn unconstrained(requests: &'a [DeviceRequest]) -> Self {
+        Self { requests, constraints: &[] }
+    }
+}
+
 /// A device that can be used from the node.
-struct Candidate {
-    device: DeviceRef,
+struct Candidate<'a> {
+    slice: &'a SliceSpec,
+    device: &'a DeviceSpec,
     /// Terms of the slice it comes from; none: it is of this node alone.
-    reach: Option<Vec<NodeTerm>>,
+    reach: Option<&'a [NodeTerm]>,
     free: bool,
 }
 
 /// Devices of one request, as positions among the candidates.
 type Given = Vec<usize>;
 
+/// A request with the alternative that is tried for it.
+#[derive(Clone, Copy)]
+struct Chosen<'a> {
+    claim: usize,
+    request: &'a DeviceRequest,
+    alternative: &'a DeviceAlternative,
+}
+
+/// An attribute with the value that is tried for it, for some of the chosen requests.
+struct Agreement<'a> {
+    attribute: &'a Text,
+    members: Vec<usize>,
+    values: Vec<&'a Text>,
+    value: usize,
+}
+
 /// A search on one node.
 struct Search<'a> {
     claims: &'a Claims,
-    candidates: Vec<Candidate>,
+    wanted: &'a [Wanted<'a>],
+    candidates: Vec<Candidate<'a>>,
+    /// Choices that may still be tried.
+    choices_left: usize,
 }
 
 impl Claims {
-    /// Allocations that satisfy all requests of all `claims` on `node`, one per claim; none: there are none.
-    pub(super) fn allocate(
-        &self,
-        node: &Node,
-        claims: &[&[DeviceRequest]],
-    ) -> Option<Vec<Allocation>> {
-        let search = Search { claims: self, candidates: self.candidates(node) };
-        let requests: Vec<&DeviceRequest> = claims.iter().copied().flatten().collect();
-        let given = search.serve(&requests)?;
-        let mut given = given.into_iter();
-        let allocations = claims.iter().map(|requests| {
-            let per_request: Vec<(&DeviceRequest, Given)> =
-                requests.iter().zip(given.by_ref()).collect();
-            search.allocation(node, &per_request)
-        });
-        Some(allocations.collect())
+    /// Allocations that give every claim all it wants on `node`, one per claim; none: there are none.
+    pub(super) fn allocate(&self, node: &Node, wanted: &[Wanted<'_>]) -> Option<Vec<Allocation>> {
+        let candidates = self.candidates(node);
+        let mut search = Search { claims: self, wanted, candidates, choices_left: MOST_CHOICES };
+        let (chosen, given) = search.serve()?;
+        let of_claim = |claim: usize| {
+            let served = chosen.iter().zip(&given).filter(move |(one, _)| one.claim == claim);
+            search.allocation(node, &served.collect::<Vec<_>>())
+        };
+        Some((0..wanted.len()).map(of_claim).collect())
     }
 
     /// Whether no claim holds a device of an allocation that was given back.
@@ -55,24 +91,19 @@ impl Claims {
         allocation.results.iter().all(|result| !self.taken.contains_key(&result.device))
     }
 
-    fn candidates(&self, node: &Node) -> Vec<Candidate> {
+    fn candidates(&self, node: &Node) -> Vec<Candidate<'_>> {
         let mut candidates = Vec::new();
         for slice in self.slices_of(node.name()) {
-            let reach = match &slice.access {
+            let reach: Option<&[NodeTerm]> = match &slice.access {
                 DeviceAccess::Node(_) => None,
-                DeviceAccess::AllNodes => Some(Vec::new()),
-                DeviceAccess::Nodes(terms) if matches_any(terms, node) => Some(terms.clone()),
+                DeviceAccess::AllNodes => Some(&[]),
+                DeviceAccess::Nodes(terms) if matches_any(terms, node) => Some(terms),
                 DeviceAccess::Nodes(_) => continue,
             };
-            for device in &slice.devices {
-                let device = DeviceRef {
-                    driver: slice.driver.clone(),
-                    pool: slice.pool.clone(),
-                    device: device.clone(),
-                };
-                let free = !self.taken.contains_key(&device);
-                candidates.push(Candidate { device, reach: reach.clone(), free });
-            }
+            candidates.extend(slice.devices.iter().map(|device| {
+                let free = !self.taken.contains_key(&slice.device(device));
+                Candidate { slice, device, reach, free }
+            }));
         }
         candidates
     }
@@ -83,44 +114,114 @@ pub(super) fn matches_any(terms: &[NodeTerm], node: &Node) -> bool {
     terms.iter().any(|term| term.matches(node.name(), &node.spec.labels))
 }
 
-impl Search<'_> {
-    fn serve(&self, requests: &[&DeviceRequest]) -> Option<Vec<Given>> {
-        if requests.iter().any(|request| request.alternatives.is_empty()) {
+impl<'a> Search<'a> {
+    /// Tries alternatives in order of preference.
+    fn serve(&mut self) -> Option<(Vec<Chosen<'a>>, Vec<Given>)> {
+        let wanted = self.wanted;
+        let requests: Vec<(usize, &DeviceRequest)> = wanted
+            .iter()
+            .enumerate()
+            .flat_map(|(claim, wanted)| wanted.requests.iter().map(move |one| (claim, one)))
+            .collect();
+        if requests.iter().any(|(_, request)| request.alternatives.is_empty()) {
             return None;
         }
         let mut choice = vec![0; requests.len()];
-        for _ in 0..MOST_CHOICES {
-            let chosen: Vec<&DeviceAlternative> = requests
+        loop {
+            let chosen: Vec<Chosen<'a>> = requests
                 .iter()
                 .zip(&choice)
-                .map(|(request, alternative)| &request.alternatives[*alternative])
+                .map(|((claim, request), at)| {
+                    let alternative = &request.alternatives[*at];
+                    Chosen { claim: *claim, request, alternative }
+                })
                 .collect();
-            if let Some(given) = self.serve_chosen(&chosen) {
+            if let Some(given) = self.serve_agreeing(&chosen) {
+                return Some((chosen, given));
+            }
+            let sizes = requests.iter().map(|(_, request)| request.alternatives.len());
+            if self.choices_left == 0 || !advance(&mut choice, sizes) {
+                return None;
+            }
+        }
+    }
+
+    /// Tries values of the attributes in which devices must agree.
+    fn serve_agreeing(&mut self, chosen: &[Chosen<'_>]) -> Option<Vec<Given>> {
+        let mut agreements = self.agreements(chosen);
+        let mut choice = vec![0; agreements.len()];
+        let sizes: Vec<usize> = agreements.iter().map(|agreement| agreement.values.len()).collect();
+        if sizes.contains(&0) {
+            return None;
+        }
+        while self.choices_left > 0 {
+            self.choices_left -= 1;
+            for (agreement, value) in agreements.iter_mut().zip(&choice) {
+                agreement.value = *value;
+            }
+            if let Some(given) = self.serve_chosen(chosen, &agreements) {
                 return Some(given);
             }
-            // The last request with an alternative left takes the next one; those after it start over.
-            let at = (0..requests.len())
-                .rev()
-                .find(|at| choice[*at] + 1 < requests[*at].alternatives.len())?;
-            choice[at] += 1;
-            choice[at + 1..].fill(0);
+            if !advance(&mut choice, sizes.iter().copied()) {
+                return None;
+            }
         }
         None
     }
 
-    fn serve_chosen(&self, chosen: &[&DeviceAlternative]) -> Option<Vec<Given>> {
+    /// The constraints that concern chosen requests, with the values that devices of the node have.
+    fn agreements(&self, chosen: &[Chosen<'_>]) -> Vec<Agreement<'a>> {
+        let mut agreements = Vec::new();
+        for (claim, wanted) in self.wanted.iter().enumerate() {
+            for constraint in wanted.constraints {
+                let concerned = |one: &Chosen<'_>| one.claim == claim && concerns(constraint, one);
+                let members: Vec<usize> =
+                    (0..chosen.len()).filter(|at| concerned(&chosen[*at])).collect();
+                if members.is_empty() {
+                    continue;
+                }
+                let attribute = &constraint.attribute;
+                let mut values: Vec<&'a Text> = Vec::new();
+                for candidate in &self.candidates {
+                    let value = candidate.device.attributes.get(attribute);
+                    values.extend(value.filter(|value| !values.contains(value)));
+                }
+                agreements.push(Agreement { attribute, members, values, value: 0 });
+            }
+        }
+        agreements
+    }
+
+    fn suits(
+        &self,
+        at: usize,
+        chosen: &Chosen<'_>,
+        agreements: &[Agreement<'_>],
+        of: usize,
+    ) -> bool {
+        let Candidate { slice, device, .. } = &self.candidates[at];
+        let agrees = |agreement: &Agreement<'_>| {
+            !agreement.members.contains(&of)
+                || device.attributes.get(agreement.attribute)
+                    == Some(agreement.values[agreement.value])
+        };
+        self.claims.suits(chosen.alternative, slice, device) && agreements.iter().all(agrees)
+    }
+
+    fn serve_chosen(
+        &self,
+        chosen: &[Chosen<'_>],
+        agreements: &[Agreement<'_>],
+    ) -> Option<Vec<Given>> {
         let mut holder: Vec<Option<usize>> = vec![None; self.candidates.len()];
         let mut given: Vec<Given> = vec![Vec::new(); chosen.len()];
         let mut units = Vec::new();
-        for (at, alternative) in chosen.iter().enumerate() {
-            let matching: Given = (0..self.candidates.len())
-                .filter(|candidate| {
-                    self.claims.is_eligible(alternative, &self.candidates[*candidate].device)
-                })
-                .collect();
-            match alternative.count {
-                DeviceCount::All if alternative.admin_access => given[at] = matching,
-                DeviceCount::Exactly(count) if alternative.admin_access => {
+        for (at, one) in chosen.iter().enumerate() {
+            let suits = |device: &usize| self.suits(*device, one, agreements, at);
+            let matching: Given = (0..self.candidates.len()).filter(suits).collect();
+            match one.alternative.count {
+                DeviceCount::All if one.alternative.admin_access => given[at] = matching,
+                DeviceCount::Exactly(count) if one.alternative.admin_access => {
                     let count = usize::try_from(count.max(1)).ok()?;
                     given[at] = matching.get(..count)?.to_vec();
                 }
@@ -155,23 +256,48 @@ impl Search<'_> {
         Some(given)
     }
 
-    fn allocation(&self, node: &Node, requests: &[(&DeviceRequest, Given)]) -> Allocation {
+    fn allocation(&self, node: &Node, served: &[(&Chosen<'_>, &Given)]) -> Allocation {
         let devices =
-            || requests.iter().flat_map(|(_, given)| given).map(|at| &self.candidates[*at]);
-        let results = requests.iter().flat_map(|(request, given)| {
-            given.iter().map(|at| AllocatedDevice {
-                request: request.name.clone(),
-                device: self.candidates[*at].device.clone(),
+            || served.iter().flat_map(|(_, given)| *given).map(|at| &self.candidates[*at]);
+        let results = served.iter().flat_map(|(chosen, given)| {
+            given.iter().map(|at| {
+                let Candidate { slice, device, .. } = &self.candidates[*at];
+                AllocatedDevice { request: result_name(chosen), device: slice.device(device) }
             })
         });
-        let first = devices().next().and_then(|candidate| candidate.reach.clone());
+        let first = devices().next().and_then(|candidate| candidate.reach);
         let nodes = match first {
-            Some(reach) if devices().all(|one| one.reach.as_ref() == Some(&reach)) => reach,
+            Some(reach) if devices().all(|one| one.reach == Some(reach)) => reach.to_vec(),
             // Devices of several reaches can at least be used from here.
             _ => vec![only(node)],
         };
         Allocation { results: results.collect(), nodes }
     }
+}
+
+/// What the result of a request is called.
+fn result_name(chosen: &Chosen<'_>) -> Text {
+    match &chosen.alternative.name {
+        Some(name) => format!("{}/{name}", chosen.request.name).into(),
+        None => chosen.request.name.clone(),
+    }
+}
+
+/// Whether a constraint is about the request, or just about the alternative that was chosen for it.
+fn concerns(constraint: &SameAttribute, chosen: &Chosen<'_>) -> bool {
+    let named = |name: &Text| *name == chosen.request.name || *name == result_name(chosen);
+    constraint.requests.is_empty() || constraint.requests.iter().any(named)
+}
+
+/// The next choice: the last place that has another option takes it, those after it start over. False when there was
+/// no other.
+fn advance(choice: &mut [usize], sizes: impl Iterator<Item = usize>) -> bool {
+    let can_move = |(_, (at, size)): &(usize, (&usize, usize))| **at + 1 < *size;
+    let last = choice.iter().zip(sizes).enumerate().filter(can_move).map(|(place, _)| place).last();
+    let Some(place) = last else { return false };
+    choice[place] += 1;
+    choice[place + 1..].fill(0);
+    true
 }
 
 /// A term that matches this node alone.

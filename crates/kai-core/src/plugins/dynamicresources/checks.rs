@@ -1,9 +1,8 @@
 //! Whether a pod's claims let it be placed at all, and on one node. Texts are KAI's.
 
 use crate::ids::{NodeId, TaskId};
-use crate::input::devices::DeviceRequest;
 use crate::input::{ObjectName, PodSpec};
-use crate::plugins::dynamicresources::allocator::matches_any;
+use crate::plugins::dynamicresources::allocator::{Wanted, matches_any};
 use crate::plugins::dynamicresources::extended::ExtendedRequests;
 use crate::plugins::dynamicresources::is_gpu_name;
 use crate::plugins::dynamicresources::store::Claim;
@@ -99,7 +98,7 @@ pub(crate) fn check_node(world: &World, task: TaskId, node: NodeId) -> Result<()
         return Ok(());
     }
     let node = world.node(node);
-    let mut wanted: Vec<&[DeviceRequest]> = Vec::new();
+    let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for at in &entry.claims.claims {
         let claim = &world.claims.entries[*at];
         match &claim.state.allocation {
@@ -114,7 +113,7 @@ pub(crate) fn check_node(world: &World, task: TaskId, node: NodeId) -> Result<()
                     ),
                 ));
             }
-            None => wanted.push(&claim.spec.requests),
+            None => wanted.push(Wanted::by(&claim.spec)),
         }
     }
     let extended = if world.has_extended_allocation(task, node) {
@@ -122,7 +121,7 @@ pub(crate) fn check_node(world: &World, task: TaskId, node: NodeId) -> Result<()
     } else {
         ExtendedRequests::of(&world.claims, &world.names, &entry.spec, node)
     };
-    wanted.extend(extended.iter().map(|extended| &*extended.requests));
+    wanted.extend(extended.iter().map(|extended| Wanted::unconstrained(&extended.requests)));
     if wanted.is_empty() || world.claims.allocate(node, &wanted).is_some() {
         return Ok(());
     }

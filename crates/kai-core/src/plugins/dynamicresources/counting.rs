@@ -5,9 +5,10 @@
 
 use crate::compatibility::Compatibility;
 use crate::input::devices::{
-    DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef, DeviceRequest,
+    DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef, DeviceRequest, DeviceSpec,
 };
-use crate::input::{PodSpec, Text};
+use crate::input::pod::tolerate_all;
+use crate::input::{PodSpec, SliceSpec, Text};
 use crate::plugins::dynamicresources::store::Claims;
 use crate::plugins::dynamicresources::{TaskClaims, is_gpu_name};
 
@@ -96,14 +97,10 @@ impl Claims {
             let slices = self.slices_of(node);
             slices
                 .map(|slice| {
-                    let eligible = slice.devices.iter().filter(|device| {
-                        let device = DeviceRef {
-                            driver: slice.driver.clone(),
-                            pool: slice.pool.clone(),
-                            device: (*device).clone(),
-                        };
-                        self.is_eligible(alternative, &device)
-                    });
+                    let eligible = slice
+                        .devices
+                        .iter()
+                        .filter(|device| self.suits(alternative, slice, device));
                     eligible.count() as i64
                 })
                 .sum()
@@ -113,13 +110,21 @@ impl Claims {
         self.nodes_with_slices().map(|node| count(node)).fold(wide, i64::max)
     }
 
-    /// Whether a device is of the class and passes the selectors of an alternative.
-    pub(super) fn is_eligible(&self, alternative: &DeviceAlternative, device: &DeviceRef) -> bool {
+    /// Whether a device is of the class, passes the selectors of an alternative and has no taint that it minds.
+    pub(super) fn suits(
+        &self,
+        alternative: &DeviceAlternative,
+        slice: &SliceSpec,
+        device: &DeviceSpec,
+    ) -> bool {
         let listed = |devices: &Option<Vec<DeviceRef>>| {
-            devices.as_ref().is_none_or(|devices| devices.binary_search(device).is_ok())
+            devices
+                .as_ref()
+                .is_none_or(|devices| devices.binary_search(&slice.device(device)).is_ok())
         };
         self.classes.get(&alternative.class).is_some_and(|class| listed(&class.devices))
             && listed(&alternative.devices)
+            && tolerate_all(&alternative.tolerations, &device.taints)
     }
 }
 

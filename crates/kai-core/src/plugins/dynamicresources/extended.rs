@@ -119,10 +119,12 @@ fn request(ask: &Ask, count: i64) -> DeviceRequest {
     DeviceRequest {
         name: ask.name.clone(),
         alternatives: vec![DeviceAlternative {
+            name: None,
             class: ask.class.clone(),
             count: DeviceCount::Exactly(count),
             devices: None,
             admin_access: false,
+            tolerations: Vec::new(),
         }],
     }
 }

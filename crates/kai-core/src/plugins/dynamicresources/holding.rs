@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use crate::ids::{NodeId, TaskId};
-use crate::input::devices::{Allocation, DeviceRequest};
+use crate::input::devices::Allocation;
 use crate::input::{ObjectName, Text};
-use crate::plugins::dynamicresources::allocator::matches_any;
+use crate::plugins::dynamicresources::allocator::{Wanted, matches_any};
 use crate::plugins::dynamicresources::extended::ExtendedRequests;
 use crate::plugins::dynamicresources::store::{ClaimState, Claims};
 use crate::resources::GPU;
@@ -124,9 +124,10 @@ impl World {
             .copied()
             .filter(|at| self.claims.entries[*at].state.allocation.is_none())
             .collect();
-        let mut wanted: Vec<&[DeviceRequest]> =
-            open.iter().map(|at| &*self.claims.entries[*at].spec.requests).collect();
-        wanted.extend(extended.iter().map(|(_, extended)| &*extended.requests));
+        let mut wanted: Vec<Wanted<'_>> =
+            open.iter().map(|at| Wanted::by(&self.claims.entries[*at].spec)).collect();
+        let requests = extended.iter().map(|(_, extended)| &*extended.requests);
+        wanted.extend(requests.map(Wanted::unconstrained));
         if wanted.is_empty() {
             return;
         }

@@ -254,6 +254,7 @@ impl Claims {
             labels: BTreeMap::new(),
             owner_pod: Some(pod.name.clone()),
             requests: Vec::new(),
+            constraints: Vec::new(),
             for_extended_resource: true,
             allocation: None,
             reserved_for: Vec::new(),

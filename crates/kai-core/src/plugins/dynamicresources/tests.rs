@@ -1,5 +1,6 @@
 //! The rules of claims on small clusters.
 
+mod agreement;
 mod in_flight;
 
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use crate::compatibility::Compatibility;
 use crate::ids::{NodeId, TaskId};
 use crate::input::devices::{
     AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest,
+    DeviceRequest, DeviceSpec,
 };
 use crate::input::{
     BindRequestSpec, ClaimSpec, Delta, DeviceClassSpec, Object, ObjectKey, PodSpec, SliceSpec,
@@ -39,7 +40,7 @@ fn slice_of(driver: &str, node: &str, count: usize) -> SliceSpec {
         driver: driver.into(),
         pool: node.into(),
         access: DeviceAccess::Node(node.into()),
-        devices: (0..count).map(|device| device.to_string().into()).collect(),
+        devices: (0..count).map(|device| DeviceSpec::named(device.to_string())).collect(),
     }
 }
 
@@ -49,10 +50,12 @@ fn device(driver: &str, node: &str, device: usize) -> DeviceRef {
 
 fn exactly(class: &str, count: i64) -> DeviceAlternative {
     DeviceAlternative {
+        name: None,
         class: class.into(),
         count: DeviceCount::Exactly(count),
         devices: None,
         admin_access: false,
+        tolerations: Vec::new(),
     }
 }
 
@@ -66,6 +69,7 @@ fn claim(name: &str, requests: Vec<DeviceRequest>) -> ClaimSpec {
         labels: [("kai.scheduler/queue".into(), "queue".into())].into(),
         owner_pod: None,
         requests,
+        constraints: Vec::new(),
         for_extended_resource: false,
         allocation: None,
         reserved_for: Vec::new(),

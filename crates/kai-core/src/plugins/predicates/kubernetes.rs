@@ -6,8 +6,8 @@
 
 use super::texts;
 use crate::ids::TaskId;
-use crate::input::node::{Taint, TaintEffect};
-use crate::input::pod::{HostPort, PodConstraints, Toleration};
+use crate::input::node::Taint;
+use crate::input::pod::{HostPort, PodConstraints, Toleration, tolerate_all};
 use crate::input::selectors::{NodeTerm, Operator};
 use crate::report::refusal::NodeRefusal;
 use crate::world::World;
@@ -58,17 +58,7 @@ pub(super) fn check_taints(
     tolerations: &[Toleration],
     taints: &[Taint],
 ) -> Result<(), NodeRefusal> {
-    let bad = taints
-        .iter()
-        .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
-        .any(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)));
-    if bad { Err(texts::TAINT.refusal()) } else { Ok(()) }
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    toleration.effect.is_none_or(|effect| effect == taint.effect)
-        && toleration.key.as_ref().is_none_or(|key| *key == taint.key)
-        && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
+    if tolerate_all(tolerations, taints) { Ok(()) } else { Err(texts::TAINT.refusal()) }
 }
 
 /// The node has the labels of the selector and satisfies one required term.
@@ -111,6 +101,7 @@ fn names_no_node(term: &NodeTerm) -> bool {
 mod tests {
     use super::*;
     use crate::compatibility::Compatibility;
+    use crate::input::node::TaintEffect;
     use crate::input::selectors::Requirement;
     use crate::plugins::predicates::testing::{Cluster, node, pod, requirement};
 

@@ -2,12 +2,12 @@
 
 use kai_core::input::devices::{
     AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest,
+    DeviceRequest, DeviceSpec,
 };
 use kai_core::input::{ClaimSpec, DeviceClassSpec, Object, ObjectKey, ObjectName, SliceSpec, Text};
 use kai_core::world::World;
 
-use super::selectors::{kubernetes_node_terms, kubernetes_selector, labels, text, texts};
+use super::selectors::{kubernetes_node_terms, kubernetes_selector, labels, text};
 use crate::format::{
     self, ClaimAllocation, ClaimConsumer, ClaimStatus, ResourceClaim, ResourceSlice,
 };
@@ -44,7 +44,7 @@ fn slice_spec(slice: &ResourceSlice) -> SliceSpec {
         driver: text(&slice.driver),
         pool: text(pool),
         access,
-        devices: texts(&slice.devices),
+        devices: slice.devices.iter().map(|name| DeviceSpec::named(text(name))).collect(),
     }
 }
 
@@ -52,11 +52,13 @@ fn claim_spec(claim: &ResourceClaim) -> ClaimSpec {
     let request = |request: &format::ClaimRequest| DeviceRequest {
         name: text(&request.name),
         alternatives: vec![DeviceAlternative {
+            name: None,
             class: text(&request.device_class),
             // Kubernetes reads a count of 0 as 1.
             count: DeviceCount::Exactly(request.count.max(1)),
             devices: None,
             admin_access: false,
+            tolerations: Vec::new(),
         }],
     };
     let nothing = ClaimStatus::default();
@@ -66,6 +68,7 @@ fn claim_spec(claim: &ResourceClaim) -> ClaimSpec {
         labels: labels(&claim.labels),
         owner_pod: None,
         requests: claim.requests.iter().map(request).collect(),
+        constraints: Vec::new(),
         for_extended_resource: false,
         allocation: status.allocation.as_ref().map(allocation),
         reserved_for: status

@@ -1,0 +1,482 @@
+//! KAI's scheduler flags, as one table: on the command line of `kai run` and in `SchedulingShard.spec.args`. A flag that has
+//! no meaning here is accepted with a notice; one that is not in the table does not exist.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use kai_api::duration::{Units, parse_duration};
+use kai_api::names::{objects, workload};
+use kai_core::time::Span;
+use kai_translate::partition::Partition;
+
+use crate::planner::Settings;
+
+/// Everything that flags set.
+#[derive(Clone, Debug)]
+pub struct Flagged {
+    /// How the cluster is scheduled.
+    pub settings: Settings,
+    /// Where leases are.
+    pub namespace: String,
+    /// Leaders are elected.
+    pub leader_elect: bool,
+    /// Where metrics are; none: nowhere.
+    pub listen: Option<SocketAddr>,
+    /// Port of what only this machine may ask; none: nowhere.
+    pub plugin_port: Option<u16>,
+    /// How much is logged.
+    pub verbosity: u8,
+    /// Logs are JSON.
+    pub log_json: bool,
+    /// The version is told at the start.
+    pub tell_version: bool,
+}
+
+impl Default for Flagged {
+    fn default() -> Self {
+        let key = workload::NODE_POOL.to_owned();
+        let partition = Partition { key, value: String::new() };
+        Self {
+            settings: Settings { partition, ..Settings::default() },
+            namespace: objects::NAMESPACE.to_owned(),
+            leader_elect: false,
+            listen: Some(everywhere(8080)),
+            plugin_port: Some(8081),
+            verbosity: 3,
+            log_json: false,
+            tell_version: true,
+        }
+    }
+}
+
+/// What a flag is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A planner: also in a shard.
+    Planner,
+    /// The whole process: only on the command line.
+    Process,
+}
+
+/// What a flag does.
+#[derive(Clone, Copy)]
+pub enum Meaning {
+    /// It sets something; what is wrong with its value otherwise.
+    Sets(Scope, fn(&mut Flagged, &str) -> Result<(), String>),
+    /// Nothing, and why.
+    Nothing(&'static str),
+}
+
+/// A flag.
+#[derive(Clone, Copy)]
+pub struct Flag {
+    /// Name without dashes.
+    pub name: &'static str,
+    /// KAI's default, as it is shown.
+    pub default: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// It may be given without a value.
+    pub is_switch: bool,
+    /// What it does.
+    pub meaning: Meaning,
+}
+
+/// What is wrong with a flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlagError {
+    /// There is no such flag.
+    #[error("unknown flag: --{0}")]
+    Unknown(String),
+    /// Its value makes no sense.
+    #[error("invalid argument {value:?} for \"--{name}\" flag: {why}")]
+    Value {
+        /// The flag.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What came of a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was set.
+    Set,
+    /// It means nothing here; why.
+    Nothing(&'static str),
+}
+
+/// Sets a flag.
+pub fn apply(flagged: &mut Flagged, name: &str, value: &str) -> Result<Applied, FlagError> {
+    let flag = FLAGS.iter().find(|flag| flag.name == name);
+    let flag = flag.ok_or_else(|| FlagError::Unknown(name.to_owned()))?;
+    match flag.meaning {
+        Meaning::Nothing(why) => Ok(Applied::Nothing(why)),
+        Meaning::Sets(_, set) => match set(flagged, value) {
+            Ok(()) => Ok(Applied::Set),
+            Err(why) => Err(FlagError::Value { name: flag.name, value: value.to_owned(), why }),
+        },
+    }
+}
+
+/// Sets the flags of a shard. What is wrong with one of them does not keep the others from being set.
+pub fn apply_shard_args<'a>(
+    flagged: &mut Flagged,
+    args: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<String> {
+    let mut notices = Vec::new();
+    for (name, value) in args {
+        let flag = FLAGS.iter().find(|flag| flag.name == name);
+        if flag.is_some_and(|flag| matches!(flag.meaning, Meaning::Sets(Scope::Process, _))) {
+            notices.push(format!("--{name} belongs to the process, not to a shard: it is ignored"));
+            continue;
+        }
+        match apply(flagged, name, value) {
+            Ok(Applied::Set) => {}
+            Ok(Applied::Nothing(why)) => {
+                notices.push(format!("--{name} has no meaning here: {why}"));
+            }
+            Err(error) => notices.push(error.to_string()),
+        }
+    }
+    notices
+}
+
+const fn planner(
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+    set: fn(&mut Flagged, &str) -> Result<(), String>,
+) -> Flag {
+    Flag { name, default, help, is_switch: false, meaning: Meaning::Sets(Scope::Planner, set) }
+}
+
+const fn process(
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+    set: fn(&mut Flagged, &str) -> Result<(), String>,
+) -> Flag {
+    Flag { name, default, help, is_switch: false, meaning: Meaning::Sets(Scope::Process, set) }
+}
+
+const fn switch(flag: Flag) -> Flag {
+    Flag { is_switch: true, ..flag }
+}
+
+const fn nothing(name: &'static str, default: &'static str, why: &'static str) -> Flag {
+    Flag {
+        name,
+        default,
+        help: "No meaning here.",
+        is_switch: false,
+        meaning: Meaning::Nothing(why),
+    }
+}
+
+const NO_PROFILER: &str = "there is no Go profiler";
+
+/// Every flag of KAI's scheduler.
+pub const FLAGS: &[Flag] = &[
+    process(
+        "scheduler-name",
+        "kai-scheduler",
+        "Pods with this spec.schedulerName are ours.",
+        |to, value| {
+            value.clone_into(&mut to.settings.rules.scheduler_name);
+            if let Some(grouper) = &mut to.settings.grouper {
+                value.clone_into(&mut grouper.scheduler_name);
+            }
+            Ok(())
+        },
+    ),
+    process("namespace", "kai-scheduler", "Where leases are.", |to, value| {
+        value.clone_into(&mut to.namespace);
+        Ok(())
+    }),
+    process("metrics-namespace", "kai", "What names of metrics begin with.", |to, value| {
+        value.clone_into(&mut to.settings.metrics.namespace);
+        Ok(())
+    }),
+    process(
+        "resource-reservation-app-label",
+        "kai-resource-reservation",
+        "Label app of reservation pods.",
+        |to, value| {
+            value.clone_into(&mut to.settings.rules.reservation_app);
+            Ok(())
+        },
+    ),
+    switch(planner(
+        "restrict-node-scheduling",
+        "false",
+        "GPU pods only on GPU workers, others only on CPU workers.",
+        |to, value| boolean(value, &mut to.settings.config.params.restrict_node_scheduling),
+    )),
+    process(
+        "nodepool-label-key",
+        "kai.scheduler/node-pool",
+        "Label that divides the cluster; empty: it is not divided.",
+        |to, value| {
+            value.clone_into(&mut to.settings.partition.key);
+            if let Some(grouper) = &mut to.settings.grouper {
+                value.clone_into(&mut grouper.node_pool_label_key);
+            }
+            Ok(())
+        },
+    ),
+    process(
+        "queue-label-key",
+        "kai.scheduler/queue",
+        "Label that names the queue of a workload.",
+        |to, value| {
+            to.settings.config.params.queue_label_key = value.into();
+            if let Some(grouper) = &mut to.settings.grouper {
+                value.clone_into(&mut grouper.queue_label_key);
+            }
+            Ok(())
+        },
+    ),
+    planner(
+        "partition-label-value",
+        "",
+        "Our part of the cluster; empty: what carries no such label.",
+        |to, value| {
+            value.clone_into(&mut to.settings.partition.value);
+            Ok(())
+        },
+    ),
+    process("scheduler-conf", "", "File with actions, plugins and their arguments.", |_, value| {
+        if value.is_empty() {
+            Ok(())
+        } else {
+            Err("configuration files are not read yet".to_owned())
+        }
+    }),
+    nothing(
+        "schedule-period",
+        "1s",
+        "a change is planned at once, and nothing is planned without one",
+    ),
+    switch(process(
+        "leader-elect",
+        "false",
+        "Act only as the one that holds the leases of its functions.",
+        |to, value| boolean(value, &mut to.leader_elect),
+    )),
+    switch(process("version", "true", "Tell the version at the start.", |to, value| {
+        boolean(value, &mut to.tell_version)
+    })),
+    process("listen-address", ":8080", "Where metrics and health are; 0: nowhere.", |to, value| {
+        to.listen = address(value)?;
+        Ok(())
+    }),
+    switch(nothing("enable-profiler", "false", NO_PROFILER)),
+    nothing("profiler-port", "8182", NO_PROFILER),
+    nothing("pyroscope-address", "", NO_PROFILER),
+    nothing("pyroscope-mutex-profiler-rate", "5", NO_PROFILER),
+    nothing("pyroscope-block-profiler-rate", "5", NO_PROFILER),
+    process(
+        "v",
+        "3",
+        "How much is logged: 2 and less warnings, 3 every write, 4 every plan, 5 and more everything.",
+        |to, value| number(value, &mut to.verbosity),
+    ),
+    switch(process("log-json", "false", "Log JSON.", |to, value| boolean(value, &mut to.log_json))),
+    nothing("log-flush-frequency", "5s", "every line is written at once"),
+    planner(
+        "max-consolidation-preemptees",
+        "16",
+        "Most pods that one consolidation moves; -1: no bound.",
+        |to, value| {
+            let most: i64 = value.parse().map_err(|_| WANTS_NUMBER.to_owned())?;
+            to.settings.config.params.max_consolidation_preemptees = usize::try_from(most).ok();
+            Ok(())
+        },
+    ),
+    nothing("qps", "50", "the API server limits its clients itself"),
+    nothing("burst", "300", "the API server limits its clients itself"),
+    switch(planner("detailed-fit-errors", "false", "Reasons name every node.", |to, value| {
+        boolean(value, &mut to.settings.config.params.detailed_fit_errors)
+    })),
+    switch(nothing(
+        "update-pod-eviction-condition",
+        "false",
+        "the Eviction API sets the condition DisruptionTarget itself",
+    )),
+    switch(planner("schedule-csi-storage", "false", "Look at storage capacities.", |to, value| {
+        boolean(value, &mut to.settings.config.params.schedule_csi_storage)
+    })),
+    switch(planner(
+        "use-scheduling-signatures",
+        "true",
+        "Try only one of several jobs that are alike.",
+        |to, value| boolean(value, &mut to.settings.config.params.use_scheduling_signatures),
+    )),
+    switch(planner(
+        "full-hierarchy-fairness",
+        "true",
+        "Divide by the whole tree of queues.",
+        |to, value| boolean(value, &mut to.settings.config.params.full_hierarchy_fairness),
+    )),
+    switch(planner(
+        "allow-consolidating-reclaim",
+        "true",
+        "Victims that are placed elsewhere do not count as reclaimed.",
+        |to, value| boolean(value, &mut to.settings.config.params.allow_consolidating_reclaim),
+    )),
+    process(
+        "num-of-status-recording-workers",
+        "5",
+        "Conditions, sums and events written at once.",
+        |to, value| {
+            let mut workers = 0_u16;
+            number(value, &mut workers)?;
+            to.settings.status.workers = usize::from(workers.max(1));
+            Ok(())
+        },
+    ),
+    planner(
+        "default-staleness-grace-period",
+        "60s",
+        "How long a gang may lack members; negative: for ever.",
+        |to, value| span(value, &mut to.settings.config.params.default_staleness_grace),
+    ),
+    process(
+        "stuck-in-releasing-threshold",
+        "2m",
+        "How long after its deletion a pod counts as stuck.",
+        |to, value| span(value, &mut to.settings.rules.stuck_after),
+    ),
+    process(
+        "plugin-server-port",
+        "8081",
+        "Port for snapshots, open to this machine only; 0: none.",
+        |to, value| {
+            let mut port = 0_u16;
+            number(value, &mut port)?;
+            to.plugin_port = (port != 0).then_some(port);
+            Ok(())
+        },
+    ),
+    planner(
+        "cpu-worker-node-label-key",
+        "node-role.kubernetes.io/cpu-worker",
+        "Label of CPU workers.",
+        |to, value| {
+            to.settings.config.params.worker_labels.cpu = value.into();
+            Ok(())
+        },
+    ),
+    planner(
+        "gpu-worker-node-label-key",
+        "node-role.kubernetes.io/gpu-worker",
+        "Label of GPU workers.",
+        |to, value| {
+            to.settings.config.params.worker_labels.gpu = value.into();
+            Ok(())
+        },
+    ),
+    planner(
+        "mig-worker-node-label-key",
+        "node-role.kubernetes.io/mig-enabled",
+        "Label of MIG nodes.",
+        |to, value| {
+            to.settings.config.params.worker_labels.mig = value.into();
+            Ok(())
+        },
+    ),
+    nothing("feature-gates", "", "features are found out from the API server"),
+];
+
+const WANTS_NUMBER: &str = "must be a number";
+
+fn boolean(value: &str, to: &mut bool) -> Result<(), String> {
+    *to = match value {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+        _ => return Err("must be true or false".to_owned()),
+    };
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(value: &str, to: &mut T) -> Result<(), String> {
+    *to = value.parse().map_err(|_| WANTS_NUMBER.to_owned())?;
+    Ok(())
+}
+
+fn span(value: &str, to: &mut Span) -> Result<(), String> {
+    let nanos = parse_duration(value, Units::Go).map_err(|error| error.to_string())?;
+    *to = Span { nanos };
+    Ok(())
+}
+
+fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
+
+/// Reads `:8080`, `127.0.0.1:8080` or `0`, which is nowhere.
+pub fn address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "0" || text.is_empty() {
+        return Ok(None);
+    }
+    if let Some(port) = text.strip_prefix(':') {
+        let port = port.parse().map_err(|_| "must be :PORT or ADDRESS:PORT".to_owned())?;
+        return Ok(Some(everywhere(port)));
+    }
+    text.parse().map(Some).map_err(|_| "must be :PORT or ADDRESS:PORT".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_what_the_table_says() {
+        for flag in FLAGS {
+            let mut flagged = Flagged::default();
+            apply(&mut flagged, flag.name, flag.default).expect(flag.name);
+            assert_eq!(
+                format!("{flagged:?}"),
+                format!("{:?}", Flagged::default()),
+                "{}",
+                flag.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_shard_sets_what_belongs_to_it_and_is_told_of_the_rest() {
+        let mut flagged = Flagged::default();
+        let args = [
+            ("allow-consolidating-reclaim", "false"),
+            ("default-staleness-grace-period", "-1s"),
+            ("detailed-fit-errors", "perhaps"),
+            ("listen-address", ":9"),
+            ("qps", "5"),
+            ("shedule-period", "1s"),
+        ];
+        let notices = apply_shard_args(&mut flagged, args);
+        assert!(!flagged.settings.config.params.allow_consolidating_reclaim);
+        assert!(flagged.settings.config.params.default_staleness_grace.nanos < 0);
+        assert_eq!(
+            notices,
+            [
+                "invalid argument \"perhaps\" for \"--detailed-fit-errors\" flag: must be true or false",
+                "--listen-address belongs to the process, not to a shard: it is ignored",
+                "--qps has no meaning here: the API server limits its clients itself",
+                "unknown flag: --shedule-period",
+            ]
+        );
+    }
+
+    #[test]
+    fn addresses_are_read_as_go_reads_them() {
+        assert_eq!(address(":8080"), Ok(Some(everywhere(8080))));
+        assert_eq!(address("127.0.0.1:9"), Ok(Some(SocketAddr::from(([127, 0, 0, 1], 9)))));
+        assert_eq!(address("0"), Ok(None));
+        assert!(address("8080").is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! The rules of a lease, as client-go has them: whoever holds it renews it; one that nobody renewed for its whole duration
+//! is free. A candidate trusts only its own clock: a lease counts from when the candidate saw it change. Pure.
+
+use kai_core::time::{Span, Timestamp};
+use kai_translate::time;
+use serde_json::{Value, json};
+
+/// Times of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long a lease that nobody renews is respected.
+    pub duration: Span,
+    /// How long a holder that cannot renew goes on.
+    pub renew_deadline: Span,
+    /// Time between two tries.
+    pub retry: Span,
+}
+
+impl Timing {
+    /// KAI's scheduler.
+    pub const SCHEDULER: Self = Self {
+        duration: time::seconds(15),
+        renew_deadline: time::seconds(10),
+        retry: time::seconds(5),
+    };
+    /// KAI's other components.
+    pub const CONTROLLER: Self = Self { retry: time::seconds(2), ..Self::SCHEDULER };
+}
+
+/// What a candidate does about a lease.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// There is none: create this.
+    Create(Value),
+    /// It is ours or free: write this.
+    Update(Value),
+    /// Somebody else holds it.
+    Wait,
+}
+
+/// Somebody who wants a lease.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    identity: String,
+    name: String,
+    namespace: String,
+    timing: Timing,
+    /// The lease as it was last seen to change, and when.
+    observed: Option<(Value, Timestamp)>,
+}
+
+impl Candidate {
+    /// A candidate for a lease.
+    pub fn new(identity: &str, namespace: &str, name: &str, timing: Timing) -> Self {
+        let (identity, namespace, name) = (identity.to_owned(), namespace.to_owned(), name.into());
+        Self { identity, name, namespace, timing, observed: None }
+    }
+
+    /// The times of its election.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// The path of the lease.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.list_path(), self.name)
+    }
+
+    /// The path of leases of the namespace.
+    pub fn list_path(&self) -> String {
+        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+    }
+
+    /// What to do about the lease as it is.
+    pub fn step(&mut self, lease: Option<&Value>, now: Timestamp) -> Step {
+        let Some(lease) = lease else {
+            return Step::Create(self.written(&json!({}), true, 0, now));
+        };
+        let spec = &lease["spec"];
+        if self.observed.as_ref().is_none_or(|(seen, _)| seen != spec) {
+            self.observed = Some((spec.clone(), now));
+        }
+        let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+        let ours = holder == self.identity;
+        if !ours && !holder.is_empty() && self.is_respected(spec, now) {
+            return Step::Wait;
+        }
+        let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
+        let transitions = if ours { transitions } else { transitions + 1 };
+        Step::Update(self.written(lease, !ours, transitions, now))
+    }
+
+    /// The lease given back, where it is ours.
+    pub fn released(&self, lease: &Value, now: Timestamp) -> Option<Value> {
+        if lease["spec"]["holderIdentity"] != self.identity.as_str() {
+            return None;
+        }
+        let mut lease = lease.clone();
+        lease["spec"]["holderIdentity"] = "".into();
+        lease["spec"]["leaseDurationSeconds"] = 1.into();
+        lease["spec"]["renewTime"] = micro_time(now).into();
+        lease["spec"]["acquireTime"] = micro_time(now).into();
+        Some(lease)
+    }
+
+    fn is_respected(&self, spec: &Value, now: Timestamp) -> bool {
+        let seconds = spec["leaseDurationSeconds"].as_i64().unwrap_or(0);
+        let since = self.observed.as_ref().map_or(now, |(_, since)| *since);
+        since.plus(time::seconds(seconds)) > now
+    }
+
+    fn written(&self, lease: &Value, acquired: bool, transitions: i64, now: Timestamp) -> Value {
+        let mut lease = lease.clone();
+        lease["apiVersion"] = "coordination.k8s.io/v1".into();
+        lease["kind"] = "Lease".into();
+        lease["metadata"]["name"] = self.name.as_str().into();
+        lease["metadata"]["namespace"] = self.namespace.as_str().into();
+        let spec = &mut lease["spec"];
+        spec["holderIdentity"] = self.identity.as_str().into();
+        spec["leaseDurationSeconds"] = (self.timing.duration.nanos / 1_000_000_000).into();
+        spec["renewTime"] = micro_time(now).into();
+        spec["leaseTransitions"] = transitions.into();
+        if acquired {
+            spec["acquireTime"] = micro_time(now).into();
+        }
+        lease
+    }
+}
+
+/// A moment with six digits behind the point, which leases insist on.
+fn micro_time(moment: Timestamp) -> String {
+    let micros = moment.nanos.rem_euclid(1_000_000_000) / 1000;
+    let seconds = time::format(moment);
+    format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp { nanos: 1_767_225_600_000_000_000 + second * 1_000_000_000 }
+    }
+
+    fn candidate(identity: &str) -> Candidate {
+        Candidate::new(identity, "kai-scheduler", "lease", Timing::SCHEDULER)
+    }
+
+    fn written(step: Step) -> Value {
+        match step {
+            Step::Create(lease) | Step::Update(lease) => lease,
+            Step::Wait => panic!("somebody else holds it"),
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_stays_with_its_holder() {
+        let (mut one, mut two) = (candidate("one"), candidate("two"));
+        let mut lease = written(one.step(None, at(0)));
+        assert_eq!(lease["spec"]["acquireTime"], "2026-01-01T00:00:00.000000Z");
+        for second in [5, 10, 15, 20, 25] {
+            assert_eq!(two.step(Some(&lease), at(second)), Step::Wait);
+            lease = written(one.step(Some(&lease), at(second)));
+        }
+        assert_eq!(lease["spec"]["leaseTransitions"], 0);
+        assert_eq!(lease["spec"]["acquireTime"], "2026-01-01T00:00:00.000000Z");
+    }
+
+    #[test]
+    fn a_lease_counts_from_when_it_was_seen_to_change() {
+        let (mut one, mut two) = (candidate("one"), candidate("two"));
+        let lease = written(one.step(None, at(0)));
+        assert_eq!(two.step(Some(&lease), at(100)), Step::Wait, "seen for the first time");
+        assert_eq!(two.step(Some(&lease), at(114)), Step::Wait);
+        let taken = written(two.step(Some(&lease), at(115)));
+        assert_eq!(taken["spec"]["holderIdentity"], "two");
+        assert_eq!(taken["spec"]["leaseTransitions"], 1);
+        assert_eq!(one.step(Some(&taken), at(116)), Step::Wait);
+    }
+
+    #[test]
+    fn a_lease_given_back_is_free_at_once() {
+        let (mut one, mut two) = (candidate("one"), candidate("two"));
+        let lease = written(one.step(None, at(0)));
+        let released = one.released(&lease, at(3)).expect("it is ours");
+        assert_eq!(two.released(&lease, at(3)), None);
+        assert_eq!(written(two.step(Some(&released), at(3)))["spec"]["holderIdentity"], "two");
+    }
+}

@@ -1,0 +1,146 @@
+//! The text format that Prometheus reads.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Labels of a series: names and values.
+pub type Labels = Vec<(String, String)>;
+
+/// A histogram with fixed bounds.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    bounds: Vec<f64>,
+    counts: Vec<u64>,
+    sum: f64,
+    count: u64,
+}
+
+impl Histogram {
+    /// Bounds from `first`, each twice the one before.
+    pub fn doubling(first: f64, bounds: usize) -> Self {
+        let bounds: Vec<f64> =
+            std::iter::successors(Some(first), |bound| Some(bound * 2.0)).take(bounds).collect();
+        Self { counts: vec![0; bounds.len()], bounds, sum: 0.0, count: 0 }
+    }
+
+    /// Notes a value.
+    pub fn note(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+        for (bound, count) in self.bounds.iter().zip(&mut self.counts) {
+            *count += u64::from(value <= *bound);
+        }
+    }
+}
+
+/// A page of metrics.
+pub struct Page {
+    prefix: String,
+    text: String,
+}
+
+impl Page {
+    /// An empty page; every name gets the prefix.
+    pub fn new(namespace: &str) -> Self {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}_") };
+        Self { prefix, text: String::new() }
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let prefix = &self.prefix;
+        let _ = writeln!(self.text, "# HELP {prefix}{name} {help}\n# TYPE {prefix}{name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &Labels, value: f64) {
+        let (prefix, labels) = (&self.prefix, shown(labels));
+        let _ = writeln!(self.text, "{prefix}{name}{labels} {value}");
+    }
+
+    /// Values that go up and down.
+    pub fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, f64)>,
+    ) {
+        self.head(name, "gauge", help);
+        for (labels, value) in series {
+            self.line(name, &labels, value);
+        }
+    }
+
+    /// Values that only grow, by one label.
+    pub fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        series: &BTreeMap<&'static str, u64>,
+    ) {
+        let labelled =
+            |(value, count): (&&str, &u64)| (vec![(label.to_owned(), (*value).to_owned())], *count);
+        self.counted(name, help, series.iter().map(labelled));
+    }
+
+    /// Values that only grow.
+    pub fn counted(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, u64)>,
+    ) {
+        self.head(name, "counter", help);
+        for (labels, value) in series {
+            self.line(name, &labels, value as f64);
+        }
+    }
+
+    /// A distribution.
+    pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.head(name, "histogram", help);
+        let bucket = format!("{name}_bucket");
+        for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+            self.line(&bucket, &vec![("le".to_owned(), bound.to_string())], *count as f64);
+        }
+        self.line(&bucket, &vec![("le".to_owned(), "+Inf".to_owned())], histogram.count as f64);
+        self.line(&format!("{name}_sum"), &Labels::new(), histogram.sum);
+        self.line(&format!("{name}_count"), &Labels::new(), histogram.count as f64);
+    }
+
+    /// The page as text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+fn shown(labels: &Labels) -> String {
+    if labels.is_empty() {
+        return String::new();
+    }
+    let escaped =
+        |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let pairs: Vec<String> =
+        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_reads_as_prometheus_wants_it() {
+        let mut histogram = Histogram::doubling(5.0, 2);
+        for value in [4.0, 7.0, 100.0] {
+            histogram.note(value);
+        }
+        let mut page = Page::new("kai");
+        let labels = vec![("queue_name".to_owned(), "a \"b\"\n".to_owned())];
+        page.gauges("queue_info", "Queues.", [(labels, 1.0)]);
+        page.histogram("h", "Times.", &histogram);
+        let wanted = "# HELP kai_queue_info Queues.\n# TYPE kai_queue_info gauge\nkai_queue_info{queue_name=\"a \\\"b\\\"\\n\"} 1\n\
+                      # HELP kai_h Times.\n# TYPE kai_h histogram\nkai_h_bucket{le=\"5\"} 1\nkai_h_bucket{le=\"10\"} 2\n\
+                      kai_h_bucket{le=\"+Inf\"} 3\nkai_h_sum 111\nkai_h_count 3\n";
+        assert_eq!(page.finish(), wanted);
+    }
+}

@@ -1,0 +1,89 @@
+//! What the planner says when it is asked.
+
+use kai_core::fairness::Amounts;
+use kai_core::input::{ObjectName, Text};
+use kai_core::plan::CyclePlan;
+use kai_core::time::{Span, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::Planner;
+use crate::serve::Question;
+use crate::snapshot::Frame;
+
+impl Planner {
+    /// Answers a question.
+    pub fn answer(&self, question: Question) {
+        match question {
+            Question::Ready(answer) => drop(answer.send(self.is_ready())),
+            Question::Metrics(answer) => {
+                drop(answer.send(self.metrics.page(self.statuses.accounts())));
+            }
+            Question::Frame(answer) => drop(answer.send(self.frame())),
+        }
+    }
+
+    /// What a snapshot says of how we are set up, in KAI's words.
+    fn frame(&self) -> Frame {
+        let config = &self.settings.config;
+        let actions: Vec<&str> = config.actions.iter().map(|action| action.name()).collect();
+        let plugins = config.plugins.iter().map(|plugin| {
+            let arguments: Map<String, Value> = plugin
+                .arguments
+                .iter()
+                .map(|(key, value)| (key.to_string(), json!(&**value)))
+                .collect();
+            json!({"name": &*plugin.name, "arguments": arguments})
+        });
+        let depth: Map<String, Value> = config
+            .queue_depth
+            .iter()
+            .map(|(action, depth)| (action.name().to_owned(), json!(depth)))
+            .collect();
+        let params = &config.params;
+        let partition = &self.settings.partition;
+        Frame {
+            config: json!({
+                "actions": actions.join(", "),
+                "tiers": [{"plugins": plugins.collect::<Vec<Value>>()}],
+                "queueDepthPerAction": depth,
+            }),
+            params: json!({
+                "schedulerName": self.settings.rules.scheduler_name,
+                "restrictSchedulingNodes": params.restrict_node_scheduling,
+                "partitionParams": {"NodePoolLabelKey": partition.key, "NodePoolLabelValue": partition.value},
+                "maxNumberConsolidationPreemptees": params.max_consolidation_preemptees.map_or(-1, |most| most as i64),
+                "scheduleCSIStorage": params.schedule_csi_storage,
+                "useSchedulingSignatures": params.use_scheduling_signatures,
+                "fullHierarchyFairness": params.full_hierarchy_fairness,
+                "allowConsolidatingReclaim": params.allow_consolidating_reclaim,
+                "numOfStatusRecordingWorkers": self.settings.status.workers,
+                "globalDefaultStalenessGracePeriod": params.default_staleness_grace.nanos,
+                "schedulePeriod": 0,
+                "stuckInReleasingThreshold": self.settings.rules.stuck_after.nanos,
+                "detailedFitErrors": params.detailed_fit_errors,
+                "updatePodEvictionCondition": false,
+                "queueLabelKey": &*params.queue_label_key,
+            }),
+        }
+    }
+
+    /// Counts what a plan decided.
+    pub(super) fn measure(&mut self, made: &CyclePlan, now: Timestamp) {
+        let created = |pod: &ObjectName| self.pods.get(pod).map(|entry| entry.base.created);
+        let uid = |group: &ObjectName| {
+            let group = self.groups.get(group)?;
+            group.metadata.uid.as_deref().map(Text::from)
+        };
+        self.metrics.note_plan(made, created, uid, now);
+    }
+
+    /// How long the latest cycle took.
+    pub fn note_cycle_time(&mut self, span: Span) {
+        self.metrics.note_cycle(span);
+    }
+
+    /// Fair share of a queue in the latest plan.
+    pub fn fair_share(&self, queue: &str) -> Option<Amounts> {
+        self.metrics.fair_share(queue)
+    }
+}

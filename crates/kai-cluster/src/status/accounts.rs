@@ -1,0 +1,338 @@
+//! What groups and queues have and want, summed from pods as the planner is told of them. A change of a pod costs a change
+//! of the sums of its group and its queue; what queues above have is summed when it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kai_core::compatibility::Compatibility;
+use kai_core::input::node::WholeGpuPolicy;
+use kai_core::input::pod::PodRole;
+use kai_core::input::pod_group::{GroupSet, Preemptibility};
+use kai_core::input::{
+    Delta, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec, Text,
+};
+use kai_core::status::Status;
+use kai_core::world::gpu_facts::GpuFacts;
+
+use super::amounts::{Demand, Sum};
+
+/// What is in use and waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// In use or waited for.
+    pub requested: Sum,
+    /// In use.
+    pub allocated: Sum,
+    /// In use by groups that may not be preempted.
+    pub fixed: Sum,
+}
+
+impl Usage {
+    fn add(&mut self, other: &Self) {
+        self.requested.add(&other.requested);
+        self.allocated.add(&other.allocated);
+        self.fixed.add(&other.fixed);
+    }
+
+    fn subtract(&mut self, other: &Self) {
+        self.requested.subtract(&other.requested);
+        self.allocated.subtract(&other.allocated);
+        self.fixed.subtract(&other.fixed);
+    }
+}
+
+/// A pod of a group.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its UID.
+    pub uid: Text,
+    /// Its status.
+    pub status: Status,
+    /// The leaf it names.
+    pub sub_group: Option<Text>,
+    group: ObjectName,
+    demand: Demand,
+}
+
+impl Member {
+    /// It waits for a node.
+    pub fn waits(&self) -> bool {
+        matches!(self.status, Status::Pending | Status::Gated)
+    }
+}
+
+/// A group, as far as accounts go.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its queue; none: the group is not known, only pods that name it.
+    pub queue: Option<Text>,
+    /// It may not be preempted.
+    pub fixed: bool,
+    /// Needed pods by leaf.
+    pub leaves: BTreeMap<Text, u32>,
+    /// Its pods.
+    pub members: BTreeSet<ObjectName>,
+    demand: Demand,
+}
+
+impl Group {
+    /// What it has and wants.
+    pub fn usage(&self) -> Usage {
+        let Demand { requested, allocated } = self.demand.clone();
+        let fixed = if self.fixed { allocated.clone() } else { Sum::default() };
+        Usage { requested, allocated, fixed }
+    }
+}
+
+/// A queue, as far as accounts go.
+#[derive(Clone, Debug, Default)]
+struct QueueEntry {
+    /// None: it does not exist, but groups or queues name it.
+    spec: Option<QueueSpec>,
+    children: BTreeSet<Text>,
+    own: Usage,
+}
+
+/// What changed since the latest look.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// Groups.
+    pub groups: BTreeSet<ObjectName>,
+    /// Queues whose sums or children changed, with all queues above.
+    pub queues: BTreeSet<Text>,
+}
+
+/// What groups and queues have and want.
+#[derive(Default)]
+pub struct Accounts {
+    pods: BTreeMap<ObjectName, Member>,
+    groups: BTreeMap<ObjectName, Group>,
+    queues: BTreeMap<Text, QueueEntry>,
+    /// MiB of one GPU, by node.
+    device_mib: BTreeMap<Text, i64>,
+    touched: Touched,
+}
+
+impl Accounts {
+    /// Takes over what the planner is told.
+    pub fn observe(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Set(Object::Pod(pod)) => self.set_pod(pod),
+            Delta::Remove(ObjectKey::Pod(pod)) => self.remove_pod(pod),
+            Delta::Set(Object::PodGroup(group)) => self.set_group(group),
+            Delta::Remove(ObjectKey::PodGroup(group)) => self.remove_group(group),
+            Delta::Set(Object::Queue(queue)) => self.set_queue(&queue.name, Some(queue)),
+            Delta::Remove(ObjectKey::Queue(queue)) => self.set_queue(queue, None),
+            Delta::Set(Object::Node(node)) => {
+                let facts =
+                    GpuFacts::of(node, Compatibility::default(), WholeGpuPolicy::default(), 0);
+                if facts.memory_known {
+                    self.device_mib.insert(node.name.clone(), facts.memory_mib);
+                }
+            }
+            Delta::Remove(ObjectKey::Node(node)) => {
+                self.device_mib.remove(node);
+            }
+            _ => {}
+        }
+    }
+
+    /// What changed since the latest call.
+    pub fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// A group that exists or that pods name.
+    pub fn group(&self, name: &ObjectName) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
+    /// Every group that exists or that pods name.
+    pub fn group_names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.groups.keys()
+    }
+
+    /// A pod of a group.
+    pub fn member(&self, pod: &ObjectName) -> Option<&Member> {
+        self.pods.get(pod)
+    }
+
+    /// The group of a pod.
+    pub fn group_of(&self, pod: &ObjectName) -> Option<&ObjectName> {
+        self.pods.get(pod).map(|member| &member.group)
+    }
+
+    /// Pods of a group with what is known of them.
+    pub fn members(&self, group: &ObjectName) -> impl Iterator<Item = (&ObjectName, &Member)> {
+        let members = self.groups.get(group).map(|group| &group.members);
+        members.into_iter().flatten().filter_map(|pod| Some((pod, self.pods.get(pod)?)))
+    }
+
+    /// A queue that exists.
+    pub fn queue(&self, name: &str) -> Option<&QueueSpec> {
+        self.queues.get(name)?.spec.as_ref()
+    }
+
+    /// Every queue that exists.
+    pub fn queues(&self) -> impl Iterator<Item = &QueueSpec> {
+        self.queues.values().filter_map(|entry| entry.spec.as_ref())
+    }
+
+    /// Queues right below one.
+    pub fn children(&self, name: &str) -> impl Iterator<Item = &Text> {
+        let children = self.queues.get(name).map(|entry| &entry.children);
+        children.into_iter().flatten()
+    }
+
+    /// What a queue and all below it have and want.
+    pub fn usage(&self, queue: &str) -> Usage {
+        let mut total = Usage::default();
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<&str> = vec![queue];
+        while let Some(name) = open.pop() {
+            let Some((name, entry)) = self.queues.get_key_value(name) else { continue };
+            if seen.insert(name) {
+                total.add(&entry.own);
+                open.extend(entry.children.iter().map(|child| &**child));
+            }
+        }
+        total
+    }
+
+    /// A queue and all above it that exist, nearest first.
+    pub fn chain(&self, queue: &str) -> Vec<&QueueSpec> {
+        let mut chain: Vec<&QueueSpec> = Vec::new();
+        let mut next = self.queue(queue);
+        while let Some(spec) = next.filter(|spec| !chain.iter().any(|one| one.name == spec.name)) {
+            chain.push(spec);
+            next = spec.parent.as_deref().and_then(|parent| self.queue(parent));
+        }
+        chain
+    }
+
+    fn set_pod(&mut self, pod: &PodSpec) {
+        let group = pod.group.clone().filter(|_| pod.role == PodRole::Workload);
+        let Some(group) = group else {
+            self.remove_pod(&pod.name);
+            return;
+        };
+        let group = ObjectName { namespace: pod.name.namespace.clone(), name: group };
+        let device_mib = pod.node.as_ref().and_then(|node| self.device_mib.get(node));
+        let member = Member {
+            uid: pod.uid.clone(),
+            status: pod.status,
+            sub_group: pod.sub_group.clone(),
+            group: group.clone(),
+            demand: Demand::of(pod, device_mib.copied()),
+        };
+        let old = self.pods.get(&pod.name);
+        let same_place = old.is_some_and(|old| old.group == group && old.uid == member.uid);
+        if same_place && old.is_some_and(|old| old.demand == member.demand) {
+            let changed = old.is_some_and(|old| old.status != member.status);
+            self.pods.insert(pod.name.clone(), member);
+            if changed {
+                self.touched.groups.insert(group);
+            }
+            return;
+        }
+        self.remove_pod(&pod.name);
+        self.change_group(&group, |entry| {
+            entry.members.insert(pod.name.clone());
+            entry.demand.requested.add(&member.demand.requested);
+            entry.demand.allocated.add(&member.demand.allocated);
+        });
+        self.pods.insert(pod.name.clone(), member);
+    }
+
+    fn remove_pod(&mut self, pod: &ObjectName) {
+        let Some(member) = self.pods.remove(pod) else { return };
+        self.change_group(&member.group, |entry| {
+            entry.members.remove(pod);
+            entry.demand.requested.subtract(&member.demand.requested);
+            entry.demand.allocated.subtract(&member.demand.allocated);
+        });
+        self.forget_if_empty(&member.group);
+    }
+
+    fn set_group(&mut self, spec: &PodGroupSpec) {
+        let fixed = spec.preemptibility == Preemptibility::NonPreemptible;
+        let mut leaves = BTreeMap::new();
+        collect_leaves(&spec.tree, &mut leaves);
+        self.change_group(&spec.name, |entry| {
+            entry.queue = Some(spec.queue.clone());
+            entry.fixed = fixed;
+            entry.leaves = leaves;
+        });
+    }
+
+    fn remove_group(&mut self, group: &ObjectName) {
+        if self.groups.contains_key(group) {
+            self.change_group(group, |entry| entry.queue = None);
+            self.forget_if_empty(group);
+        }
+    }
+
+    fn forget_if_empty(&mut self, group: &ObjectName) {
+        let empty = |entry: &Group| entry.queue.is_none() && entry.members.is_empty();
+        if self.groups.get(group).is_some_and(empty) {
+            self.groups.remove(group);
+        }
+    }
+
+    /// Changes a group and moves what its queue is charged.
+    fn change_group(&mut self, name: &ObjectName, change: impl FnOnce(&mut Group)) {
+        let entry = self.groups.entry(name.clone()).or_default();
+        let (old_queue, old) = (entry.queue.clone(), entry.usage());
+        change(entry);
+        let (new_queue, new) = (entry.queue.clone(), entry.usage());
+        self.touched.groups.insert(name.clone());
+        if old_queue == new_queue && old == new {
+            return;
+        }
+        if let Some(queue) = old_queue {
+            self.queues.entry(queue.clone()).or_default().own.subtract(&old);
+            self.touch_queue(&queue);
+        }
+        if let Some(queue) = new_queue {
+            self.queues.entry(queue.clone()).or_default().own.add(&new);
+            self.touch_queue(&queue);
+        }
+    }
+
+    fn set_queue(&mut self, name: &Text, spec: Option<&QueueSpec>) {
+        let entry = self.queues.entry(name.clone()).or_default();
+        let old = entry.spec.take().and_then(|spec| spec.parent);
+        let new = spec.and_then(|spec| spec.parent.clone());
+        entry.spec = spec.cloned();
+        self.touch_queue(name);
+        if old == new {
+            return;
+        }
+        if let Some(parent) = old {
+            self.queues.entry(parent.clone()).or_default().children.remove(name);
+            self.touch_queue(&parent);
+        }
+        if let Some(parent) = new {
+            self.queues.entry(parent.clone()).or_default().children.insert(name.clone());
+            self.touch_queue(&parent);
+        }
+    }
+
+    /// Notes a queue and all above it.
+    fn touch_queue(&mut self, queue: &Text) {
+        let mut next = Some(queue.clone());
+        let mut steps = self.queues.len() + 1; // parents may form a circle
+        while let Some(queue) = next.filter(|_| steps > 0) {
+            steps -= 1;
+            let spec = self.queues.get(&queue).and_then(|entry| entry.spec.as_ref());
+            next = spec.and_then(|spec| spec.parent.clone());
+            self.touched.queues.insert(queue);
+        }
+    }
+}
+
+fn collect_leaves(set: &GroupSet, leaves: &mut BTreeMap<Text, u32>) {
+    leaves.extend(set.leaves.iter().map(|leaf| (leaf.name.clone(), leaf.min_available)));
+    for below in &set.sets {
+        collect_leaves(below, leaves);
+    }
+}

@@ -1,0 +1,214 @@
+//! Amounts of resources as statuses tell them: sums of what pods ask for, exact to a thousand-millionth.
+
+use std::collections::BTreeMap;
+
+use kai_api::names::{gpu, resources};
+use kai_api::quantity::{Quantity, RawQuantity};
+use kai_core::fairness::{Amounts, QueueResource};
+use kai_core::input::pod::{GpuRequest, PodRequest};
+use kai_core::input::{PodSpec, Text};
+use kai_core::status::Status;
+
+const UNIT: i128 = 1_000_000_000;
+const MILLI: i128 = UNIT / 1000;
+
+/// Amounts by resource. What is nothing is not listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum(BTreeMap<Text, i128>);
+
+impl Sum {
+    /// Adds `amount` thousand-millionths of a resource.
+    fn add_nano(&mut self, resource: &str, amount: i128) {
+        let entry = self.0.entry(resource.into()).or_default();
+        *entry += amount;
+        if *entry == 0 {
+            self.0.remove(resource);
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            self.add_nano(resource, *amount);
+        }
+    }
+
+    /// Takes all of `other` away.
+    pub fn subtract(&mut self, other: &Self) {
+        for (resource, amount) in &other.0 {
+            self.add_nano(resource, -*amount);
+        }
+    }
+
+    /// As it stands in a status.
+    pub fn quantities(&self) -> BTreeMap<String, RawQuantity> {
+        let shown = |(resource, nano): (&Text, &i128)| {
+            (resource.to_string(), quantity(resource, *nano).into())
+        };
+        self.0.iter().map(shown).collect()
+    }
+
+    /// The resources that queues share, as they stand in a status.
+    pub fn shared(&self) -> BTreeMap<String, RawQuantity> {
+        let is_shared =
+            |name: &str| [resources::CPU, resources::MEMORY, gpu::NVIDIA].contains(&name);
+        self.quantities().into_iter().filter(|(name, _)| is_shared(name)).collect()
+    }
+
+    /// How much there is of a resource, in its own unit.
+    pub fn of(&self, resource: &str) -> f64 {
+        self.0.get(resource).map_or(0.0, |nano| *nano as f64 / UNIT as f64)
+    }
+}
+
+/// Bytes are written with binary suffixes, everything else with decimal ones.
+fn quantity(resource: &str, nano: i128) -> Quantity {
+    let in_bytes = matches!(resource, resources::MEMORY | resources::EPHEMERAL_STORAGE)
+        || resource.starts_with(resources::HUGE_PAGES_PREFIX);
+    let whole = i64::try_from(nano / UNIT).unwrap_or(i64::MAX);
+    if nano % UNIT == 0 {
+        return if in_bytes { Quantity::from_bytes(whole) } else { Quantity::from_value(whole) };
+    }
+    Quantity::parse(&format!("{nano}n")).unwrap_or(Quantity::from_value(whole))
+}
+
+/// What a pod asks for and what it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// In use or waited for.
+    pub requested: Sum,
+    /// In use.
+    pub allocated: Sum,
+}
+
+impl Demand {
+    /// Reads it off a pod; `device_mib` is the memory of one GPU of its node.
+    pub fn of(pod: &PodSpec, device_mib: Option<i64>) -> Self {
+        if matches!(pod.status, Status::Succeeded | Status::Failed | Status::Deleted) {
+            return Self::default();
+        }
+        let mut requested = plain(&pod.request);
+        let mut allocated = requested.clone();
+        match &pod.request.gpu {
+            GpuRequest::Memory { mib, devices } => {
+                let all = i128::from(*mib) * i128::from(*devices);
+                requested.add_nano(gpu::MEMORY_RESOURCE, all * UNIT);
+                if let Some(device) = device_mib.filter(|mib| *mib > 0) {
+                    allocated.add_nano(gpu::NVIDIA, all * UNIT / i128::from(device));
+                }
+            }
+            other => {
+                gpus(&mut requested, other);
+                gpus(&mut allocated, other);
+            }
+        }
+        if pod.node.is_none() {
+            allocated = Sum::default();
+        }
+        Self { requested, allocated }
+    }
+}
+
+/// Everything but GPUs.
+fn plain(request: &PodRequest) -> Sum {
+    let mut sum = Sum::default();
+    sum.add_nano(resources::CPU, i128::from(request.cpu_milli) * MILLI);
+    sum.add_nano(resources::MEMORY, i128::from(request.memory_bytes) * UNIT);
+    for (resource, amount) in &request.other {
+        // The planner counts storage in bytes and extended resources in thousandths.
+        let unit = match &**resource {
+            resources::EPHEMERAL_STORAGE | "storage" => UNIT,
+            _ => MILLI,
+        };
+        sum.add_nano(resource, i128::from(*amount) * unit);
+    }
+    sum
+}
+
+fn gpus(sum: &mut Sum, request: &GpuRequest) {
+    match request {
+        GpuRequest::None | GpuRequest::Memory { .. } => {}
+        GpuRequest::Whole { count } => sum.add_nano(gpu::NVIDIA, i128::from(*count) * UNIT),
+        GpuRequest::Fraction { portion, devices } => {
+            let nano = (portion * UNIT as f64).round() as i128;
+            sum.add_nano(gpu::NVIDIA, nano * i128::from(*devices));
+        }
+        GpuRequest::Mig(profiles) => {
+            for (profile, count) in profiles {
+                sum.add_nano(profile, i128::from(*count) * UNIT);
+            }
+        }
+    }
+}
+
+/// A quota or a limit, as it stands in a status; -1 is unlimited.
+pub fn resources_of(bounds: &Amounts) -> BTreeMap<String, RawQuantity> {
+    let quantity = |resource: QueueResource| {
+        let bound = bounds[resource];
+        if bound < 0.0 {
+            return Quantity::from_value(-1);
+        }
+        match resource {
+            QueueResource::Cpu => Quantity::from_milli(bound as i64),
+            QueueResource::Memory => Quantity::from_value(bound as i64),
+            QueueResource::Gpu => Quantity::from_milli((bound * 1000.0).round() as i64),
+        }
+    };
+    let name = |resource: QueueResource| match resource {
+        QueueResource::Cpu => resources::CPU,
+        QueueResource::Memory => resources::MEMORY,
+        QueueResource::Gpu => gpu::NVIDIA,
+    };
+    let all = QueueResource::ALL.into_iter();
+    all.map(|resource| (name(resource).to_owned(), quantity(resource).into())).collect()
+}
+
+/// Do two lists say the same, whatever the notation?
+pub fn same_quantities(
+    left: &BTreeMap<String, RawQuantity>,
+    right: &BTreeMap<String, RawQuantity>,
+) -> bool {
+    left.len() == right.len()
+        && left.iter().all(|(resource, amount)| {
+            let other = right.get(resource).map(RawQuantity::parse);
+            matches!((amount.parse(), other), (Ok(one), Some(Ok(other))) if one == other)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(sum: &Sum) -> Vec<String> {
+        sum.quantities().iter().map(|(name, amount)| format!("{name}={}", amount.0)).collect()
+    }
+
+    #[test]
+    fn sums_are_exact_and_read_like_kubernetes() {
+        let mut sum = Sum::default();
+        for _ in 0..3 {
+            gpus(&mut sum, &GpuRequest::Fraction { portion: 0.1, devices: 1 });
+        }
+        sum.add(&plain(&PodRequest {
+            cpu_milli: 1500,
+            memory_bytes: 3 << 30,
+            other: vec![("vendor/thing".into(), 2000)],
+            ..PodRequest::default()
+        }));
+        assert_eq!(
+            texts(&sum),
+            ["cpu=1500m", "memory=3Gi", "nvidia.com/gpu=300m", "vendor/thing=2"]
+        );
+        let copy = sum.clone();
+        sum.subtract(&copy);
+        assert_eq!(sum, Sum::default());
+    }
+
+    #[test]
+    fn notation_makes_no_difference() {
+        let list = |text: &str| BTreeMap::from([("cpu".to_owned(), RawQuantity(text.to_owned()))]);
+        assert!(same_quantities(&list("1500m"), &list("1.5")));
+        assert!(!same_quantities(&list("1500m"), &list("2")));
+        assert!(!same_quantities(&list("1"), &BTreeMap::new()));
+    }
+}

@@ -1,0 +1,257 @@
+//! Statuses as patches: what is wanted against what is there. Pure; nothing is written where both say the same.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kai_api::PodGroup;
+use kai_api::names::status::{POD_SCHEDULED, UNSCHEDULABLE, UNSCHEDULABLE_ON_NODE_POOL};
+use kai_api::pod_group::{PodGroupResources, SchedulingCondition, UnschedulableReason};
+use kai_api::quantity::RawQuantity;
+use kai_api::queue::QueueStatus;
+use kai_core::time::Timestamp;
+use kai_translate::time;
+use serde_json::{Map, Value, json};
+
+use super::accounts::Usage;
+use super::amounts::same_quantities;
+use super::verdicts::PodVerdict;
+
+/// The condition of a pod that tells whether it has a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenCondition {
+    /// `True`, `False` or empty.
+    pub status: String,
+    /// One word.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+}
+
+impl SeenCondition {
+    /// What the condition says where a pod is told this.
+    pub fn of(verdict: &PodVerdict) -> Self {
+        Self {
+            status: "False".to_owned(),
+            reason: verdict.reason.to_owned(),
+            message: verdict.message.to_string(),
+        }
+    }
+}
+
+/// The patch that makes a pod's condition say what the pod is told.
+pub fn pod_condition(seen: &SeenCondition, verdict: &PodVerdict, now: Timestamp) -> Option<Value> {
+    let wanted = SeenCondition::of(verdict);
+    if *seen == wanted {
+        return None;
+    }
+    let mut condition = json!({
+        "type": POD_SCHEDULED,
+        "status": "False",
+        "reason": wanted.reason,
+        "message": wanted.message,
+    });
+    if seen.status != "False" {
+        condition["lastTransitionTime"] = time::format(now).into();
+    }
+    let uid = &*verdict.uid;
+    Some(json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}}))
+}
+
+/// Whether a group can be placed on a node pool.
+pub enum PoolVerdict<'a> {
+    /// It cannot.
+    Unschedulable {
+        /// The pool.
+        pool: &'a str,
+        /// Why, in one text.
+        message: &'a str,
+        /// Why, reason by reason.
+        reasons: &'a [UnschedulableReason],
+    },
+    /// Nothing of it waits.
+    Settled,
+}
+
+/// The conditions a group should have; none where it has them.
+pub fn group_conditions(
+    group: &PodGroup,
+    verdict: &PoolVerdict<'_>,
+    now: Timestamp,
+) -> Option<Vec<SchedulingCondition>> {
+    let seen = group.status.as_ref().map_or(&[][..], |status| &status.scheduling_conditions);
+    let PoolVerdict::Unschedulable { pool, message, reasons } = verdict else {
+        return (!seen.is_empty()).then(Vec::new);
+    };
+    let number = |condition: &SchedulingCondition| -> i64 {
+        condition.transition_id.as_deref().and_then(|id| id.parse().ok()).unwrap_or(0)
+    };
+    let says_so = |condition: &SchedulingCondition| {
+        condition.type_.as_deref() == Some(UNSCHEDULABLE_ON_NODE_POOL)
+            && condition.node_pool.as_deref() == Some(pool)
+            && condition.reason.as_deref() == Some(UNSCHEDULABLE)
+            && condition.message.as_deref() == Some(message)
+            && condition.status.as_deref() == Some("True")
+    };
+    let highest = seen.iter().map(number).max().unwrap_or(0);
+    if seen.last().is_some_and(|last| says_so(last) && number(last) == highest) {
+        return None;
+    }
+    let others = seen.iter().filter(|one| one.node_pool.as_deref() != Some(pool));
+    let mut wanted: Vec<SchedulingCondition> = others.cloned().collect();
+    wanted.push(SchedulingCondition {
+        type_: Some(UNSCHEDULABLE_ON_NODE_POOL.to_owned()),
+        node_pool: Some((*pool).to_owned()),
+        reason: Some(UNSCHEDULABLE.to_owned()),
+        message: Some((*message).to_owned()),
+        reasons: reasons.to_vec(),
+        transition_id: Some((highest + 1).to_string()),
+        last_transition_time: moment(now),
+        status: Some("True".to_owned()),
+    });
+    Some(wanted)
+}
+
+fn moment(now: Timestamp) -> Option<Time> {
+    time::format(now).parse().ok().map(Time)
+}
+
+/// The resources a group should show; none where it shows them.
+pub fn group_resources(
+    group: &PodGroup,
+    usage: &Usage,
+) -> Option<(PodGroupResources, Map<String, Value>)> {
+    let nothing = PodGroupResources::default();
+    let seen = group.status.as_ref().and_then(|status| status.resources_status.as_ref());
+    let seen = seen.unwrap_or(&nothing);
+    let wanted = PodGroupResources {
+        allocated: usage.allocated.quantities(),
+        allocated_non_preemptible: usage.fixed.quantities(),
+        requested: usage.requested.quantities(),
+    };
+    let fields = [
+        ("allocated", &seen.allocated, &wanted.allocated),
+        (
+            "allocatedNonPreemptible",
+            &seen.allocated_non_preemptible,
+            &wanted.allocated_non_preemptible,
+        ),
+        ("requested", &seen.requested, &wanted.requested),
+    ];
+    let patch = changed_lists(fields);
+    (!patch.is_empty()).then_some((wanted, patch))
+}
+
+/// The status a queue should have; none where it has it.
+pub fn queue_status(
+    seen: &QueueStatus,
+    usage: &Usage,
+    children: Vec<String>,
+) -> Option<(QueueStatus, Map<String, Value>)> {
+    let wanted = QueueStatus {
+        conditions: seen.conditions.clone(),
+        child_queues: children,
+        allocated: usage.allocated.quantities(),
+        allocated_non_preemptible: usage.fixed.quantities(),
+        requested: usage.requested.quantities(),
+    };
+    let fields = [
+        ("allocated", &seen.allocated, &wanted.allocated),
+        (
+            "allocatedNonPreemptible",
+            &seen.allocated_non_preemptible,
+            &wanted.allocated_non_preemptible,
+        ),
+        ("requested", &seen.requested, &wanted.requested),
+    ];
+    let mut patch = changed_lists(fields);
+    let mut known = seen.child_queues.clone();
+    known.sort();
+    if known != wanted.child_queues {
+        patch.insert("childQueues".to_owned(), json!(wanted.child_queues));
+    }
+    (!patch.is_empty()).then_some((wanted, patch))
+}
+
+type Quantities = BTreeMap<String, RawQuantity>;
+
+/// Lists that differ, as parts of a merge patch: what is no longer there is null.
+fn changed_lists<'a>(
+    fields: impl IntoIterator<Item = (&'a str, &'a Quantities, &'a Quantities)>,
+) -> Map<String, Value> {
+    let changed = fields.into_iter().filter(|(_, seen, wanted)| !same_quantities(seen, wanted));
+    let patch = changed.map(|(field, seen, wanted)| {
+        let gone = seen.keys().filter(|name| !wanted.contains_key(*name));
+        let gone = gone.map(|name| (name.clone(), Value::Null));
+        let there = wanted.iter().map(|(name, amount)| (name.clone(), json!(amount.0)));
+        (field.to_owned(), Value::Object(gone.chain(there).collect()))
+    });
+    patch.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_api::pod_group::PodGroupStatus;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp { nanos: 1_767_225_600_000_000_000 };
+
+    fn group(conditions: Vec<SchedulingCondition>) -> PodGroup {
+        let status = PodGroupStatus { scheduling_conditions: conditions, ..Default::default() };
+        PodGroup { status: Some(status), ..PodGroup::default() }
+    }
+
+    fn full<'a>(pool: &'a str, message: &'a str) -> PoolVerdict<'a> {
+        PoolVerdict::Unschedulable { pool, message, reasons: &[] }
+    }
+
+    #[test]
+    fn a_group_has_one_condition_per_pool_and_the_newest_is_last() {
+        let first = group_conditions(&group(Vec::new()), &full("a", "no"), NOW).expect("news");
+        assert_eq!(first[0].transition_id.as_deref(), Some("1"));
+        assert_eq!(group_conditions(&group(first.clone()), &full("a", "no"), NOW), None);
+        let second = group_conditions(&group(first), &full("b", "no"), NOW).expect("news");
+        let pools: Vec<_> = second.iter().filter_map(|one| one.node_pool.as_deref()).collect();
+        assert_eq!(pools, ["a", "b"]);
+        let third = group_conditions(&group(second), &full("a", "no"), NOW).expect("not last");
+        let ids: Vec<_> = third.iter().filter_map(|one| one.transition_id.as_deref()).collect();
+        assert_eq!(ids, ["2", "3"]);
+        let settled = group_conditions(&group(third), &PoolVerdict::Settled, NOW);
+        assert_eq!(settled, Some(Vec::new()));
+        assert_eq!(group_conditions(&group(Vec::new()), &PoolVerdict::Settled, NOW), None);
+    }
+
+    #[test]
+    fn a_pod_is_told_once_and_keeps_the_moment_of_its_transition() {
+        let verdict = PodVerdict {
+            uid: "u".into(),
+            reason: UNSCHEDULABLE,
+            message: "no room".into(),
+            mark: true,
+        };
+        let patch = pod_condition(&SeenCondition::default(), &verdict, NOW).expect("a patch");
+        let condition = &patch["status"]["conditions"][0];
+        assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        assert_eq!(patch["metadata"]["uid"], "u");
+        let told = SeenCondition::of(&verdict);
+        assert_eq!(pod_condition(&told, &verdict, NOW), None);
+        let other = PodVerdict { message: "still no room".into(), ..verdict };
+        let patch = pod_condition(&told, &other, NOW).expect("a patch");
+        assert!(patch["status"]["conditions"][0].get("lastTransitionTime").is_none());
+    }
+
+    #[test]
+    fn what_a_queue_no_longer_has_is_taken_out() {
+        let list = |text: &str| BTreeMap::from([("cpu".to_owned(), RawQuantity(text.to_owned()))]);
+        let seen = QueueStatus {
+            requested: list("2"),
+            child_queues: vec!["b".into(), "a".into()],
+            ..QueueStatus::default()
+        };
+        let children = vec!["a".to_owned(), "b".to_owned()];
+        let (_, patch) = queue_status(&seen, &Usage::default(), children.clone()).expect("news");
+        assert_eq!(Value::Object(patch), json!({"requested": {"cpu": null}}));
+        let empty = QueueStatus { child_queues: children.clone(), ..QueueStatus::default() };
+        assert_eq!(queue_status(&empty, &Usage::default(), children), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! What waiting pods and groups are told: KAI's texts from the report of a plan. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use kai_api::PodGroup;
+use kai_api::names::defaults::SINGLE_SCHEDULING_BACKOFF;
+use kai_api::names::objects::DEFAULT_NODE_POOL;
+use kai_api::names::status::{self, reason};
+use kai_api::pod_group::{QueueDetails, UnschedulableDetails, UnschedulableReason};
+use kai_core::input::{ObjectName, QueueSpec, Text};
+use kai_core::plan::{Explanation, JobReport};
+use kai_core::report::broken_bound::BrokenBound;
+use kai_core::report::explain;
+use kai_core::report::held_back::HeldBack;
+use kai_core::report::text;
+use kai_core::status::Status;
+
+use super::accounts::Accounts;
+use super::amounts::resources_of;
+
+const UNABLE_TO_SCHEDULE_POD: &str = "Unable to schedule pod";
+
+/// What a pod is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodVerdict {
+    /// Its UID.
+    pub uid: Text,
+    /// `Unschedulable` or `BindingError`.
+    pub reason: &'static str,
+    /// Why.
+    pub message: Text,
+    /// Its condition is set; false: only an event tells.
+    pub mark: bool,
+}
+
+/// What a group is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GroupVerdict {
+    /// Too few of its pods exist.
+    NotReady(Text),
+    /// It was tried and did not fit, or was not tried.
+    Unschedulable {
+        /// Why, in one text.
+        message: Text,
+        /// Why, reason by reason.
+        reasons: Vec<UnschedulableReason>,
+    },
+}
+
+/// A job's verdicts: its own, and those of its waiting pods.
+pub struct JobVerdicts {
+    /// The group.
+    pub group: GroupVerdict,
+    /// Its pods.
+    pub pods: Vec<(ObjectName, PodVerdict)>,
+}
+
+/// How texts are made.
+#[derive(Clone, Debug, Default)]
+pub struct TextOptions {
+    /// Every node is named.
+    pub detailed: bool,
+    /// Our node pool; none: the default one.
+    pub node_pool: Option<Text>,
+}
+
+impl TextOptions {
+    /// The pool's name where one must be shown.
+    pub fn shown_pool(&self) -> &str {
+        self.node_pool.as_deref().unwrap_or(DEFAULT_NODE_POOL)
+    }
+}
+
+/// What a job and its pods are told. `placed` are pods that the same plan gave a place.
+pub fn of_job(
+    report: &JobReport,
+    object: Option<&PodGroup>,
+    accounts: &Accounts,
+    placed: impl Fn(&ObjectName) -> bool,
+    options: &TextOptions,
+) -> JobVerdicts {
+    let mut pods = lost_pods(report, accounts);
+    if let Some(text) = not_ready(&report.held_back) {
+        return JobVerdicts { group: GroupVerdict::NotReady(text), pods };
+    }
+    let prefix = prefix(object, options);
+    let message: Text = format!("{prefix}{}", group_message(report, options)).into();
+    let mark = object.and_then(|group| group.spec.mark_unschedulable).unwrap_or(true);
+    let told = |pod: &ObjectName| {
+        let own = report.pods.binary_search_by(|entry| entry.pod.cmp(pod));
+        match own.ok().map(|at| &report.pods[at].told) {
+            Some(text) => format!("{prefix}{text}").into(),
+            None if report.errors.is_empty() && report.held_back.is_empty() => {
+                format!("{prefix}{UNABLE_TO_SCHEDULE_POD}").into()
+            }
+            None => message.clone(),
+        }
+    };
+    let waiting = accounts
+        .members(&report.job)
+        .filter(|(pod, member)| member.status == Status::Pending && !placed(pod));
+    for (pod, member) in waiting {
+        if pods.iter().any(|(lost, _)| lost == pod) {
+            continue;
+        }
+        let (uid, message) = (member.uid.clone(), told(pod));
+        let verdict = PodVerdict { uid, reason: status::UNSCHEDULABLE, message, mark };
+        pods.push((pod.clone(), verdict));
+    }
+    let reasons = report.errors.iter().map(|error| reason_of(error, report, accounts)).collect();
+    JobVerdicts { group: GroupVerdict::Unschedulable { message, reasons }, pods }
+}
+
+/// Groups that give up after one failed attempt are told on which pool.
+fn prefix(object: Option<&PodGroup>, options: &TextOptions) -> String {
+    match object.and_then(|group| group.spec.scheduling_backoff) {
+        Some(SINGLE_SCHEDULING_BACKOFF) => format!("Node-Pool '{}': ", options.shown_pool()),
+        _ => String::new(),
+    }
+}
+
+fn group_message(report: &JobReport, options: &TextOptions) -> String {
+    if report.errors.is_empty() && !report.held_back.is_empty() {
+        let why: Vec<String> = report.held_back.iter().map(explain::held_back).collect();
+        return format!("{}: {}.", text::UNABLE_TO_SCHEDULE, why.join(". \n"));
+    }
+    if options.detailed {
+        text::detailed_message(&report.errors)
+    } else {
+        text::short_message(&report.errors)
+    }
+}
+
+/// KAI's text where too few pods exist.
+fn not_ready(held_back: &[HeldBack]) -> Option<Text> {
+    let mut text = "Job is not ready for scheduling.".to_owned();
+    let mut found = false;
+    for reason in held_back {
+        let HeldBack::NotReady { sub_group, needed, exist, gated } = reason else { continue };
+        found = true;
+        let (of, end) = match sub_group {
+            None => (String::new(), ""),
+            Some(name) => (format!(" for SubGroup {name}"), "."),
+        };
+        let _ = write!(
+            text,
+            " Waiting for {needed} pods{of}, currently {exist} exist, {gated} are gated{end}"
+        );
+    }
+    found.then(|| text.into())
+}
+
+/// Pods that name a sub-group which their group does not have.
+fn lost_pods(report: &JobReport, accounts: &Accounts) -> Vec<(ObjectName, PodVerdict)> {
+    let lost = |reason: &HeldBack| matches!(reason, HeldBack::UnknownSubGroup { .. });
+    let Some(group) = accounts.group(&report.job).filter(|_| report.held_back.iter().any(lost))
+    else {
+        return Vec::new();
+    };
+    let told = accounts.members(&report.job).filter_map(|(pod, member)| {
+        let name = member.sub_group.as_ref().filter(|name| !group.leaves.contains_key(*name))?;
+        let message = format!(
+            "Pod references subgroup \"{name}\", which does not exist in PodGroup {}",
+            report.job
+        );
+        let uid = member.uid.clone();
+        let reason = status::UNSCHEDULABLE;
+        let verdict = PodVerdict { uid, reason, message: message.into(), mark: true };
+        member.waits().then(|| (pod.clone(), verdict))
+    });
+    told.collect()
+}
+
+fn reason_of(error: &Explanation, report: &JobReport, accounts: &Accounts) -> UnschedulableReason {
+    let of_queue =
+        matches!(&*error.reason, reason::OVER_LIMIT | reason::NON_PREEMPTIBLE_OVER_QUOTA);
+    let bound = report.bounds.iter().find(|_| of_queue);
+    UnschedulableReason {
+        reason: Some(error.reason.to_string()),
+        message: Some(error.message.to_string()),
+        details: bound
+            .and_then(|bound| queue_details(report, bound, accounts))
+            .map(|details| UnschedulableDetails { queue_details: Some(details) }),
+    }
+}
+
+/// The numbers of the queue whose bound is in the way.
+fn queue_details(
+    report: &JobReport,
+    bound: &BrokenBound,
+    accounts: &Accounts,
+) -> Option<QueueDetails> {
+    let chain = accounts.chain(&report.queue);
+    let queue: &QueueSpec = chain.get(bound.levels_above as usize)?;
+    let usage = accounts.usage(&queue.name);
+    let group = accounts.group(&report.job)?;
+    let wanted = group.usage().requested;
+    Some(QueueDetails {
+        name: Some(queue.name.to_string()),
+        queue_requested_resources: usage.requested.shared(),
+        queue_deserved_resources: resources_of(&queue.quota),
+        queue_allocated_resources: usage.allocated.shared(),
+        queue_allocated_non_preemptible_resources: usage.fixed.shared(),
+        queue_resource_limits: resources_of(&queue.limit),
+        pod_group_requested_resources: wanted.shared(),
+        pod_group_requested_non_preemptible_resources: if group.fixed {
+            wanted.shared()
+        } else {
+            BTreeMap::new()
+        },
+    })
+}

@@ -1,0 +1,68 @@
+//! KAI's scheduler flags on our command line, made from their table.
+
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use kai_cluster::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, apply};
+
+/// The flags that were given, in the order of the table.
+#[derive(Clone, Default)]
+pub(crate) struct SchedulerFlags {
+    given: Vec<(&'static str, String)>,
+}
+
+impl SchedulerFlags {
+    /// What they set, and what is to be said about those that set nothing.
+    pub(crate) fn read(&self) -> Result<(Flagged, Vec<String>), FlagError> {
+        let mut flagged = Flagged::default();
+        let mut notices = Vec::new();
+        for (name, value) in &self.given {
+            if let Applied::Nothing(why) = apply(&mut flagged, name, value)? {
+                notices.push(format!("--{name} has no meaning here: {why}"));
+            }
+        }
+        Ok((flagged, notices))
+    }
+}
+
+fn argument(flag: &Flag) -> Arg {
+    let help = match flag.default {
+        "" => flag.help.to_owned(),
+        default => format!("{} [default: {default}]", flag.help),
+    };
+    let argument = Arg::new(flag.name)
+        .long(flag.name)
+        .help(help)
+        .help_heading("Flags of KAI's scheduler")
+        .hide(matches!(flag.meaning, Meaning::Nothing(_)))
+        .value_name("VALUE")
+        .allow_hyphen_values(true);
+    if flag.is_switch {
+        argument.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        argument
+    }
+}
+
+impl Args for SchedulerFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(FLAGS.iter().map(argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SchedulerFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let value = |flag: &Flag| {
+            let value = matches.get_one::<String>(flag.name)?;
+            Some((flag.name, value.clone()))
+        };
+        Ok(Self { given: FLAGS.iter().filter_map(value).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
