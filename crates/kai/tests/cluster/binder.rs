@@ -7,19 +7,19 @@ use crate::sharing::{Answer, NodeAgents, device_of};
 use crate::world::World;
 
 /// A cluster with one node of so many devices, a queue, and `kai` with everything in it.
-async fn cluster(name: &'static str, devices: u32) -> Option<World> {
+pub(crate) async fn cluster(name: &'static str, devices: u32) -> Option<World> {
     let world = World::new(name).await?;
     world.queue("q", open(), open()).await;
     world.node("n", gpu_node(devices)).await;
     Some(world)
 }
 
-fn gpu_node(devices: u32) -> Value {
+pub(crate) fn gpu_node(devices: u32) -> Value {
     json!({"cpu": "8", "memory": "8Gi", "pods": "20", "nvidia.com/gpu": devices.to_string()})
 }
 
 /// A pod that wants half a device.
-fn half(world: &World, name: &str) -> Value {
+pub(crate) fn half(world: &World, name: &str) -> Value {
     world.sharing_pod(name, &world.queue_name("q"), &json!({"gpu-fraction": "0.5"}))
 }
 

@@ -2,7 +2,9 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod binder;
+mod faults;
 mod leases;
+mod mortal;
 mod served;
 mod sharing;
 mod statuses;

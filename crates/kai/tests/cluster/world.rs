@@ -1,7 +1,7 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -82,8 +82,7 @@ impl World {
 
     /// Starts `kai run` as a service account of the installation.
     pub(crate) async fn start_kai(&mut self, account: &str, arguments: &[&str]) {
-        let kubeconfig =
-            self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
+        let kubeconfig = self.kubeconfig(account).await;
         let kubeconfig = kubeconfig.to_str().expect("a path");
         let own = [
             "--scheduler-name",
@@ -105,6 +104,11 @@ impl World {
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
         let log = quiet.then_some(Path::new("/dev/null"));
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
+    }
+
+    /// The kubeconfig of a service account of the installation.
+    pub(crate) async fn kubeconfig(&self, account: &str) -> PathBuf {
+        self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token")
     }
 
     /// Kills `kai` as a crash would.
