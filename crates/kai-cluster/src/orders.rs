@@ -19,14 +19,24 @@ pub enum Order {
     RequestBind(ObjectName, Box<Value>),
     /// Remove a bind request of this UID, which failed for good.
     DropBindRequest(ObjectName, Text),
-    /// Tell pods to go, in this order; the first refusal ends it.
-    Evict(Vec<Victim>),
+    /// Tell pods to go by these means, in this order; the first refusal ends it.
+    Evict(EvictBy, Vec<Victim>),
     /// Set or remove annotations of a pod group.
     MarkGroup(ObjectName, BTreeMap<&'static str, Option<String>>),
     /// Find out to which group a pod belongs.
     Group(Box<kai_api::view::Pod>),
     /// Write a pod group and link the pod to it.
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
+}
+
+/// How a pod is told to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EvictBy {
+    /// Through the eviction API, which respects disruption budgets.
+    #[default]
+    Eviction,
+    /// By a plain delete, as KAI does.
+    Delete,
 }
 
 /// A pod and its node.
@@ -103,7 +113,7 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
                 tracing::warn!(request = %name, %error, "a failed bind request stays");
             }
         }
-        Order::Evict(victims) => evict_all(&client, victims, &reports).await,
+        Order::Evict(by, victims) => evict_all(&client, by, victims, &reports).await,
         Order::MarkGroup(group, annotations) => {
             let path = object_path("/apis/scheduling.run.ai/v2alpha2", "podgroups", &group);
             let patch = json!({"metadata": {"annotations": annotations}});
@@ -174,17 +184,24 @@ pub(crate) async fn bind(
 /// Tells a pod of this UID to go; one that is gone has gone.
 pub(crate) async fn evict(
     client: &Client,
+    by: EvictBy,
     pod: &ObjectName,
     uid: &Text,
 ) -> Result<(), kube::Error> {
-    let body = json!({
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": &**uid}},
-    });
-    let path = object_path("/api/v1", "pods", pod) + "/eviction";
-    let ended = send::<Value>(client, "POST", &path, None, &body).await;
+    let path = object_path("/api/v1", "pods", pod);
+    let options = json!({"preconditions": {"uid": &**uid}});
+    let ended = match by {
+        EvictBy::Delete => send::<Value>(client, "DELETE", &path, None, &options).await,
+        EvictBy::Eviction => {
+            let body = json!({
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
+                "deleteOptions": options,
+            });
+            send::<Value>(client, "POST", &format!("{path}/eviction"), None, &body).await
+        }
+    };
     ended.or_else(missing_is_fine).map(|_| ())
 }
 
@@ -214,10 +231,10 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
     }
 }
 
-async fn evict_all(client: &Client, victims: Vec<Victim>, reports: &Sender<Report>) {
+async fn evict_all(client: &Client, by: EvictBy, victims: Vec<Victim>, reports: &Sender<Report>) {
     let mut victims = victims.into_iter();
     while let Some(victim) = victims.next() {
-        let report = match evict(client, &victim.pod, &victim.uid).await {
+        let report = match evict(client, by, &victim.pod, &victim.uid).await {
             Ok(()) => {
                 tracing::info!(pod = %victim.pod, message = %victim.message, "told to go");
                 Report::Evicted(victim.pod)

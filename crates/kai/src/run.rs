@@ -11,6 +11,7 @@ use kai_cluster::env::Env;
 use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
+use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, ServeSettings};
 use kai_cluster::status::{Duties, Events};
@@ -46,6 +47,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     events: EventsWritten,
 
+    /// How victims are told to go: through the eviction API, or by a plain delete, which heeds no disruption budget.
+    #[arg(long, value_enum, default_value = "api")]
+    eviction: Eviction,
+
     #[command(flatten)]
     binder: BinderArguments,
 
@@ -64,6 +69,12 @@ struct Probes(Option<SocketAddr>);
 enum PodGroups {
     Needed,
     Always,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Eviction {
+    Api,
+    Delete,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -138,6 +149,10 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.status.events = match arguments.events {
         EventsWritten::Needed => Events::Needed,
         EventsWritten::All => Events::All,
+    };
+    settings.evict_by = match arguments.eviction {
+        Eviction::Api => EvictBy::Eviction,
+        Eviction::Delete => EvictBy::Delete,
     };
     settings.functions = functions;
     settings.election = leader_elect.then(|| election(namespace)).transpose()?;

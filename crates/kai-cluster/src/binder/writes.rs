@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::DeviceKey;
 use super::sharing::ConfigMap;
-use crate::orders::{APPLY_PATCH, MERGE_PATCH, object_path, send};
+use crate::orders::{APPLY_PATCH, EvictBy, MERGE_PATCH, evict, object_path, send};
 
 const BIND_REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2";
 /// The name under which config maps are written.
@@ -134,7 +134,7 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
         }
         Order::Evict { pod, uid, message } => {
             tracing::warn!(%pod, message, "told to go");
-            if let Err(error) = crate::orders::evict(client, &pod, &uid).await {
+            if let Err(error) = evict(client, EvictBy::Eviction, &pod, &uid).await {
                 tracing::warn!(%pod, %error, "an eviction was refused");
             }
             None

@@ -181,12 +181,13 @@ impl Planner {
 
     /// Victims for one job are told to go one after the other; other jobs' victims do not wait for them.
     fn order_evictions(&mut self, steps: &[Step]) {
+        let by = self.settings.evict_by;
         let mut latest: Option<&Option<ObjectName>> = None;
         let mut victims: Vec<Victim> = Vec::new();
         for step in steps {
             let StepKind::Evict { for_job, message, .. } = &step.kind else { continue };
             if latest.is_some_and(|latest| latest != for_job) {
-                self.orders.push(Order::Evict(std::mem::take(&mut victims)));
+                self.orders.push(Order::Evict(by, std::mem::take(&mut victims)));
             }
             latest = Some(for_job);
             victims.push(Victim {
@@ -196,7 +197,7 @@ impl Planner {
             });
         }
         if !victims.is_empty() {
-            self.orders.push(Order::Evict(victims));
+            self.orders.push(Order::Evict(by, victims));
         }
     }
 

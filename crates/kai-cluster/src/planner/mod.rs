@@ -30,7 +30,7 @@ use crate::function::Function;
 use crate::kinds::Kind;
 use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
-use crate::orders::{Order, Report};
+use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
 use crate::status::verdicts::TextOptions;
@@ -55,6 +55,8 @@ pub struct Settings {
     pub publish: Publish,
     /// How bind requests are carried out; none: somebody else does.
     pub binder: Option<BinderSettings>,
+    /// How victims are told to go.
+    pub evict_by: EvictBy,
     /// What is told about all this.
     pub status: StatusSettings,
     /// What is measured.
@@ -87,6 +89,7 @@ impl Default for Settings {
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             binder: Some(BinderSettings::default()),
+            evict_by: EvictBy::default(),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             functions: Function::ALL.into(),

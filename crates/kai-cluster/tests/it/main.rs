@@ -6,6 +6,7 @@ mod leases;
 mod statuses;
 mod virtual_time;
 
+use kai_cluster::orders::EvictBy;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
@@ -149,8 +150,8 @@ fn what_happens_while_a_watch_is_cut_is_not_missed() {
     assert!((20.0..21.0).contains(&bound[0]), "{bound:?}");
 }
 
-#[test]
-fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
+/// A gang of two that fills the node, and a pod that is more urgent.
+fn preemption() -> Story {
     let member = |name: &str| {
         let mut pod = running(name, "1", "n1");
         pod["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
@@ -162,7 +163,7 @@ fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
     let class = |name: &str, value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
     let mut urgent = pod("urgent", "2");
     urgent["metadata"]["labels"]["priorityClassName"] = json!("urgent");
-    let log = tell(Story {
+    Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),
@@ -173,10 +174,26 @@ fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
             ("/api/v1/pods", member("m2")),
             ("/api/v1/pods", urgent),
         ],
-        faults: vec![fault("POST", "/eviction", 429, 1)],
         seconds: 30,
         ..Story::default()
-    });
+    }
+}
+
+#[test]
+fn victims_are_deleted_where_that_is_configured() {
+    let log = tell(Story { evict_by: EvictBy::Delete, ..preemption() });
+    let writes = writes(&log);
+    let deleted: Vec<&&str> = writes.iter().filter(|line| line.contains("DELETE ")).collect();
+    assert_eq!(deleted.len(), 2, "{writes:#?}");
+    assert!(deleted.iter().all(|line| line.contains("\"preconditions\":{\"uid\":\"uid-m")));
+    assert!(times(&writes, "/eviction").is_empty());
+    assert_eq!(times(&writes, "pods/urgent/binding").len(), 1, "{writes:#?}");
+}
+
+#[test]
+fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
+    let faults = vec![fault("POST", "/eviction", 429, 1)];
+    let log = tell(Story { faults, ..preemption() });
     let writes = writes(&log);
     let mut evictions = times(&writes, "/eviction");
     assert_eq!(evictions.len(), 3, "one refused, then both: {writes:#?}");

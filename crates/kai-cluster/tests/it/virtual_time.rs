@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
+use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
 use kai_cluster::status::Events;
@@ -35,6 +36,8 @@ pub(crate) struct Story {
     pub(crate) agents: Vec<u64>,
     /// Binds that went well are told.
     pub(crate) tell_success: bool,
+    /// How victims are told to go.
+    pub(crate) evict_by: EvictBy,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -98,7 +101,7 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
         let client = client(&api);
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
-        let mut settings = Settings::default();
+        let mut settings = Settings { evict_by: story.evict_by, ..Settings::default() };
         if story.tell_success {
             settings.status.events = Events::All;
         }
