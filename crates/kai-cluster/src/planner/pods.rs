@@ -53,6 +53,14 @@ pub(super) enum Membership {
     },
 }
 
+impl PodEntry {
+    /// When it started, by its own word.
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        let nanos = self.started.as_ref()?.0.as_nanosecond();
+        i64::try_from(nanos).ok().map(|nanos| Timestamp { nanos })
+    }
+}
+
 impl Planner {
     pub(super) fn set_pod(&mut self, view: &kai_translate::view::Pod) {
         let name = pod::name(view);
@@ -235,6 +243,8 @@ impl Planner {
         let Some(entry) = self.pods.get(name) else { return };
         let Membership::Own { plan, .. } = &entry.group else { return };
         if self.groups.contains_key(&group_name(plan)) {
+            let group = group_name(plan);
+            self.tell_group(&group);
             return;
         }
         let mut group = planned_group(plan);
@@ -246,10 +256,9 @@ impl Planner {
         let created = entry.view.metadata.creation_timestamp.as_deref();
         group.metadata.creation_timestamp = created.and_then(|text| text.parse().ok()).map(Time);
         let translated = pod_group::translate(&group, &self.classes, &self.settings.partition);
-        let started = entry.started.as_ref().map(|time| time.0.as_nanosecond());
+        let started = entry.started();
         if let Some(mut spec) = Self::heard(translated) {
-            let started = started.and_then(|nanos| i64::try_from(nanos).ok());
-            spec.last_start = started.map(|nanos| Timestamp { nanos });
+            spec.last_start = started;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }
