@@ -13,7 +13,6 @@ use kai_translate::{Translated, budget, node, numa, pod_group, queue, storage, t
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::pods::PodEntry;
 use super::{Planner, complain};
 use crate::kinds::Kind;
 
@@ -112,9 +111,9 @@ impl Planner {
     pub(super) fn tell_group(&mut self, name: &ObjectName) {
         let Some(group) = self.groups.get(name) else { return };
         let spec = pod_group::translate(group, &self.classes, &self.settings.partition);
-        // The group of one pod may be written after the pod was bound: nobody marked when it started.
-        let only = self.own_groups.get(name).and_then(|pod| self.pods.get(pod));
-        let started = only.and_then(PodEntry::started);
+        // A group may be written after its pods were bound: nobody marked when it started.
+        let members = self.members.get(name).into_iter().flatten().chain(self.own_groups.get(name));
+        let started = members.filter_map(|pod| self.pods.get(pod)?.started()).max();
         if let Some(mut spec) = Self::heard(spec) {
             spec.last_start = spec.last_start.or(started);
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));

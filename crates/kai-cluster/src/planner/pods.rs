@@ -91,10 +91,15 @@ impl Planner {
             promised: promised.filter(|_| !placed),
             started: start.map(Time),
         };
-        if let Some(group) = named_group(&entry.base) {
-            self.members.entry(group).or_default().insert(name.clone());
+        let group = named_group(&entry.base);
+        if let Some(group) = &group {
+            self.members.entry(group.clone()).or_default().insert(name.clone());
         }
-        self.pods.insert(name.clone(), entry);
+        let started = entry.started();
+        let before = self.pods.insert(name.clone(), entry);
+        if let (Some(group), true) = (group, before.and_then(|pod| pod.started()) != started) {
+            self.tell_group(&group);
+        }
         self.refresh_pod(&name);
         self.tell_bind_request(&name);
         if self.is_ready() {
