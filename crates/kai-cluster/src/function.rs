@@ -15,16 +15,27 @@ pub enum Function {
     PodGroupController,
     /// Sums up what queues have and want.
     QueueController,
+    /// Checks and completes what is written.
+    Admission,
 }
 
 impl Function {
-    /// Every function.
-    pub const ALL: [Self; 5] = [
+    /// Functions that follow the cluster.
+    pub const FOLLOWING: [Self; 5] = [
         Self::Scheduler,
         Self::PodGrouper,
         Self::Binder,
         Self::PodGroupController,
         Self::QueueController,
+    ];
+    /// Every function.
+    pub const ALL: [Self; 6] = [
+        Self::Scheduler,
+        Self::PodGrouper,
+        Self::Binder,
+        Self::PodGroupController,
+        Self::QueueController,
+        Self::Admission,
     ];
 
     /// Its name, which is also that of its service account.
@@ -35,6 +46,7 @@ impl Function {
             Self::Binder => components::BINDER,
             Self::PodGroupController => components::POD_GROUP_CONTROLLER,
             Self::QueueController => components::QUEUE_CONTROLLER,
+            Self::Admission => components::ADMISSION,
         }
     }
 
@@ -48,6 +60,7 @@ impl Function {
             (Self::Binder, _) => components::BINDER_LEASE.to_owned(),
             (Self::PodGroupController, _) => components::POD_GROUP_CONTROLLER_LEASE.to_owned(),
             (Self::QueueController, _) => components::QUEUE_CONTROLLER_LEASE.to_owned(),
+            (Self::Admission, _) => components::ADMISSION_LEASE.to_owned(),
         }
     }
 }

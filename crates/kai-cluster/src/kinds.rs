@@ -39,10 +39,14 @@ pub enum Kind {
     ResourceClaim,
     /// NUMA zones of nodes.
     NodeResourceTopology,
+    /// Settings of the installation. No planner looks at them.
+    Config,
+    /// Parts of the cluster. No planner looks at them.
+    SchedulingShard,
 }
 
 impl Kind {
-    /// Every kind.
+    /// Every kind that planners look at.
     pub const ALL: [Self; 18] = [
         Self::PriorityClass,
         Self::Queue,
@@ -85,6 +89,8 @@ impl Kind {
             Self::ResourceSlice => "ResourceSlice",
             Self::ResourceClaim => "ResourceClaim",
             Self::NodeResourceTopology => "NodeResourceTopology",
+            Self::Config => "Config",
+            Self::SchedulingShard => "SchedulingShard",
         }
     }
 
@@ -111,6 +117,8 @@ impl Kind {
             Self::NodeResourceTopology => {
                 "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
             }
+            Self::Config => "/apis/kai.scheduler/v1/configs",
+            Self::SchedulingShard => "/apis/kai.scheduler/v1/schedulingshards",
         }
     }
 
@@ -135,6 +143,8 @@ impl Kind {
                 | Self::ResourceSlice
                 | Self::ResourceClaim
                 | Self::NodeResourceTopology
+                | Self::Config
+                | Self::SchedulingShard
         )
     }
 }

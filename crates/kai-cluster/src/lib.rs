@@ -11,6 +11,8 @@
 //! | [`planner`] | changes into the world, plans into orders; pure |
 //! | [`orders`] | orders into requests |
 //! | [`status`] | what is told: conditions, sums, events |
+//! | [`admission`] | what is refused or completed when it is written |
+//! | [`shards`] | one planner per shard, settings read live |
 //! | [`metrics`] | what is measured |
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
@@ -20,6 +22,7 @@
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
+pub mod admission;
 pub mod binder;
 pub mod client;
 pub mod env;
@@ -34,6 +37,7 @@ pub mod orders;
 pub mod planner;
 pub mod run;
 pub mod serve;
+pub mod shards;
 pub mod snapshot;
 pub mod status;
 pub mod watch;

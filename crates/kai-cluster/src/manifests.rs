@@ -4,6 +4,8 @@ use kai_api::crds::CRDS;
 
 /// Roles, accounts and namespaces.
 const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
+/// How the API server reaches admission.
+const ADMISSION: &str = include_str!("../../../deploy/admission.yaml");
 /// Priority classes.
 const PRIORITY_CLASSES: &str = include_str!("../../../deploy/priority-classes.yaml");
 /// The queue of workloads that name none, and its parent.
@@ -12,7 +14,7 @@ const QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
     let crds = CRDS.iter().map(|(_, text)| *text);
-    crds.chain([RBAC, PRIORITY_CLASSES, QUEUES])
+    crds.chain([RBAC, ADMISSION, PRIORITY_CLASSES, QUEUES])
 }
 
 /// Everything as one text.
@@ -25,7 +27,7 @@ pub fn all() -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -58,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn no_role_reads_secrets_or_may_do_everything() {
+    fn no_role_reads_others_secrets_or_may_do_everything() {
         let objects: Vec<Value> = serde_saphyr::from_multiple(RBAC).expect("YAML");
         let rules =
             objects.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten());
@@ -66,7 +68,10 @@ mod tests {
         assert!(!rules.is_empty());
         for rule in rules {
             let text = rule.to_string();
-            assert!(!text.contains("secrets") && !text.contains("\"*\""), "{text}");
+            assert!(!text.contains("\"*\""), "{text}");
+            let own = json!([kai_api::names::admission::POD_TLS_SECRET]);
+            let reads_own = rule["resourceNames"] == own || rule["verbs"] == json!(["create"]);
+            assert!(!text.contains("secrets") || reads_own, "{text}");
         }
     }
 }

@@ -17,12 +17,15 @@ use crate::lease::{self, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
 use crate::serve::Question;
+use crate::snapshot::Frame;
 use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
 const WINDOW: Span = Span { nanos: 20_000_000 };
-const WAITING_CHANGES: usize = 4096;
-const WRITES_AT_ONCE: usize = 64;
+pub(crate) const WAITING_CHANGES: usize = 4096;
+const WRITES_AT_ONCE: u32 = 64;
+/// How long writes that are under way are waited for at the end.
+const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
 
 /// Runs until `shutdown` is done. Questions are answered between two changes.
 pub async fn run(
@@ -32,11 +35,28 @@ pub async fn run(
     questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let changes = start_watches(&client, &env);
+    run_planner(client, env, settings, changes, questions, shutdown).await;
+}
+
+/// Starts to watch everything.
+pub(crate) fn start_watches(client: &Client, env: &Env) -> Receiver<Change> {
     let (change_sink, changes) = channel(WAITING_CHANGES);
     for kind in Kind::ALL {
         env.spawn("watch", watch(client.clone(), env.clone(), kind, change_sink.clone()));
     }
-    drop(change_sink);
+    changes
+}
+
+/// One planner, fed by changes.
+pub(crate) async fn run_planner(
+    client: Client,
+    env: Env,
+    settings: Settings,
+    changes: Receiver<Change>,
+    questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
     let (report_sink, reports) = channel(WAITING_CHANGES);
     let (gates, turns) = elect(&client, &env, &settings);
     let grouper = settings
@@ -57,13 +77,31 @@ pub async fn run(
         grouper,
         binder,
         reports: report_sink,
-        limit: Arc::new(Semaphore::new(WRITES_AT_ONCE)),
+        limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
         window_end: None,
     };
     let inputs = Inputs { changes, reports, binder_reports, turns, questions };
     Box::pin(runner.run(inputs, shutdown)).await;
     if let Some((election, leases)) = resignation {
         lease::release(&client, &env, &election, &leases).await;
+    }
+}
+
+/// Answers questions where no function follows the cluster: such a process is always ready.
+pub async fn answer_until(
+    mut questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! { biased;
+            () = &mut shutdown => return,
+            Some(question) = questions.recv() => match question {
+                Question::Ready(answer) => drop(answer.send(true)),
+                Question::Metrics(answer) => drop(answer.send(String::new())),
+                Question::Frame(answer) => drop(answer.send(Frame::default())),
+            },
+        }
     }
 }
 
@@ -115,7 +153,7 @@ impl Runner {
             let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at(), binder];
             let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
-                () = &mut shutdown => return,
+                () = &mut shutdown => return self.finish().await,
                 turn = lease::next_turn(&mut turns) => self.take_turn(turn),
                 Some(question) = questions.recv() => self.planner.answer(question),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
@@ -154,6 +192,14 @@ impl Runner {
             binder.apply(&change);
         }
         self.planner.apply(change, self.env.now());
+    }
+
+    /// Waits for writes that are under way: who comes next must see what came of them.
+    async fn finish(&self) {
+        tokio::select! { biased;
+            _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
+            () = self.env.sleep(LAST_WRITES) => {}
+        }
     }
 
     fn plan_if_due(&mut self) {

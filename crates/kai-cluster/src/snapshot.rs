@@ -54,7 +54,7 @@ fn key(kind: Kind) -> Option<&'static str> {
         Kind::ResourceSlice => "resourceSlices",
         Kind::ResourceClaim => "resourceClaims",
         Kind::NodeResourceTopology => "nodeResourceTopologies",
-        Kind::PodDisruptionBudget => return None,
+        Kind::PodDisruptionBudget | Kind::Config | Kind::SchedulingShard => return None,
     })
 }
 

@@ -251,6 +251,7 @@ impl<K: Watched> Watcher<K> {
         let silence = seconds(WATCH_SECONDS + 15);
         loop {
             let event = tokio::select! { biased;
+                () = self.sink.closed() => return Err(Stop::Unheard),
                 event = events.next() => event,
                 () = self.env.sleep(silence) => return Ok(()),
             };

@@ -3,9 +3,11 @@
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArguments;
+use crate::demo::DemoArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
+use crate::simulate::SimulateArguments;
 
 /// A scheduler for AI workloads on Kubernetes.
 #[derive(Parser)]
@@ -19,6 +21,10 @@ pub(crate) struct Arguments {
 /// What `kai` can do.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
+    /// See the scheduler at work: walk-throughs on a cluster inside this program.
+    Demo(DemoArguments),
+    /// See what would become of manifests, without a cluster.
+    Simulate(SimulateArguments),
     /// Schedule a Kubernetes cluster.
     Run(Box<RunArguments>),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

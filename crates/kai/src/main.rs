@@ -1,14 +1,18 @@
 //! The binary: arguments, wiring, output.
 
+mod admission_flags;
 mod arguments;
 mod bench;
 mod binder_flags;
+mod demo;
+mod embedded;
 mod log;
 mod manifests;
 mod output;
 mod run;
 mod scenario;
 mod scheduler_flags;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -21,6 +25,8 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
+        Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Simulate(arguments) => simulate::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),

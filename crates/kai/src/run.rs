@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use kai_cluster::admission;
 use kai_cluster::env::Env;
 use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
@@ -15,8 +16,9 @@ use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, ServeSettings};
 use kai_cluster::status::{Duties, Events};
-use kai_cluster::{client, run};
+use kai_cluster::{client, run, shards};
 
+use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
@@ -57,6 +59,9 @@ pub(crate) struct RunArguments {
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
     health_probe_bind_address: Probes,
+
+    #[command(flatten)]
+    admission: AdmissionFlags,
 
     #[command(flatten)]
     scheduler: SchedulerFlags,
@@ -120,17 +125,27 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     serve::start(&client, &env, &served, question_sink)
         .await
         .context("cannot listen; 0 as address turns a listener off")?;
-    run::run(client, env, settings(arguments, flagged)?, questions, shutdown).await;
+    let name = &flagged.settings.rules.scheduler_name;
+    let asked_for = arguments.only.contains(&Function::Admission);
+    if let Some(admission) = arguments.admission.settings(asked_for, &flagged.namespace, name) {
+        admission::server::start(client.clone(), env.clone(), admission).await?;
+    }
+    let settings = settings(arguments, flagged)?;
+    if settings.functions.is_empty() {
+        run::answer_until(questions, shutdown).await;
+    } else if settings.schedules && !arguments.scheduler.names("partition-label-value") {
+        shards::run(client, env, settings, questions, shutdown).await;
+    } else {
+        run::run(client, env, settings, questions, shutdown).await;
+    }
     Ok(0)
 }
 
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
     let Flagged { mut settings, namespace, leader_elect, .. } = flagged;
-    let functions: BTreeSet<Function> = if arguments.only.is_empty() {
-        Function::ALL.into()
-    } else {
-        arguments.only.iter().copied().collect()
-    };
+    let wanted =
+        |function: &Function| arguments.only.is_empty() || arguments.only.contains(function);
+    let functions: BTreeSet<Function> = Function::FOLLOWING.into_iter().filter(wanted).collect();
     settings.schedules = functions.contains(&Function::Scheduler);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
@@ -138,7 +153,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
         settings.grouper = None;
     }
     // Another process sees only what is written.
-    let together = functions.len() == Function::ALL.len();
+    let together = functions.len() == Function::FOLLOWING.len();
     let always = arguments.pod_groups == PodGroups::Always || !together;
     settings.publish = if always { Publish::Always } else { Publish::AfterWaiting(PUBLISH_AFTER) };
     settings.status.duties = Duties {

@@ -10,6 +10,11 @@ pub(crate) struct SchedulerFlags {
 }
 
 impl SchedulerFlags {
+    /// A flag was given.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
+    }
+
     /// What they set, and what is to be said about those that set nothing.
     pub(crate) fn read(&self) -> Result<(Flagged, Vec<String>), FlagError> {
         let mut flagged = Flagged::default();

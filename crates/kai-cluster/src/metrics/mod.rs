@@ -10,7 +10,7 @@ use kai_core::input::{ObjectName, QueueSpec, Text};
 use kai_core::plan::{CyclePlan, Step, StepKind};
 use kai_core::time::{Span, Timestamp};
 
-pub use text::{Histogram, Labels, Page};
+pub use text::{Histogram, Labels, Page, merged};
 
 use crate::status::accounts::Accounts;
 
@@ -21,6 +21,8 @@ pub struct MetricsSettings {
     pub namespace: String,
     /// Labels of queues that become labels of their metrics.
     pub queue_labels: Vec<QueueLabel>,
+    /// A label that tells shards apart; none: there is one.
+    pub shard: Option<Text>,
 }
 
 /// A label of queues that becomes a label of their metrics.
@@ -36,7 +38,7 @@ pub struct QueueLabel {
 
 impl Default for MetricsSettings {
     fn default() -> Self {
-        Self { namespace: "kai".to_owned(), queue_labels: Vec::new() }
+        Self { namespace: "kai".to_owned(), queue_labels: Vec::new(), shard: None }
     }
 }
 
@@ -185,7 +187,7 @@ impl Metrics {
 
     /// Everything as text.
     pub fn page(&self, accounts: &Accounts) -> String {
-        let mut page = Page::new(&self.settings.namespace);
+        let mut page = Page::new(&self.settings.namespace, self.settings.shard.as_deref());
         self.add_cycles(&mut page);
         self.add_actions(&mut page);
         self.add_queues(&mut page, accounts);

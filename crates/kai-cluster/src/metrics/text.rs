@@ -36,14 +36,17 @@ impl Histogram {
 /// A page of metrics.
 pub struct Page {
     prefix: String,
+    /// Labels that every series has.
+    common: Labels,
     text: String,
 }
 
 impl Page {
-    /// An empty page; every name gets the prefix.
-    pub fn new(namespace: &str) -> Self {
+    /// An empty page; every name gets the prefix, and every series the shard where there is one.
+    pub fn new(namespace: &str, shard: Option<&str>) -> Self {
+        let common = shard.map(|shard| ("shard".to_owned(), shard.to_owned()));
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}_") };
-        Self { prefix, text: String::new() }
+        Self { prefix, common: common.into_iter().collect(), text: String::new() }
     }
 
     fn head(&mut self, name: &str, kind: &str, help: &str) {
@@ -52,7 +55,8 @@ impl Page {
     }
 
     fn line(&mut self, name: &str, labels: &Labels, value: f64) {
-        let (prefix, labels) = (&self.prefix, shown(labels));
+        let labels: Labels = self.common.iter().chain(labels).cloned().collect();
+        let (prefix, labels) = (&self.prefix, shown(&labels));
         let _ = writeln!(self.text, "{prefix}{name}{labels} {value}");
     }
 
@@ -113,6 +117,28 @@ impl Page {
     }
 }
 
+/// Several pages as one: what is about the same metric stands together.
+pub fn merged(pages: &[String]) -> String {
+    let mut order: Vec<&str> = Vec::new();
+    let mut parts: BTreeMap<&str, (String, String)> = BTreeMap::new();
+    for page in pages {
+        let mut name = "";
+        for line in page.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                name = rest.split(' ').next().unwrap_or_default();
+                if !parts.contains_key(name) {
+                    order.push(name);
+                }
+                parts.entry(name).or_default().0.clear();
+            }
+            let (head, series) = parts.entry(name).or_default();
+            let _ = writeln!(if line.starts_with('#') { head } else { series }, "{line}");
+        }
+    }
+    let part = |name: &&str| parts.get(name).map(|(head, series)| format!("{head}{series}"));
+    order.iter().filter_map(part).collect()
+}
+
 fn shown(labels: &Labels) -> String {
     if labels.is_empty() {
         return String::new();
@@ -134,7 +160,7 @@ mod tests {
         for value in [4.0, 7.0, 100.0] {
             histogram.note(value);
         }
-        let mut page = Page::new("kai");
+        let mut page = Page::new("kai", None);
         let labels = vec![("queue_name".to_owned(), "a \"b\"\n".to_owned())];
         page.gauges("queue_info", "Queues.", [(labels, 1.0)]);
         page.histogram("h", "Times.", &histogram);
@@ -142,5 +168,20 @@ mod tests {
                       # HELP kai_h Times.\n# TYPE kai_h histogram\nkai_h_bucket{le=\"5\"} 1\nkai_h_bucket{le=\"10\"} 2\n\
                       kai_h_bucket{le=\"+Inf\"} 3\nkai_h_sum 111\nkai_h_count 3\n";
         assert_eq!(page.finish(), wanted);
+    }
+
+    #[test]
+    fn pages_of_shards_become_one() {
+        let page = |shard: &str| {
+            let mut page = Page::new("kai", Some(shard));
+            page.gauges("a", "A.", [(Labels::new(), 1.0)]);
+            page.gauges("b", "B.", [(Labels::new(), 2.0)]);
+            page.finish()
+        };
+        assert_eq!(
+            merged(&[page("x"), page("y")]),
+            "# HELP kai_a A.\n# TYPE kai_a gauge\nkai_a{shard=\"x\"} 1\nkai_a{shard=\"y\"} 1\n\
+             # HELP kai_b B.\n# TYPE kai_b gauge\nkai_b{shard=\"x\"} 2\nkai_b{shard=\"y\"} 2\n"
+        );
     }
 }

@@ -82,7 +82,7 @@ pub const PUBLISH_AFTER: Span = seconds(5);
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            config: Config::default(),
+            config: Config { plugins: crate::shards::default_plugins(), ..Config::default() },
             rules: PodRules::default(),
             partition: Partition::default(),
             grouper: Some(GrouperConfig::default()),
@@ -92,7 +92,7 @@ impl Default for Settings {
             evict_by: EvictBy::default(),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
-            functions: Function::ALL.into(),
+            functions: Function::FOLLOWING.into(),
             election: None,
         }
     }

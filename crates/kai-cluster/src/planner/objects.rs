@@ -221,7 +221,9 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
         Kind::ResourceSlice => ObjectKey::Slice(name.name),
         Kind::ResourceClaim => ObjectKey::Claim(name),
         Kind::NodeResourceTopology => ObjectKey::Numa(name.name),
-        Kind::Pod | Kind::PodGroup | Kind::PriorityClass => return None,
+        Kind::Pod | Kind::PodGroup | Kind::PriorityClass | Kind::Config | Kind::SchedulingShard => {
+            return None;
+        }
     })
 }
 

@@ -238,6 +238,10 @@ impl Planner {
             return;
         }
         let mut group = planned_group(plan);
+        let labels = group.metadata.labels.clone().unwrap_or_default();
+        if !self.settings.partition.holds(&labels) {
+            return;
+        }
         group.metadata.uid = Some(entry.base.uid.to_string());
         let created = entry.view.metadata.creation_timestamp.as_deref();
         group.metadata.creation_timestamp = created.and_then(|text| text.parse().ok()).map(Time);

@@ -1,11 +1,14 @@
 //! `kai run` on a real API server, with the rights of its own service account and no others. Each test has a namespace, a node
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
+mod admission;
 mod binder;
 mod faults;
+mod installation;
 mod leases;
 mod mortal;
 mod served;
+mod shards;
 mod sharing;
 mod statuses;
 mod world;

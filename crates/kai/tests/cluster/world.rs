@@ -1,97 +1,66 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kai_testenv::{ControlPlane, Impossible, Process};
+use kai_testenv::{ControlPlane, Process};
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+
+use crate::installation::{KAI, install, plane};
 
 /// Longest wait for anything; on a busy machine everything takes many times longer than alone.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
-const KAI: &str = env!("CARGO_BIN_EXE_kai");
-
-static PLANE: OnceCell<Result<ControlPlane, Impossible>> = OnceCell::const_new();
-
-/// The control plane with everything installed; why not where there can be none here.
-async fn plane() -> Result<&'static ControlPlane, &'static Impossible> {
-    let start = || async {
-        let plane = ControlPlane::start().await.expect("a control plane")?;
-        install(&plane);
-        Ok(plane)
-    };
-    PLANE.get_or_init(start).await.as_ref()
-}
-
-/// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
-fn install(plane: &ControlPlane) {
-    let manifests = Command::new(KAI).arg("manifests").output().expect("kai manifests runs");
-    assert!(manifests.status.success());
-    let documents = String::from_utf8(manifests.stdout).expect("text");
-    let (crds, rest) =
-        documents.split_at(documents.find("\n---\napiVersion: v1\n").expect("CRDs first"));
-    let kubeflow = include_str!("pytorchjobs.yaml");
-    kubectl(plane, &["apply", "--server-side", "-f", "-"], &format!("{crds}\n---\n{kubeflow}"));
-    // Until a definition has a status at all, `kubectl wait` gives up at once.
-    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
-    assert!((0..20).any(|_| try_kubectl(plane, &wait, "")), "the definitions are established");
-    kubectl(plane, &["apply", "--server-side", "-f", "-"], rest);
-}
-
-fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
-    assert!(try_kubectl(plane, arguments, input), "kubectl {arguments:?}");
-}
-
-fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
-    let mut child = Command::new(plane.program("kubectl"))
-        .arg("--kubeconfig")
-        .arg(plane.admin_kubeconfig())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("kubectl starts");
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-    child.wait().expect("it ends").success()
-}
-
 /// A cluster for one test.
 pub(crate) struct World {
-    plane: &'static ControlPlane,
-    pub(crate) client: Client,
-    /// Namespace, node pool and scheduler name.
-    pub(crate) name: &'static str,
+    // Ended in this order.
     kai: Vec<Process>,
+    plane: Arc<ControlPlane>,
+    pub(crate) client: Client,
+    /// Namespace and scheduler name.
+    pub(crate) name: &'static str,
+    /// Our node pool; none: the cluster is ours.
+    pool: Option<&'static str>,
 }
 
 impl World {
     /// A new one, with a queue of this name; none where there is no control plane.
     pub(crate) async fn new(name: &'static str) -> Option<Self> {
         let plane = plane().await.map_err(|why| why.skip(name)).ok()?;
-        let world =
-            Self { plane, client: plane.admin().await.expect("a client"), name, kai: Vec::new() };
+        Self::on(Arc::clone(plane), name, Some(name)).await
+    }
+
+    async fn on(
+        plane: Arc<ControlPlane>,
+        name: &'static str,
+        pool: Option<&'static str>,
+    ) -> Option<Self> {
+        let client = plane.admin().await.expect("a client");
+        let world = Self { kai: Vec::new(), plane, client, name, pool };
         world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         world.wait("the default account", async || world.get(&account).await.is_some()).await;
         Some(world)
     }
 
+    /// One with a control plane of its own, for what concerns a whole cluster.
+    pub(crate) async fn alone(name: &'static str) -> Option<Self> {
+        let plane = ControlPlane::start().await.expect("a control plane");
+        let plane = plane.map_err(|why| why.skip(name)).ok()?;
+        install(&plane);
+        Self::on(Arc::new(plane), name, None).await
+    }
+
     /// Starts `kai run` as a service account of the installation.
     pub(crate) async fn start_kai(&mut self, account: &str, arguments: &[&str]) {
         let kubeconfig = self.kubeconfig(account).await;
         let kubeconfig = kubeconfig.to_str().expect("a path");
-        let own = [
-            "--scheduler-name",
-            self.name,
-            "--partition-label-value",
-            self.name,
-            "--resource-reservation-app-label",
-            self.name,
-        ];
+        let pool = self.pool.map(|pool| ["--partition-label-value", pool]);
+        let pool = pool.as_ref().map_or(&[][..], <[&str; 2]>::as_slice);
+        let own = ["--scheduler-name", self.name, "--resource-reservation-app-label", self.name];
+        let own = [&own, pool].concat();
         // Many run on this machine: those that are not asked anything listen nowhere.
         let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
         let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
@@ -122,7 +91,10 @@ impl World {
     }
 
     fn pool(&self) -> Value {
-        json!({"kai.scheduler/node-pool": self.name})
+        match self.pool {
+            Some(pool) => json!({"kai.scheduler/node-pool": pool}),
+            None => json!({}),
+        }
     }
 
     /// A ready node of our pool.
@@ -230,6 +202,14 @@ impl World {
 
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
         self.send("POST", path, "application/json", object).await.expect(path)
+    }
+
+    pub(crate) async fn try_create(
+        &self,
+        path: &str,
+        object: &Value,
+    ) -> Result<Value, kube::Error> {
+        self.send("POST", path, "application/json", object).await
     }
 
     pub(crate) async fn patch(&self, path: &str, patch: &Value) -> Value {

@@ -1,0 +1,244 @@
+//! Our own authority and the certificate it signs, kept in one Secret that all replicas share. The certificate is renewed
+//! when a third of its time is left; the authority too, and then the old one is trusted beside the new one.
+
+use k8s_openapi::ByteString;
+use kai_api::names::admission::POD_TLS_SECRET;
+use kai_core::time::Timestamp;
+use kai_translate::time;
+use kube::Client;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use serde_json::{Value, json};
+
+use crate::orders::send;
+
+const DAY: i64 = 24 * 60 * 60;
+const AUTHORITY_DAYS: i64 = 3650;
+const CERTIFICATE_DAYS: i64 = 90;
+/// Annotations of the Secret: when what it holds is renewed.
+const RENEW_AUTHORITY: &str = "kai.scheduler/renew-authority";
+const RENEW_CERTIFICATE: &str = "kai.scheduler/renew-certificate";
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The Secret cannot be read or written.
+    #[error("the Secret {POD_TLS_SECRET}: {0}")]
+    Secret(#[from] kube::Error),
+    /// It cannot be made.
+    #[error("a certificate cannot be made: {0}")]
+    Made(#[from] rcgen::Error),
+}
+
+/// What the Secret holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    /// Certificates that clients trust, the newest first.
+    pub trusted: String,
+    authority_key: String,
+    /// Our certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+    renew_authority: Timestamp,
+    renew_certificate: Timestamp,
+}
+
+impl Bundle {
+    /// A new authority and a new certificate for these names. What was trusted stays trusted.
+    pub fn new(names: &[String], old: Option<&Self>, now: Timestamp) -> Result<Self, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let authority = authority(now)?;
+        let own = authority.self_signed(&key)?;
+        let trusted = own.pem() + old.map_or("", |old| first_certificate(&old.trusted));
+        let bundle = Self {
+            trusted,
+            authority_key: key.serialize_pem(),
+            certificate: String::new(),
+            key: String::new(),
+            renew_authority: renewal(AUTHORITY_DAYS, now),
+            renew_certificate: now,
+        };
+        bundle.with_certificate(names, now)
+    }
+
+    /// The same authority, and a new certificate.
+    fn with_certificate(&self, names: &[String], now: Timestamp) -> Result<Self, rcgen::Error> {
+        let issuer = Issuer::new(authority(now)?, KeyPair::from_pem(&self.authority_key)?);
+        let key = KeyPair::generate()?;
+        let mut subject = CertificateParams::new(names.to_vec())?;
+        subject
+            .distinguished_name
+            .push(DnType::CommonName, names.first().map_or("kai", String::as_str));
+        subject.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_validity(&mut subject, CERTIFICATE_DAYS, now);
+        Ok(Self {
+            certificate: subject.signed_by(&key, &issuer)?.pem(),
+            key: key.serialize_pem(),
+            renew_certificate: renewal(CERTIFICATE_DAYS, now),
+            ..self.clone()
+        })
+    }
+
+    /// What is to be used from now on, where this is too old.
+    pub fn renewed(&self, names: &[String], now: Timestamp) -> Result<Option<Self>, rcgen::Error> {
+        if self.renew_authority <= now {
+            Self::new(names, Some(self), now).map(Some)
+        } else if self.renew_certificate <= now {
+            self.with_certificate(names, now).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn from_secret(secret: &Value) -> Option<Self> {
+        let text = |key: &str| {
+            let bytes: ByteString = serde_json::from_value(secret["data"][key].clone()).ok()?;
+            String::from_utf8(bytes.0).ok()
+        };
+        let moment = |key: &str| time::parse(secret["metadata"]["annotations"][key].as_str()?).ok();
+        Some(Self {
+            trusted: text("ca.crt")?,
+            authority_key: text("ca.key")?,
+            certificate: text("tls.crt")?,
+            key: text("tls.key")?,
+            renew_authority: moment(RENEW_AUTHORITY)?,
+            renew_certificate: moment(RENEW_CERTIFICATE)?,
+        })
+    }
+
+    fn secret(&self, namespace: &str, version: &Value) -> Value {
+        let data = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": POD_TLS_SECRET,
+                "namespace": namespace,
+                "resourceVersion": version,
+                "annotations": {
+                    RENEW_AUTHORITY: time::format(self.renew_authority),
+                    RENEW_CERTIFICATE: time::format(self.renew_certificate),
+                },
+            },
+            "data": {
+                "ca.crt": data(&self.trusted),
+                "ca.key": data(&self.authority_key),
+                "tls.crt": data(&self.certificate),
+                "tls.key": data(&self.key),
+            },
+        })
+    }
+}
+
+fn authority(now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    authority.distinguished_name.push(DnType::CommonName, "kai-admission");
+    set_validity(&mut authority, AUTHORITY_DAYS, now);
+    Ok(authority)
+}
+
+/// When two thirds of the time have passed.
+fn renewal(days: i64, now: Timestamp) -> Timestamp {
+    now.plus(time::seconds(days * DAY * 2 / 3))
+}
+
+fn first_certificate(trusted: &str) -> &str {
+    const END: &str = "-----END CERTIFICATE-----\n";
+    trusted.find(END).map_or(trusted, |at| &trusted[..at + END.len()])
+}
+
+/// Valid from yesterday, so that clocks may differ, for so many days.
+fn set_validity(certificate: &mut CertificateParams, days: i64, now: Timestamp) {
+    let date = |days: i64| {
+        let text = time::format(now.plus(time::seconds(days * DAY)));
+        let number = |from: usize, to: usize| -> u16 {
+            text.get(from..to).and_then(|part| part.parse().ok()).unwrap_or(1)
+        };
+        let (month, day) = (number(5, 7).to_le_bytes()[0], number(8, 10).to_le_bytes()[0]);
+        date_time_ymd(number(0, 4).into(), month, day)
+    };
+    certificate.not_before = date(-1);
+    certificate.not_after = date(days);
+}
+
+/// The certificate that all replicas use now, made or renewed if it must be.
+pub async fn current(
+    client: &Client,
+    namespace: &str,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Bundle, CertificateError> {
+    let list = format!("/api/v1/namespaces/{namespace}/secrets");
+    let path = format!("{list}/{POD_TLS_SECRET}");
+    // Another replica may be faster: then what it made is ours too.
+    for _ in 0..5 {
+        let secret = read(client, &path).await?;
+        let held = secret.as_ref().and_then(Bundle::from_secret);
+        let wanted = match &held {
+            Some(held) => match held.renewed(names, now)? {
+                Some(renewed) => renewed,
+                None => return Ok(held.clone()),
+            },
+            None => Bundle::new(names, None, now)?,
+        };
+        let version = secret
+            .as_ref()
+            .map_or(Value::Null, |secret| secret["metadata"]["resourceVersion"].clone());
+        let object = wanted.secret(namespace, &version);
+        let written = match secret {
+            Some(_) => send::<Value>(client, "PUT", &path, None, &object).await,
+            None => send::<Value>(client, "POST", &list, None, &object).await,
+        };
+        match written {
+            Ok(_) => return Ok(wanted),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Bundle::new(names, None, now)?)
+}
+
+async fn read(client: &Client, path: &str) -> Result<Option<Value>, kube::Error> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match client.request(request).await {
+        Ok(secret) => Ok(Some(secret)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after_days(days: i64) -> Timestamp {
+        Timestamp { nanos: (1_767_225_600 + days * DAY) * 1_000_000_000 }
+    }
+
+    #[test]
+    fn certificates_are_renewed_in_time_and_the_old_authority_stays_trusted() {
+        let names = ["admission.kai-scheduler.svc".to_owned()];
+        let first = Bundle::new(&names, None, after_days(0)).expect("a bundle");
+        assert_eq!(first.renewed(&names, after_days(59)).expect("no error"), None);
+        let second = first.renewed(&names, after_days(60)).expect("no error").expect("a new one");
+        assert_eq!(second.trusted, first.trusted);
+        assert_ne!(second.certificate, first.certificate);
+        let third = second.renewed(&names, after_days(2434)).expect("no error").expect("a new one");
+        assert_eq!(third.trusted.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(third.trusted.ends_with(&first.trusted));
+    }
+
+    #[test]
+    fn a_bundle_survives_its_secret() {
+        let names = ["a".to_owned()];
+        let bundle = Bundle::new(&names, None, after_days(0)).expect("a bundle");
+        let secret = bundle.secret("kai-scheduler", &Value::Null);
+        assert_eq!(Bundle::from_secret(&secret), Some(bundle));
+        assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);
+    }
+}

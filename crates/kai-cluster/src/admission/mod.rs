@@ -1,0 +1,101 @@
+//! Admission: what pods, queues, pod groups and topologies are refused or given when they are written.
+//!
+//! Rules are pure, one file per kind. Pods of other schedulers never reach us: the registrations match on the scheduler's
+//! name. Certificates are made and renewed here and kept in one Secret that all replicas share.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`pods`], [`mutate`] | which pods are refused, what they are given |
+//! | [`queues`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`review`] | questions and answers of the API server |
+//! | [`certificates`] | our authority and our certificate |
+//! | [`registration`] | webhook configurations |
+//! | [`server`] | everything together |
+
+pub mod certificates;
+mod container;
+pub mod mutate;
+pub mod pod_groups;
+pub mod pods;
+pub mod queues;
+pub mod registration;
+pub mod review;
+pub mod server;
+pub mod topologies;
+
+/// What is said about an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it is refused; none: it is not.
+    pub refused: Option<String>,
+    /// What its author should know.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    fn refused(why: impl Into<String>) -> Self {
+        Self { refused: Some(why.into()), warnings: Vec::new() }
+    }
+}
+
+/// Rules for pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRules {
+    /// Pods may share devices.
+    pub gpu_sharing: bool,
+    /// The memory of shared devices is limited by `HAMi`'s library.
+    pub hami_core: bool,
+    /// Containers may not reach for devices by themselves.
+    pub block_visible_devices: bool,
+    /// Runtime class of pods that share devices; none: as they say.
+    pub runtime_class: Option<String>,
+}
+
+impl Default for PodRules {
+    fn default() -> Self {
+        Self {
+            gpu_sharing: false,
+            hami_core: false,
+            block_visible_devices: false,
+            runtime_class: Some("nvidia".to_owned()),
+        }
+    }
+}
+
+/// How admission is set up.
+#[derive(Clone, Debug)]
+pub struct AdmissionSettings {
+    /// Port the API server calls.
+    pub port: u16,
+    /// Address the API server calls; none: the Service of our namespace.
+    pub url: Option<String>,
+    /// Our namespace.
+    pub namespace: String,
+    /// Pods with this `spec.schedulerName` are ours.
+    pub scheduler_name: String,
+    /// Rules for pods.
+    pub pods: PodRules,
+    /// What the API server does with new objects when nobody answers.
+    pub on_create: FailurePolicy,
+    /// The same with objects that are changed.
+    pub on_update: FailurePolicy,
+}
+
+/// What the API server does when nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// The write is refused.
+    Fail,
+    /// The write goes through.
+    Ignore,
+}
+
+impl FailurePolicy {
+    /// As it stands in a registration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}

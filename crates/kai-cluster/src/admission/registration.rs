@@ -1,0 +1,194 @@
+//! Webhook configurations: what the API server asks us about. Pure.
+
+use k8s_openapi::ByteString;
+use kai_api::names::admission as names;
+use kai_api::names::components::ADMISSION;
+use serde_json::{Value, json};
+
+use super::{AdmissionSettings, FailurePolicy};
+
+/// The configurations: the plural of their kind, and the object.
+pub fn configurations(settings: &AdmissionSettings, trusted: &str) -> Vec<(&'static str, Value)> {
+    let hooks = Hooks { settings, trusted: json!(ByteString(trusted.as_bytes().to_vec())) };
+    let service = format!("admission.{}.svc", settings.namespace);
+    let (create, update) = (settings.on_create, settings.on_update);
+    let pods = |operation: &'static str| rule("", "v1", "pods", &[operation], "Namespaced");
+    let topologies = |operation: &'static str| {
+        rule("kai.scheduler", "v1alpha1", "topologies", &[operation], "Cluster")
+    };
+    let queues = |operations: &[&'static str]| {
+        rule("scheduling.run.ai", "v2", "queues", operations, "Cluster")
+    };
+    let groups = |operation: &'static str| {
+        rule("scheduling.run.ai", "v2alpha2", "podgroups", &[operation], "Namespaced")
+    };
+    let update_name = |name: &str| format!("update.{name}");
+    let topology = format!("topology.{service}");
+    let mutating = hooks.of_pods(&service, names::MUTATE_POD_PATH, &pods("CREATE"), create, true);
+    let validating = [
+        hooks.of_pods(&service, names::VALIDATE_POD_PATH, &pods("CREATE"), create, false),
+        hooks.of_pods(
+            &update_name(&service),
+            names::VALIDATE_POD_PATH,
+            &pods("UPDATE"),
+            update,
+            false,
+        ),
+        hooks.hook(&topology, names::VALIDATE_TOPOLOGY_PATH, &topologies("CREATE"), create),
+        hooks.hook(
+            &update_name(&topology),
+            names::VALIDATE_TOPOLOGY_PATH,
+            &topologies("UPDATE"),
+            update,
+        ),
+    ];
+    let of_queues = [
+        hooks.hook(names::QUEUE_WEBHOOK, names::VALIDATE_QUEUE_PATH, &queues(&["CREATE"]), create),
+        hooks.hook(
+            &update_name(names::QUEUE_WEBHOOK),
+            names::VALIDATE_QUEUE_PATH,
+            &queues(&["UPDATE", "DELETE"]),
+            update,
+        ),
+    ];
+    let of_groups = [
+        hooks.hook(
+            names::POD_GROUP_WEBHOOK,
+            names::VALIDATE_POD_GROUP_PATH,
+            &groups("CREATE"),
+            create,
+        ),
+        hooks.hook(
+            &update_name(names::POD_GROUP_WEBHOOK),
+            names::VALIDATE_POD_GROUP_PATH,
+            &groups("UPDATE"),
+            update,
+        ),
+    ];
+    vec![
+        (
+            MUTATING,
+            configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]),
+        ),
+        (
+            VALIDATING,
+            configuration("ValidatingWebhookConfiguration", names::VALIDATING_PODS, &validating),
+        ),
+        (
+            VALIDATING,
+            configuration("ValidatingWebhookConfiguration", names::VALIDATING_QUEUES, &of_queues),
+        ),
+        (
+            VALIDATING,
+            configuration(
+                "ValidatingWebhookConfiguration",
+                names::VALIDATING_POD_GROUPS,
+                &of_groups,
+            ),
+        ),
+    ]
+}
+
+const MUTATING: &str = "mutatingwebhookconfigurations";
+const VALIDATING: &str = "validatingwebhookconfigurations";
+
+fn configuration(kind: &str, name: &str, hooks: &[Value]) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": hooks,
+    })
+}
+
+fn rule(group: &str, version: &str, plural: &str, operations: &[&str], scope: &str) -> Value {
+    json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": operations, "scope": scope})
+}
+
+struct Hooks<'a> {
+    settings: &'a AdmissionSettings,
+    trusted: Value,
+}
+
+impl Hooks<'_> {
+    fn hook(&self, name: &str, path: &str, rule: &Value, policy: FailurePolicy) -> Value {
+        let mut client = match &self.settings.url {
+            Some(url) => json!({"url": format!("{url}{path}")}),
+            None => {
+                json!({"service": {"namespace": self.settings.namespace, "name": ADMISSION, "path": path, "port": 443}})
+            }
+        };
+        client["caBundle"] = self.trusted.clone();
+        json!({
+            "name": name,
+            "clientConfig": client,
+            "rules": [rule],
+            "failurePolicy": policy.name(),
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        })
+    }
+
+    /// Only pods of our scheduler, and none of the namespaces we need to come back.
+    fn of_pods(
+        &self,
+        name: &str,
+        path: &str,
+        rule: &Value,
+        policy: FailurePolicy,
+        mutates: bool,
+    ) -> Value {
+        let mut hook = self.hook(name, path, rule, policy);
+        let excluded = ["kube-system", &self.settings.namespace];
+        hook["namespaceSelector"] = json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded},
+        ]});
+        let scheduler = self.settings.scheduler_name.replace('\\', "\\\\").replace('\'', "\\'");
+        hook["matchConditions"] = json!([{
+            "name": names::SCHEDULER_NAME_MATCH,
+            "expression": format!("object.spec.schedulerName == '{scheduler}'"),
+        }]);
+        if mutates {
+            hook["reinvocationPolicy"] = "IfNeeded".into();
+        }
+        hook
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::PodRules;
+
+    #[test]
+    fn nobody_but_our_pods_can_be_held_up() {
+        let settings = AdmissionSettings {
+            port: 9443,
+            url: None,
+            namespace: "kai-scheduler".to_owned(),
+            scheduler_name: "kai-scheduler".to_owned(),
+            pods: PodRules::default(),
+            on_create: FailurePolicy::Fail,
+            on_update: FailurePolicy::Ignore,
+        };
+        let made = configurations(&settings, "PEM");
+        let hooks: Vec<&Value> = made
+            .iter()
+            .flat_map(|(_, object)| object["webhooks"].as_array().expect("hooks"))
+            .collect();
+        assert_eq!(hooks.len(), 9);
+        for hook in hooks {
+            let rule = &hook["rules"][0];
+            let creates = rule["operations"] == json!(["CREATE"]);
+            let policy = if creates { "Fail" } else { "Ignore" };
+            assert_eq!(hook["failurePolicy"], policy, "{hook}");
+            if rule["resources"] == json!(["pods"]) {
+                assert_eq!(
+                    hook["matchConditions"][0]["expression"],
+                    "object.spec.schedulerName == 'kai-scheduler'"
+                );
+            }
+            assert_eq!(hook["clientConfig"]["caBundle"], "UEVN");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Admission as a whole: a certificate, a server, and the registrations that make the API server call it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http::StatusCode;
+use kai_translate::time::seconds;
+use kube::Client;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::certificates::{self, Bundle, CertificateError};
+use super::registration::configurations;
+use super::{AdmissionSettings, review};
+use crate::env::Env;
+use crate::orders::{APPLY_PATCH, send};
+use crate::serve::http::{Answer, Asked, Wrap, content, serve, text};
+
+/// The name under which registrations are written.
+const MANAGER: &str = "kai-admission";
+/// How often certificate and registrations are looked at.
+const LOOK_AGAIN: kai_core::time::Span = seconds(60 * 60);
+const TRY_AGAIN: kai_core::time::Span = seconds(5);
+
+/// Why admission does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionError {
+    /// No certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The certificate cannot be used.
+    #[error("the certificate cannot be used: {0}")]
+    Tls(String),
+    /// No port.
+    #[error("cannot listen on port {0}: {1}")]
+    Listen(u16, std::io::Error),
+    /// The API server does not take the registrations.
+    #[error("a webhook configuration was not written: {0}")]
+    Registration(kube::Error),
+}
+
+/// Starts to serve, then registers; both are looked after from then on.
+pub async fn start(
+    client: Client,
+    env: Env,
+    settings: AdmissionSettings,
+) -> Result<(), AdmissionError> {
+    let names = names(&settings);
+    let now = env.now();
+    let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;
+    let tls = Arc::new(Tls { config: RwLock::new(server_config(&bundle)?) });
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), settings.port);
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| AdmissionError::Listen(settings.port, error))?;
+    let rules = Arc::new((settings.scheduler_name.clone(), settings.pods.clone()));
+    let answer = move |asked: Asked| {
+        let rules = Arc::clone(&rules);
+        async move { answer(&asked, &rules.0, &rules.1) }
+    };
+    env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
+    register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
+    tracing::info!(port = settings.port, "admission is registered");
+    env.spawn("certificates", look_after(client, env.clone(), settings, names, tls, bundle));
+    Ok(())
+}
+
+/// Names under which the API server knows us.
+fn names(settings: &AdmissionSettings) -> Vec<String> {
+    let mut names = vec![format!("admission.{}.svc", settings.namespace)];
+    let host = settings.url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
+    names.extend(host.and_then(|url| url.host().map(str::to_owned)));
+    names
+}
+
+fn answer(asked: &Asked, scheduler: &str, rules: &super::PodRules) -> Answer {
+    let review: Value = match serde_json::from_slice(asked.request.body()) {
+        Ok(review) => review,
+        Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    match review::answer(asked.request.uri().path(), &review, scheduler, rules) {
+        Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),
+        None => text(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+/// Writes the registrations, which say whom to call and whom to trust.
+async fn register(
+    client: &Client,
+    settings: &AdmissionSettings,
+    bundle: &Bundle,
+) -> Result<(), kube::Error> {
+    for (plural, object) in configurations(settings, &bundle.trusted) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!(
+            "/apis/admissionregistration.k8s.io/v1/{plural}/{name}?fieldManager={MANAGER}&force=true"
+        );
+        let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
+    }
+    Ok(())
+}
+
+/// Renews the certificate in time, and takes over what another replica renewed.
+async fn look_after(
+    client: Client,
+    env: Env,
+    settings: AdmissionSettings,
+    names: Vec<String>,
+    tls: Arc<Tls>,
+    mut used: Bundle,
+) {
+    let mut pause = LOOK_AGAIN;
+    loop {
+        env.sleep(pause).await;
+        let renewed = async {
+            let now = env.now();
+            let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;
+            if bundle != used {
+                let config = server_config(&bundle)?;
+                *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+                tracing::info!("admission has a new certificate");
+            }
+            register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
+            Ok::<_, AdmissionError>(bundle)
+        };
+        match renewed.await {
+            Ok(bundle) => (used, pause) = (bundle, LOOK_AGAIN),
+            Err(error) => {
+                tracing::warn!(%error, "admission was not looked after");
+                pause = TRY_AGAIN;
+            }
+        }
+    }
+}
+
+struct Tls {
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Wrap for Tls {
+    type Stream = TlsStream<TcpStream>;
+
+    async fn wrap(&self, stream: TcpStream) -> std::io::Result<Self::Stream> {
+        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        TlsAcceptor::from(config).accept(stream).await
+    }
+}
+
+fn server_config(bundle: &Bundle) -> Result<Arc<ServerConfig>, AdmissionError> {
+    let unusable = |error: &dyn std::fmt::Display| AdmissionError::Tls(error.to_string());
+    let chain: Result<Vec<CertificateDer<'_>>, _> =
+        CertificateDer::pem_slice_iter(bundle.certificate.as_bytes()).collect();
+    let chain =
+        chain.map_err(|error| unusable(&error))?.into_iter().map(CertificateDer::into_owned);
+    let key =
+        PrivateKeyDer::from_pem_slice(bundle.key.as_bytes()).map_err(|error| unusable(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?
+        .with_no_client_auth()
+        .with_single_cert(chain.collect(), key)
+        .map_err(|error| unusable(&error))?;
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,107 @@
+//! Workloads of every kind become pod groups and run.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::Run;
+use crate::objects::{capped, pod, queue};
+use crate::room::Room;
+
+pub(super) const CASES: &[(&str, Run)] = &[
+    ("a pod", |room| Box::pin(plain(room))),
+    ("a ReplicaSet", |room| Box::pin(built_in(room, "apps/v1", "ReplicaSet", 2, 1))),
+    ("a Deployment", |room| Box::pin(built_in(room, "apps/v1", "Deployment", 2, 2))),
+    ("a StatefulSet", |room| Box::pin(built_in(room, "apps/v1", "StatefulSet", 2, 1))),
+    ("a Job", |room| Box::pin(built_in(room, "batch/v1", "Job", 2, 1))),
+    ("a pod group made by somebody else", |room| Box::pin(external_group(room))),
+    ("overhead of a runtime class counts", |room| Box::pin(overhead(room))),
+];
+
+async fn start(room: &Room) -> anyhow::Result<()> {
+    room.node("n", json!({}), json!({})).await?;
+    room.queue(&queue("q")).await?;
+    room.start(&[]).await
+}
+
+async fn groups_of_pods(room: &Room, prefix: &str) -> anyhow::Result<usize> {
+    let pods = room.pods_named(prefix).await?;
+    let groups: std::collections::BTreeSet<&str> = pods
+        .iter()
+        .filter_map(|pod| pod["metadata"]["annotations"]["pod-group-name"].as_str())
+        .collect();
+    Ok(groups.len())
+}
+
+async fn plain(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    room.pod(&pod("p", "q")).await?;
+    room.scheduled(&["p"]).await?;
+    room.until("its group exists", async || Ok(room.groups().await?.len() == 1)).await
+}
+
+/// A workload of Kubernetes itself: its pods run, and have so many groups.
+async fn built_in(
+    room: &Room,
+    api: &str,
+    kind: &str,
+    replicas: usize,
+    groups: usize,
+) -> anyhow::Result<()> {
+    start(room).await?;
+    let template = room.pod_object(&pod("x", "q").cpu("100m").labelled("app", "w"));
+    let labels = &template["metadata"]["labels"];
+    let mut inner = template["spec"].clone();
+    let mut spec = json!({});
+    if kind == "Job" {
+        inner["restartPolicy"] = json!("Never");
+        spec["parallelism"] = json!(replicas);
+        spec["completions"] = json!(replicas);
+    } else {
+        spec["replicas"] = json!(replicas);
+        spec["selector"] = json!({"matchLabels": {"app": "w"}});
+    }
+    if kind == "StatefulSet" {
+        spec["serviceName"] = json!("w");
+        spec["podManagementPolicy"] = json!("Parallel");
+    }
+    spec["template"] = json!({"metadata": {"labels": labels}, "spec": inner});
+    let metadata = json!({"name": "w", "labels": labels});
+    let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
+    let plural = format!("{}s", kind.to_lowercase());
+    room.create(&format!("/apis/{api}/namespaces/{}/{plural}", room.name), &object).await?;
+    room.counts("w", replicas, 0).await?;
+    let grouped = async || Ok(groups_of_pods(room, "w").await? == groups);
+    room.until(&format!("its pods have {groups} groups"), grouped).await
+}
+
+async fn external_group(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    let leaves = json!([{"name": "workers", "minMember": 1}]);
+    room.group("mine", "q", json!({"minMember": 1, "subGroups": leaves})).await?;
+    let member = pod("x", "q").of_group("mine").of_sub_group("workers");
+    let template = room.pod_object(&member);
+    let mut inner = template["spec"].clone();
+    inner["restartPolicy"] = json!("Never");
+    let metadata = json!({"labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"]});
+    let skip = json!({"name": "w", "annotations": {"kai.scheduler/skip-podgrouper": "true"}, "labels": template["metadata"]["labels"]});
+    let mut pods = metadata.clone();
+    pods["annotations"]["kai.scheduler/skip-podgrouper"] = json!("true");
+    let job: Value =
+        json!({"metadata": skip, "spec": {"template": {"metadata": pods, "spec": inner}}});
+    room.create(&format!("/apis/batch/v1/namespaces/{}/jobs", room.name), &job).await?;
+    room.counts("w", 1, 0).await?;
+    let groups = room.groups().await?;
+    ensure!(groups.len() == 1 && groups[0]["metadata"]["name"] == "mine", "{groups:?}");
+    Ok(())
+}
+
+async fn overhead(room: &Room) -> anyhow::Result<()> {
+    room.node("n", json!({}), json!({})).await?;
+    room.queue(&queue("q").cpu(capped(1000.0))).await?;
+    let name = format!("{}-heavy", room.name);
+    let class = json!({"metadata": {"name": name}, "handler": "heavy", "overhead": {"podFixed": {"cpu": "2"}}});
+    room.create("/apis/node.k8s.io/v1/runtimeclasses", &class).await?;
+    room.start(&[]).await?;
+    room.pod(&pod("p", "q").cpu("100m").with(json!({"runtimeClassName": name}))).await?;
+    room.unschedulable(&["p"]).await
+}

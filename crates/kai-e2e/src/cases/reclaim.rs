@@ -1,0 +1,203 @@
+//! Between queues, those below their share take back from those above theirs.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::Run;
+use crate::objects::{Pod, Queue, capped, pod, pods, queue, quota};
+use crate::room::Room;
+
+pub(super) const CASES: &[(&str, Run)] = &[
+    ("under quota and over fair share to over quota", |room| {
+        Box::pin(contest(room, (4.0, 1.0, 1.0), &["2", "2"], &["2"], true))
+    }),
+    ("under quota and over fair share to under quota", |room| {
+        Box::pin(contest(room, (4.0, 2.0, 2.0), &["1", "2"], &["1", "0.5"], true))
+    }),
+    ("under quota and over fair share to over fair share", |room| {
+        Box::pin(contest(room, (4.0, 1.0, 1.0), &["2", "1", "0.5"], &["0.5", "2"], false))
+    }),
+    ("over quota and over fair share to over quota", |room| {
+        Box::pin(contest(room, (4.0, 0.0, 0.0), &["1", "2"], &["1", "0.5"], true))
+    }),
+    ("under quota and over quota to the same", |room| {
+        Box::pin(contest(room, (4.0, 2.0, 2.0), &["2", "0.9", "0.3", "0.3"], &["1"], true))
+    }),
+    ("under quota and over quota to over quota", |room| {
+        Box::pin(contest(room, (4.0, 0.0, 0.0), &["2", "0.9", "0.3", "0.3"], &["1"], true))
+    }),
+    ("priority of queues", |room| Box::pin(queue_priority(room, None))),
+    ("priority of queues and minimal runtime", |room| Box::pin(queue_priority(room, Some("8s")))),
+    ("priority of queues with weights", |room| Box::pin(weights(room))),
+    ("elastic: tasks", |room| Box::pin(elastic_tasks(room))),
+    ("elastic: the whole job", |room| Box::pin(elastic_whole(room))),
+    ("elastic: for a distributed job", |room| Box::pin(elastic_for_distributed(room))),
+    ("elastic: a part", |room| Box::pin(elastic_part(room))),
+    ("distributed: two whole nodes", |room| Box::pin(distributed(room))),
+    ("min sub-groups: enough of them stay", |room| Box::pin(min_sub_group(room))),
+];
+
+/// A parent with all of `total`, and two children with their quotas and weight 2.
+async fn family(room: &Room, (total, gives, takes): (f64, f64, f64)) -> anyhow::Result<()> {
+    room.gpu_node("n", 8).await?;
+    room.queue(&queue("parent").gpu(capped(total))).await?;
+    room.queue(&child("gives").gpu(quota(gives).weighing(2.0))).await?;
+    room.queue(&child("takes").gpu(quota(takes).weighing(2.0))).await?;
+    room.start(&[]).await
+}
+
+fn child(name: &str) -> Queue {
+    queue(name).below("parent")
+}
+
+/// Whole GPUs where the number is whole.
+fn wants(pod: Pod, gpus: &str) -> Pod {
+    match gpus.parse() {
+        Ok(count) => pod.gpus(count),
+        Err(_) => pod.fraction(gpus),
+    }
+}
+
+/// The giving queue holds, the taking queue asks one by one; the last one it asks for decides.
+async fn contest(
+    room: &Room,
+    amounts: (f64, f64, f64),
+    held: &[&str],
+    taken: &[&str],
+    succeeds: bool,
+) -> anyhow::Result<()> {
+    family(room, amounts).await?;
+    for (at, gpus) in held.iter().enumerate() {
+        let name = format!("held-{at}");
+        room.pod(&wants(pod(name.as_str(), "gives"), gpus)).await?;
+        room.scheduled(&[&name]).await?;
+    }
+    for (at, gpus) in taken.iter().enumerate() {
+        let name = format!("taken-{at}");
+        room.pod(&wants(pod(name.as_str(), "takes"), gpus)).await?;
+        if succeeds || at + 1 < taken.len() {
+            room.scheduled(&[&name]).await?;
+        } else {
+            room.unschedulable(&[&name]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn queue_priority(room: &Room, min_runtime: Option<&str>) -> anyhow::Result<()> {
+    room.gpu_node("n", 8).await?;
+    room.queue(&queue("parent").gpu(capped(4.0))).await?;
+    let mut gives = child("gives").gpu(quota(1.0).weighing(2.0));
+    if let Some(span) = min_runtime {
+        gives = gives.with(json!({"reclaimMinRuntime": span}));
+    }
+    room.queue(&gives).await?;
+    let takes = child("takes").gpu(quota(0.0).weighing(2.0)).with(json!({"priority": 101}));
+    room.queue(&takes).await?;
+    room.start(&[]).await?;
+    room.pods(&[pod("held-0", "gives").gpus(1), pod("held-1", "gives").gpus(3)]).await?;
+    room.scheduled(&["held-0", "held-1"]).await?;
+    room.pod(&pod("taken", "takes").gpus(1)).await?;
+    if min_runtime.is_some() {
+        room.unschedulable(&["taken"]).await?;
+    }
+    room.scheduled(&["taken"]).await
+}
+
+async fn weights(room: &Room) -> anyhow::Result<()> {
+    room.gpu_node("n", 8).await?;
+    room.queue(&queue("parent").gpu(capped(8.0))).await?;
+    room.queue(&child("one").gpu(quota(1.0).weighing(1.0))).await?;
+    room.queue(&child("two").gpu(quota(1.0).weighing(2.0))).await?;
+    let takes = child("takes").gpu(quota(0.0).weighing(1.0)).with(json!({"priority": 101}));
+    room.queue(&takes).await?;
+    for name in ["one", "two"] {
+        room.pods(&pods(10, |at| pod(format!("{name}-{at}"), name).gpus(1))).await?;
+    }
+    room.start(&[]).await?;
+    room.counts("one-", 3, 7).await?;
+    room.counts("two-", 5, 5).await?;
+    room.pod(&pod("taken", "takes").gpus(3)).await?;
+    room.scheduled(&["taken"]).await?;
+    room.counts("one-", 2, 7).await?;
+    room.counts("two-", 3, 5).await
+}
+
+/// An elastic group of one-GPU pods that runs.
+async fn elastic_group(room: &Room, name: &str, count: usize, min: usize) -> anyhow::Result<()> {
+    room.group(name, "gives", json!({"minMember": min})).await?;
+    let member = |at| pod(format!("{name}-{at}"), "gives").of_group(name).gpus(1);
+    room.pods(&pods(count, member)).await?;
+    room.counts(&format!("{name}-"), count, 0).await
+}
+
+async fn elastic_tasks(room: &Room) -> anyhow::Result<()> {
+    family(room, (4.0, 2.0, 2.0)).await?;
+    elastic_group(room, "a", 2, 1).await?;
+    elastic_group(room, "b", 2, 1).await?;
+    room.pod(&pod("taken", "takes").gpus(2)).await?;
+    room.scheduled(&["taken"]).await?;
+    room.left("a-", 1).await?;
+    room.left("b-", 1).await
+}
+
+async fn elastic_whole(room: &Room) -> anyhow::Result<()> {
+    family(room, (2.0, 0.0, 2.0)).await?;
+    elastic_group(room, "a", 2, 1).await?;
+    room.pod(&pod("taken", "takes").gpus(2)).await?;
+    room.scheduled(&["taken"]).await?;
+    room.left("a-", 0).await
+}
+
+async fn elastic_for_distributed(room: &Room) -> anyhow::Result<()> {
+    family(room, (2.0, 0.0, 2.0)).await?;
+    elastic_group(room, "a", 2, 1).await?;
+    room.group("g", "takes", json!({"minMember": 2})).await?;
+    room.pods(&pods(2, |at| pod(format!("taken-{at}"), "takes").of_group("g").gpus(1))).await?;
+    room.scheduled(&["taken-0", "taken-1"]).await?;
+    room.left("a-", 0).await
+}
+
+async fn elastic_part(room: &Room) -> anyhow::Result<()> {
+    family(room, (4.0, 2.0, 2.0)).await?;
+    elastic_group(room, "a", 4, 2).await?;
+    room.pod(&pod("taken", "takes").gpus(2)).await?;
+    room.scheduled(&["taken"]).await?;
+    room.left("a-", 2).await
+}
+
+async fn distributed(room: &Room) -> anyhow::Result<()> {
+    for name in ["n0", "n1"] {
+        room.gpu_node(name, 4).await?;
+    }
+    room.queue(&queue("parent").gpu(capped(100.0))).await?;
+    room.queue(&child("gives").gpu(quota(0.0).weighing(2.0))).await?;
+    room.queue(&child("takes").gpu(quota(8.0).weighing(2.0))).await?;
+    room.start(&[]).await?;
+    room.pods(&pods(8, |at| pod(format!("held-{at}"), "gives").gpus(1))).await?;
+    room.counts("held-", 8, 0).await?;
+    room.group("g", "takes", json!({"minMember": 2})).await?;
+    room.pods(&pods(2, |at| pod(format!("taken-{at}"), "takes").of_group("g").gpus(4))).await?;
+    room.scheduled(&["taken-0", "taken-1"]).await
+}
+
+async fn min_sub_group(room: &Room) -> anyhow::Result<()> {
+    room.node("n", json!({}), json!({"cpu": "600m"})).await?;
+    for name in ["gives", "takes"] {
+        room.queue(&queue(name).cpu(quota(200.0).limited(600.0))).await?;
+    }
+    room.start(&[]).await?;
+    let leaves: Vec<_> =
+        (0..4).map(|at| json!({"name": format!("l{at}"), "minMember": 1})).collect();
+    room.group("g", "gives", json!({"minSubGroup": 2, "subGroups": leaves})).await?;
+    let member = |at| {
+        pod(format!("p-{at}"), "gives").of_group("g").of_sub_group(&format!("l{at}")).cpu("100m")
+    };
+    room.pods(&pods(4, member)).await?;
+    room.counts("p-", 4, 0).await?;
+    room.pod(&pod("taken", "takes").cpu("200m")).await?;
+    room.scheduled(&["taken"]).await?;
+    let left = async || Ok(room.pods_named("p-").await?.len() >= 2);
+    room.stays("two leaves stay", Duration::from_secs(1), left).await
+}

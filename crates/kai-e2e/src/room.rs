@@ -1,0 +1,401 @@
+//! A part of a cluster that one case has for itself: a namespace, a node pool and a scheduler of one name.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use kube::Client;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+
+use crate::cluster::{Cluster, Running};
+use crate::objects::{Pod, Queue, merge};
+
+/// Longest wait for anything; on a busy machine everything takes many times longer than alone.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(60);
+const POOL: &str = "kai.scheduler/node-pool";
+const QUEUE: &str = "kai.scheduler/queue";
+const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2";
+
+/// A part of a cluster.
+pub struct Room {
+    cluster: Arc<dyn Cluster>,
+    client: Client,
+    /// Namespace, node pool and scheduler name.
+    pub name: String,
+    kai: Mutex<Vec<Running>>,
+}
+
+/// Sends a body, none where it is null, and reads the answer.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &Value,
+) -> Result<Value, kube::Error> {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(body)
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+impl Room {
+    /// A new room.
+    pub async fn open(cluster: Arc<dyn Cluster>, name: &str) -> anyhow::Result<Self> {
+        let client = cluster.client();
+        let room = Self { cluster, client, name: name.to_owned(), kai: Mutex::default() };
+        room.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        room.until("the default account", async || Ok(room.see(&account).await?.is_some())).await?;
+        Ok(room)
+    }
+
+    /// Starts `kai run` for the room, as KAI's own suites expect it: everything is told.
+    pub async fn start(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        let own = [
+            ("--scheduler-name", self.name.as_str()),
+            ("--partition-label-value", &self.name),
+            ("--resource-reservation-app-label", &self.name),
+            ("--events", "all"),
+            ("--pod-groups", "always"),
+        ];
+        let own = own.iter().flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]);
+        let all: Vec<String> = own.chain(arguments.iter().map(|text| (*text).to_owned())).collect();
+        let running = self.cluster.start_kai(&all).await?;
+        self.kai.lock().await.push(running);
+        Ok(())
+    }
+
+    /// Ends `kai run`.
+    pub async fn stop(&self) {
+        self.kai.lock().await.clear();
+    }
+
+    /// Ends everything; others need not see what is left.
+    pub async fn close(&self) {
+        self.stop().await;
+        let path = format!("/api/v1/namespaces/{}/pods", self.name);
+        let now = json!({"gracePeriodSeconds": 0});
+        let _ = send(&self.client, "DELETE", &path, "application/json", &now).await;
+    }
+
+    /// A node of the room: `<room>-<name>`.
+    pub async fn node(&self, name: &str, labels: Value, allocatable: Value) -> anyhow::Result<()> {
+        let name = self.node_name(name);
+        let mut all = json!({POOL: self.name, "kubernetes.io/hostname": name});
+        merge(&mut all, labels);
+        self.create("/api/v1/nodes", &json!({"metadata": {"name": name, "labels": all}})).await?;
+        let path = format!("/api/v1/nodes/{name}");
+        let mut amounts =
+            json!({"cpu": "32", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"});
+        merge(&mut amounts, allocatable);
+        let ready = json!({"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": null, "lastTransitionTime": null});
+        let status =
+            json!({"status": {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}});
+        self.patch(&format!("{path}/status"), &status).await?;
+        self.patch(&path, &json!({"spec": {"taints": null}})).await?;
+        Ok(())
+    }
+
+    /// A node with GPUs of 11,441 MiB.
+    pub async fn gpu_node(&self, name: &str, gpus: u32) -> anyhow::Result<()> {
+        let labels = json!({"nvidia.com/gpu.count": gpus.to_string(), "nvidia.com/gpu.memory": "11441", "nvidia.com/gpu.present": "true"});
+        self.node(name, labels, json!({"nvidia.com/gpu": gpus.to_string()})).await
+    }
+
+    /// The full name of a node.
+    pub fn node_name(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    /// The full name of a queue: queues are in no namespace.
+    pub fn queue_name(&self, name: &str) -> String {
+        format!("{}-{name}", self.name)
+    }
+
+    /// Makes a queue.
+    pub async fn queue(&self, queue: &Queue) -> anyhow::Result<()> {
+        let mut spec = queue.spec();
+        if let Some(parent) = &queue.parent {
+            spec["parentQueue"] = json!(self.queue_name(parent));
+        }
+        let metadata = json!({"name": self.queue_name(&queue.name), "labels": {POOL: self.name}});
+        let object = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": metadata, "spec": spec});
+        self.create("/apis/scheduling.run.ai/v2/queues", &object).await.map(|_| ())
+    }
+
+    /// Changes a queue.
+    pub async fn change_queue(&self, name: &str, spec: Value) -> anyhow::Result<()> {
+        let path = format!("/apis/scheduling.run.ai/v2/queues/{}", self.queue_name(name));
+        self.patch(&path, &json!({"spec": spec})).await.map(|_| ())
+    }
+
+    /// The object of a pod.
+    pub fn pod_object(&self, pod: &Pod) -> Value {
+        let mut labels = pod.labels.clone();
+        labels.insert(POOL.to_owned(), json!(self.name));
+        if let Some(queue) = &pod.queue {
+            labels.insert(QUEUE.to_owned(), json!(self.queue_name(queue)));
+        }
+        let container = json!({"name": "main", "image": "none", "resources": {"requests": pod.requests, "limits": pod.requests}});
+        let mut spec = json!({"schedulerName": self.name, "containers": [container], "terminationGracePeriodSeconds": 0});
+        merge(&mut spec, pod.spec.clone());
+        let metadata = json!({"name": pod.name, "namespace": self.name, "labels": labels, "annotations": pod.annotations});
+        let mut object = json!({"metadata": metadata, "spec": spec});
+        if pod.annotations.contains_key("gpu-fraction")
+            || pod.annotations.contains_key("gpu-memory")
+        {
+            share(&mut object, &pod.name);
+        }
+        object
+    }
+
+    /// Makes a pod.
+    pub async fn pod(&self, pod: &Pod) -> anyhow::Result<()> {
+        let path = format!("/api/v1/namespaces/{}/pods", self.name);
+        self.create(&path, &self.pod_object(pod)).await.map(|_| ())
+    }
+
+    /// Makes pods.
+    pub async fn pods(&self, pods: &[Pod]) -> anyhow::Result<()> {
+        for pod in pods {
+            self.pod(pod).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a pod group of a queue; `spec` holds the rest.
+    pub async fn group(&self, name: &str, queue: &str, spec: Value) -> anyhow::Result<Value> {
+        let queue = self.queue_name(queue);
+        let mut all = json!({"queue": queue});
+        merge(&mut all, spec);
+        let metadata = json!({"name": name, "namespace": self.name, "labels": {POOL: self.name, QUEUE: queue}});
+        let object = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": metadata, "spec": all});
+        self.create(&format!("{GROUPS}/namespaces/{}/podgroups", self.name), &object).await
+    }
+
+    /// The pod as it is now.
+    pub async fn see_pod(&self, name: &str) -> anyhow::Result<Option<Value>> {
+        self.see(&format!("/api/v1/namespaces/{}/pods/{name}", self.name)).await
+    }
+
+    /// The node of a pod, without the name of the room; fails where it has none.
+    pub async fn node_of(&self, name: &str) -> anyhow::Result<String> {
+        let pod = self.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
+        let node =
+            pod["spec"]["nodeName"].as_str().with_context(|| format!("{name} has no node"))?;
+        Ok(node.trim_start_matches(&format!("{}-", self.name)).to_owned())
+    }
+
+    /// Objects of the room of one kind.
+    pub async fn list(&self, api: &str, plural: &str) -> anyhow::Result<Vec<Value>> {
+        let path = format!("{api}/namespaces/{}/{plural}", self.name);
+        let list = self.see(&path).await?.with_context(|| format!("no {plural}"))?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Pods of the room.
+    pub async fn all_pods(&self) -> anyhow::Result<Vec<Value>> {
+        self.list("/api/v1", "pods").await
+    }
+
+    /// Pod groups of the room.
+    pub async fn groups(&self) -> anyhow::Result<Vec<Value>> {
+        self.list(GROUPS, "podgroups").await
+    }
+
+    /// Waits until all these pods have a node.
+    pub async fn scheduled(&self, names: &[&str]) -> anyhow::Result<()> {
+        self.pods_are(names, "scheduled", |pod| !pod["spec"]["nodeName"].is_null()).await
+    }
+
+    /// Waits until all these pods are ready.
+    pub async fn ready(&self, names: &[&str]) -> anyhow::Result<()> {
+        self.pods_are(names, "ready", |pod| has_condition(pod, "Ready", "True")).await
+    }
+
+    /// Waits until all these pods are told that they cannot be scheduled, and have no node.
+    pub async fn unschedulable(&self, names: &[&str]) -> anyhow::Result<()> {
+        let told = |pod: &Value| {
+            pod["spec"]["nodeName"].is_null() && has_condition(pod, "PodScheduled", "False")
+        };
+        self.pods_are(names, "unschedulable", told).await
+    }
+
+    async fn pods_are(
+        &self,
+        names: &[&str],
+        what: &str,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<()> {
+        for name in names {
+            let seen = async || Ok(self.see_pod(name).await?.is_some_and(|pod| is_so(&pod)));
+            self.until(&format!("pod {name} is {what}"), seen).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until just this many of the pods whose names begin so have a node, and all others are told why not.
+    pub async fn counts(&self, prefix: &str, placed: usize, waiting: usize) -> anyhow::Result<()> {
+        let what = format!("{placed} of {prefix}* scheduled and {waiting} unschedulable");
+        let seen = async || {
+            let pods = self.pods_named(prefix).await?;
+            let has_node = |pod: &&Value| !pod["spec"]["nodeName"].is_null();
+            let told = |pod: &&Value| !has_node(pod) && has_condition(pod, "PodScheduled", "False");
+            let counts = (pods.iter().filter(has_node).count(), pods.iter().filter(told).count());
+            Ok(counts == (placed, waiting))
+        };
+        self.until(&what, seen).await
+    }
+
+    /// Pods whose names begin so and that are not on their way out.
+    pub async fn pods_named(&self, prefix: &str) -> anyhow::Result<Vec<Value>> {
+        let mut pods = self.all_pods().await?;
+        let named = |pod: &Value| {
+            pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with(prefix))
+                && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        pods.retain(named);
+        Ok(pods)
+    }
+
+    /// Waits until this many pods whose names begin so are left.
+    pub async fn left(&self, prefix: &str, count: usize) -> anyhow::Result<()> {
+        let seen = async || Ok(self.pods_named(prefix).await?.len() == count);
+        self.until(&format!("{count} of {prefix}* are left"), seen).await
+    }
+
+    /// Waits until an event with this reason is about an object whose name begins so.
+    pub async fn event(&self, prefix: &str, reason: &str) -> anyhow::Result<Value> {
+        let mut found = Value::Null;
+        let seen = async || {
+            let events = self.list("/api/v1", "events").await?;
+            let about = |event: &&Value| {
+                let name = event["involvedObject"]["name"].as_str().unwrap_or_default();
+                event["reason"] == reason && name.starts_with(prefix)
+            };
+            if let Some(event) = events.iter().find(about) {
+                found = event.clone();
+            }
+            Ok(!found.is_null())
+        };
+        self.until(&format!("an event {reason} about {prefix}*"), seen).await?;
+        Ok(found)
+    }
+
+    /// Deletes a pod, as its owner would.
+    pub async fn delete_pod(&self, name: &str) -> anyhow::Result<()> {
+        let path = format!("/api/v1/namespaces/{}/pods/{name}", self.name);
+        self.delete(&path).await
+    }
+
+    /// Waits until something is so.
+    pub async fn until(
+        &self,
+        what: &str,
+        mut is_so: impl AsyncFnMut() -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while !is_so().await? {
+            ensure!(started.elapsed() < PATIENCE, "still waiting: {what}\n{}", self.state().await);
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Watches for a while that something stays so.
+    pub async fn stays(
+        &self,
+        what: &str,
+        span: Duration,
+        mut is_so: impl AsyncFnMut() -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < span {
+            ensure!(is_so().await?, "no longer: {what}\n{}", self.state().await);
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// The pods of the room, for people who must find out why a case failed.
+    async fn state(&self) -> String {
+        let Ok(pods) = self.all_pods().await else { return String::new() };
+        let line = |pod: &Value| {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let told = conditions.iter().find(|condition| condition["type"] == "PodScheduled");
+            let message = told.map_or("", |told| told["message"].as_str().unwrap_or_default());
+            format!("  {} on {}: {message}", pod["metadata"]["name"], pod["spec"]["nodeName"])
+        };
+        pods.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Makes an object.
+    pub async fn create(&self, path: &str, object: &Value) -> anyhow::Result<Value> {
+        let sent = send(&self.client, "POST", path, "application/json", object).await;
+        sent.with_context(|| format!("POST {path}: {}", object["metadata"]["name"]))
+    }
+
+    /// Makes an object that must be refused; the reason.
+    pub async fn refused(&self, path: &str, object: &Value) -> anyhow::Result<String> {
+        match send(&self.client, "POST", path, "application/json", object).await {
+            Err(kube::Error::Api(status)) => Ok(status.message.clone()),
+            Err(error) => Err(error.into()),
+            Ok(_) => bail!("{path}: it was accepted: {object}"),
+        }
+    }
+
+    /// Changes an object.
+    pub async fn patch(&self, path: &str, patch: &Value) -> anyhow::Result<Value> {
+        let kind = "application/merge-patch+json";
+        let sent = send(&self.client, "PATCH", path, kind, patch).await;
+        sent.with_context(|| format!("PATCH {path}"))
+    }
+
+    /// Deletes an object; what it owns follows.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<()> {
+        let options = json!({"propagationPolicy": "Background"});
+        let sent = send(&self.client, "DELETE", path, "application/json", &options).await;
+        sent.with_context(|| format!("DELETE {path}")).map(|_| ())
+    }
+
+    /// An object as it is now; none where there is none.
+    pub async fn see(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        match send(&self.client, "GET", path, "application/json", &Value::Null).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("GET {path}")),
+        }
+    }
+}
+
+/// Whether an object has a condition.
+pub fn has_condition(object: &Value, kind: &str, status: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == status)
+}
+
+/// What admission adds to a pod that shares a device.
+fn share(pod: &mut Value, name: &str) {
+    let prefix = format!("{name}-shared-gpu");
+    let map = format!("{prefix}-0");
+    let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
+    let variables = ["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable);
+    pod["metadata"]["annotations"]["runai/shared-gpu-configmap"] = json!(prefix);
+    let container = pod["spec"]["containers"][0].as_object_mut();
+    let more: Map<String, Value> = [
+        ("env".to_owned(), json!(variables)),
+        ("envFrom".to_owned(), json!([{"configMapRef": {"name": format!("{map}-evar")}}])),
+    ]
+    .into_iter()
+    .collect();
+    if let Some(container) = container {
+        container.extend(more);
+    }
+}

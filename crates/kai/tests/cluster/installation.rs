@@ -1,0 +1,61 @@
+//! The control plane with everything of ours installed.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use kai_testenv::{ControlPlane, Impossible};
+use tokio::sync::OnceCell;
+
+/// The binary under test.
+pub(crate) const KAI: &str = env!("CARGO_BIN_EXE_kai");
+
+static PLANE: OnceCell<Result<Arc<ControlPlane>, Impossible>> = OnceCell::const_new();
+
+/// The control plane with everything installed; why not where there can be none here.
+pub(crate) async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impossible> {
+    let start = || async {
+        let plane = ControlPlane::start().await.expect("a control plane")?;
+        install(&plane);
+        Ok(Arc::new(plane))
+    };
+    PLANE.get_or_init(start).await.as_ref()
+}
+
+/// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
+pub(crate) fn install(plane: &ControlPlane) {
+    let manifests = Command::new(KAI).arg("manifests").output().expect("kai manifests runs");
+    assert!(manifests.status.success());
+    let documents = String::from_utf8(manifests.stdout).expect("text");
+    let (crds, rest) =
+        documents.split_at(documents.find("\n---\napiVersion: v1\n").expect("CRDs first"));
+    let kubeflow = include_str!("pytorchjobs.yaml");
+    kubectl(plane, &["apply", "--server-side", "-f", "-"], &format!("{crds}\n---\n{kubeflow}"));
+    // Until a definition has a status at all, `kubectl wait` gives up at once.
+    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+    assert!((0..20).any(|_| try_kubectl(plane, &wait, "")), "the definitions are established");
+    kubectl(plane, &["apply", "--server-side", "-f", "-"], rest);
+}
+
+fn kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) {
+    assert!(try_kubectl(plane, arguments, input), "kubectl {arguments:?}");
+}
+
+fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
+    let mut child = Command::new(plane.program("kubectl"))
+        .arg("--kubeconfig")
+        .arg(plane.admin_kubeconfig())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("kubectl starts");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+    child.wait().expect("it ends").success()
+}
+
+/// Says something past the test harness, which would swallow it.
+#[allow(dead_code, reason = "only the list of cases has something to tell")]
+pub(crate) fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
