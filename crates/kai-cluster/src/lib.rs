@@ -16,6 +16,7 @@
 //! | [`metrics`] | what is measured |
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
+//! | [`explain`] | why something waits, in words |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
 //! | [`binder`] | bind requests into bound pods |
@@ -26,6 +27,7 @@ pub mod admission;
 pub mod binder;
 pub mod client;
 pub mod env;
+pub mod explain;
 pub mod flags;
 pub mod function;
 pub mod grouper;

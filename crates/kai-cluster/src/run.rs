@@ -180,6 +180,14 @@ impl Runner {
         }
     }
 
+    /// Waits for writes that are under way: who comes next must see what came of them.
+    async fn finish(&self) {
+        tokio::select! { biased;
+            _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
+            () = self.env.sleep(LAST_WRITES) => {}
+        }
+    }
+
     fn take_turn(&mut self, turn: Turn) {
         if let (Function::Binder, Some(binder)) = (turn.function, &mut self.binder) {
             binder.set_leading(turn.leads);
@@ -192,14 +200,6 @@ impl Runner {
             binder.apply(&change);
         }
         self.planner.apply(change, self.env.now());
-    }
-
-    /// Waits for writes that are under way: who comes next must see what came of them.
-    async fn finish(&self) {
-        tokio::select! { biased;
-            _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
-            () = self.env.sleep(LAST_WRITES) => {}
-        }
     }
 
     fn plan_if_due(&mut self) {

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArguments;
 use crate::demo::DemoArguments;
+use crate::explain::ExplainArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
@@ -27,6 +28,8 @@ pub(crate) enum Verb {
     Simulate(SimulateArguments),
     /// Schedule a Kubernetes cluster.
     Run(Box<RunArguments>),
+    /// Say why a pod or a pod group waits, or how a queue stands.
+    Explain(ExplainArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
     Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.

@@ -6,6 +6,7 @@ mod bench;
 mod binder_flags;
 mod demo;
 mod embedded;
+mod explain;
 mod log;
 mod manifests;
 mod output;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Simulate(arguments) => simulate::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
+        Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

@@ -179,12 +179,6 @@ impl Metrics {
         self.mapped.insert(queue.clone(), mapped.collect());
     }
 
-    /// Fair share of a queue in the latest plan.
-    pub fn fair_share(&self, queue: &str) -> Option<Amounts> {
-        let found = self.fair_shares.iter().find(|(name, _)| **name == *queue);
-        found.map(|(_, share)| *share)
-    }
-
     /// Everything as text.
     pub fn page(&self, accounts: &Accounts) -> String {
         let mut page = Page::new(&self.settings.namespace, self.settings.shard.as_deref());

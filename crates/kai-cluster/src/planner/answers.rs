@@ -1,14 +1,15 @@
 //! What the planner says when it is asked.
 
-use kai_core::fairness::Amounts;
+use kai_api::PodGroup;
 use kai_core::input::{ObjectName, Text};
-use kai_core::plan::CyclePlan;
+use kai_core::plan::{CyclePlan, plan, plan_and_explain};
 use kai_core::time::{Span, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::Planner;
 use crate::serve::Question;
 use crate::snapshot::Frame;
+use crate::status::accounts::Accounts;
 
 impl Planner {
     /// Answers a question.
@@ -82,8 +83,31 @@ impl Planner {
         self.metrics.note_cycle(span);
     }
 
-    /// Fair share of a queue in the latest plan.
-    pub fn fair_share(&self, queue: &str) -> Option<Amounts> {
-        self.metrics.fair_share(queue)
+    /// A plan that nobody carries out; the reasons of the job that is asked about are told in full.
+    pub fn plan_aside(&mut self, asked_about: Option<&ObjectName>, now: Timestamp) -> CyclePlan {
+        match asked_about {
+            Some(job) => plan_and_explain(&mut self.world, now, job, |_| {}),
+            None => plan(&mut self.world, now),
+        }
+    }
+
+    /// What groups and queues have and want.
+    pub fn accounts(&self) -> &Accounts {
+        self.statuses.accounts()
+    }
+
+    /// The node of a pod.
+    pub fn node_of(&self, pod: &ObjectName) -> Option<&Text> {
+        self.pods.get(pod)?.base.node.as_ref()
+    }
+
+    /// What the condition of a waiting pod says.
+    pub fn condition_of(&self, pod: &ObjectName) -> Option<&str> {
+        self.statuses.condition_of(pod)
+    }
+
+    /// The object of a group.
+    pub fn group_object(&self, group: &ObjectName) -> Option<&PodGroup> {
+        self.groups.get(group)
     }
 }

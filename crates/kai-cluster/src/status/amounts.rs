@@ -55,6 +55,15 @@ impl Sum {
         self.quantities().into_iter().filter(|(name, _)| is_shared(name)).collect()
     }
 
+    /// How much there is of a resource that queues share: milli-CPU, bytes, devices.
+    pub fn in_planner_units(&self, resource: QueueResource) -> f64 {
+        match resource {
+            QueueResource::Cpu => self.of(resources::CPU) * 1000.0,
+            QueueResource::Memory => self.of(resources::MEMORY),
+            QueueResource::Gpu => self.of(gpu::NVIDIA),
+        }
+    }
+
     /// How much there is of a resource, in its own unit.
     pub fn of(&self, resource: &str) -> f64 {
         self.0.get(resource).map_or(0.0, |nano| *nano as f64 / UNIT as f64)

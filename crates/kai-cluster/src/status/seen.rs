@@ -113,6 +113,11 @@ impl Statuses {
         }
     }
 
+    /// What the condition of a pod without a node says.
+    pub fn condition_of(&self, pod: &ObjectName) -> Option<&str> {
+        self.seen_pods.get(pod).map(|(_, condition)| condition.message.as_str())
+    }
+
     /// The pod waits no longer.
     pub(super) fn forget_pod(&mut self, pod: &ObjectName) {
         let target = Target::Pod(pod.clone());

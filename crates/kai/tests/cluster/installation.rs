@@ -14,12 +14,14 @@ static PLANE: OnceCell<Result<Arc<ControlPlane>, Impossible>> = OnceCell::const_
 
 /// The control plane with everything installed; why not where there can be none here.
 pub(crate) async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impossible> {
-    let start = || async {
-        let plane = ControlPlane::start().await.expect("a control plane")?;
-        install(&plane);
-        Ok(Arc::new(plane))
-    };
-    PLANE.get_or_init(start).await.as_ref()
+    PLANE.get_or_init(new_plane).await.as_ref()
+}
+
+/// One that nobody else uses.
+pub(crate) async fn new_plane() -> Result<Arc<ControlPlane>, Impossible> {
+    let plane = ControlPlane::start().await.expect("a control plane")?;
+    install(&plane);
+    Ok(Arc::new(plane))
 }
 
 /// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.

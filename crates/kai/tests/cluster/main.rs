@@ -3,6 +3,7 @@
 
 mod admission;
 mod binder;
+mod explained;
 mod faults;
 mod installation;
 mod leases;

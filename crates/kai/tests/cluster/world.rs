@@ -1,6 +1,7 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,12 @@ use kai_testenv::{ControlPlane, Process};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::installation::{KAI, install, plane};
+use crate::installation::{KAI, new_plane, plane};
 
 /// Longest wait for anything; on a busy machine everything takes many times longer than alone.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
+
 /// A cluster for one test.
 pub(crate) struct World {
     // Ended in this order.
@@ -47,10 +49,8 @@ impl World {
 
     /// One with a control plane of its own, for what concerns a whole cluster.
     pub(crate) async fn alone(name: &'static str) -> Option<Self> {
-        let plane = ControlPlane::start().await.expect("a control plane");
-        let plane = plane.map_err(|why| why.skip(name)).ok()?;
-        install(&plane);
-        Self::on(Arc::new(plane), name, None).await
+        let plane = new_plane().await.map_err(|why| why.skip(name)).ok()?;
+        Self::on(plane, name, None).await
     }
 
     /// Starts `kai run` as a service account of the installation.
@@ -59,8 +59,8 @@ impl World {
         let kubeconfig = kubeconfig.to_str().expect("a path");
         let pool = self.pool.map(|pool| ["--partition-label-value", pool]);
         let pool = pool.as_ref().map_or(&[][..], <[&str; 2]>::as_slice);
-        let own = ["--scheduler-name", self.name, "--resource-reservation-app-label", self.name];
-        let own = [&own, pool].concat();
+        let named = ["--scheduler-name", self.name, "--resource-reservation-app-label", self.name];
+        let own = [&named, pool].concat();
         // Many run on this machine: those that are not asked anything listen nowhere.
         let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
         let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
@@ -73,6 +73,19 @@ impl World {
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
         let log = quiet.then_some(Path::new("/dev/null"));
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
+    }
+
+    /// What `kai explain` says as a service account.
+    pub(crate) async fn explain(&self, account: &str, arguments: &[&str]) -> String {
+        let kubeconfig = self.kubeconfig(account).await;
+        let mut command = Command::new(KAI);
+        command.arg("explain").args(arguments).args(["-n", self.name]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(["--scheduler-name", self.name]);
+        if let Some(pool) = self.pool {
+            command.args(["--partition-label-value", pool]);
+        }
+        let told = command.output().expect("it runs");
+        String::from_utf8([told.stdout, told.stderr].concat()).expect("text")
     }
 
     /// The kubeconfig of a service account of the installation.
