@@ -24,6 +24,7 @@ const GANG_PATIENCE: Span = seconds(60);
 /// An attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
+    id: u64,
     request_uid: Text,
     pod: ObjectName,
     /// The pod that the latest write was for.
@@ -81,8 +82,9 @@ impl Move {
 }
 
 impl Attempt {
-    fn new(request: &Request, now: Timestamp) -> Self {
+    fn new(id: u64, request: &Request, now: Timestamp) -> Self {
         Self {
+            id,
             request_uid: request.uid.clone(),
             pod: request.pod.clone(),
             pod_uid: request.pod_uid.clone().unwrap_or_default(),
@@ -97,6 +99,10 @@ impl Attempt {
             tries: 0,
             not_before: None,
         }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(super) fn is_failing(&self) -> bool {
@@ -167,7 +173,10 @@ impl Binder {
             return;
         };
         let known = known.filter(|attempt| attempt.request_uid == request.uid);
-        let mut attempt = known.unwrap_or_else(|| Attempt::new(&request, now));
+        let mut attempt = known.unwrap_or_else(|| {
+            self.attempts_begun += 1;
+            Attempt::new(self.attempts_begun, &request, now)
+        });
         if self.advance(name, &request, &mut attempt, now) {
             self.attempts.insert(name.clone(), attempt);
         }
@@ -202,6 +211,7 @@ impl Binder {
                     }
                     self.orders.push(Order::Write {
                         request: name.clone(),
+                        attempt: attempt.id,
                         pod: request.pod.clone(),
                         write,
                     });
@@ -473,7 +483,7 @@ impl Binder {
                 let failures = request.failed_attempts + 1;
                 self.facts.assume_status(name, BindRequestStatus::FAILED, failures);
                 if request.may_try_again(failures) {
-                    *attempt = Attempt::new(request, now);
+                    *attempt = Attempt::new(attempt.id, request, now);
                     let again = delay(u32::try_from(failures).unwrap_or(1));
                     attempt.not_before = Some(now.plus(again));
                 }

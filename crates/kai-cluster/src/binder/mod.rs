@@ -72,6 +72,8 @@ pub struct Binder {
     leads: bool,
     facts: Facts,
     attempts: BTreeMap<ObjectName, Attempt>,
+    /// How many attempts there were: what comes of a write concerns the attempt that made it, and no other.
+    attempts_begun: u64,
     devices: BTreeMap<DeviceKey, DeviceMemory>,
     repairs: BTreeMap<ObjectName, Repair>,
     due: BTreeSet<Item>,
@@ -87,6 +89,7 @@ impl Binder {
             settings,
             leads: true,
             attempts: BTreeMap::new(),
+            attempts_begun: 0,
             devices: BTreeMap::new(),
             repairs: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -126,7 +129,11 @@ impl Binder {
         match report {
             Report::Reserved { device, ended } => self.reserved(&device, ended, now),
             Report::Released { device, pod, ended } => self.released(&device, &pod, ended, now),
-            Report::Wrote { request, ended } => self.wrote(&request, ended, now),
+            Report::Wrote { request, attempt, ended } => {
+                if self.attempts.get(&request).is_some_and(|known| known.id() == attempt) {
+                    self.wrote(&request, ended, now);
+                }
+            }
             Report::Repaired { pod, ended } => self.repaired(&pod, ended, now),
         }
     }

@@ -25,7 +25,7 @@ pub(super) enum Order {
     /// Tell a pod to go that shares a device it may no longer use.
     Evict { pod: ObjectName, uid: Text, message: String },
     /// A step of a bind.
-    Write { request: ObjectName, pod: ObjectName, write: Write },
+    Write { request: ObjectName, attempt: u64, pod: ObjectName, write: Write },
     /// Remove what a bind left on a pod.
     Repair { pod: ObjectName, undo: Undo },
 }
@@ -71,7 +71,7 @@ pub(super) struct Tell {
 pub(super) enum Report {
     Reserved { device: DeviceKey, ended: Result<Box<view::Pod>, Failure> },
     Released { device: DeviceKey, pod: ObjectName, ended: Result<(), Failure> },
-    Wrote { request: ObjectName, ended: Result<Option<Box<view::Pod>>, Failure> },
+    Wrote { request: ObjectName, attempt: u64, ended: Result<Option<Box<view::Pod>>, Failure> },
     Repaired { pod: ObjectName, ended: Result<Option<Box<view::Pod>>, Failure> },
 }
 
@@ -139,9 +139,9 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
             }
             None
         }
-        Order::Write { request, pod, write } => {
+        Order::Write { request, attempt, pod, write } => {
             let ended = write_step(client, &request, &pod, write).await;
-            Some(Report::Wrote { request, ended })
+            Some(Report::Wrote { request, attempt, ended })
         }
         Order::Repair { pod, undo } => {
             let ended = undo_all(client, &pod, undo).await;

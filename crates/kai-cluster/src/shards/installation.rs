@@ -103,6 +103,9 @@ impl Installation {
             .filter(|_| base.rules.scheduler_name == usual.rules.scheduler_name)
         {
             settings.rules.scheduler_name.clone_from(&name);
+            if let Some(binder) = &mut settings.binder {
+                binder.scheduler_name.clone_from(&name);
+            }
             if let Some(grouper) = &mut settings.grouper {
                 grouper.scheduler_name = name;
             }
