@@ -126,6 +126,8 @@ fn the_rules_forbid_what_they_should() {
     assert!(allowed(rule("kai-cluster"), "tokio", None));
     assert!(!allowed(rule("kai-translate"), "kube", None));
     assert!(!allowed(rule("kai-translate"), "tokio", None));
+    assert!(!allowed(rule("kai-embed"), "kai-cluster", None));
+    assert!(!allowed(rule("kai-embed"), "kai-core", None));
     assert!(!allowed(rule("kai-cluster"), "kai-testenv", None));
     assert!(allowed(rule("kai-cluster"), "kai-testenv", Some("dev")));
 }

@@ -17,6 +17,7 @@
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
 //! | [`explain`] | why something waits, in words |
+//! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
 //! | [`run`] | the loop that holds it together |
@@ -24,6 +25,7 @@
 
 pub mod admission;
 pub mod client;
+pub mod config_file;
 pub mod env;
 pub mod explain;
 pub mod flags;

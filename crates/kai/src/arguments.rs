@@ -3,10 +3,12 @@
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArguments;
+use crate::demo::DemoArguments;
 use crate::explain::ExplainArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
+use crate::simulate::SimulateArguments;
 
 /// A scheduler for AI workloads on Kubernetes.
 #[derive(Parser)]
@@ -20,6 +22,10 @@ pub(crate) struct Arguments {
 /// What `kai` can do.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
+    /// See the scheduler at work: walk-throughs on a cluster inside this program.
+    Demo(DemoArguments),
+    /// See what would become of manifests, without a cluster.
+    Simulate(SimulateArguments),
     /// Schedule a Kubernetes cluster.
     Run(RunArguments),
     /// Say why a pod or a pod group waits, or how a queue stands.

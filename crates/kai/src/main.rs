@@ -3,6 +3,8 @@
 mod admission_flags;
 mod arguments;
 mod bench;
+mod demo;
+mod embedded;
 mod explain;
 mod log;
 mod manifests;
@@ -10,6 +12,7 @@ mod output;
 mod run;
 mod scenario;
 mod scheduler_flags;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -22,6 +25,8 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
+        Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Simulate(arguments) => simulate::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),

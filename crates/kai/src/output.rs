@@ -1,6 +1,7 @@
 //! Everything the binary prints goes through here.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 /// Writes `text` to standard output. A reader that went away is no error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
@@ -20,6 +21,17 @@ pub(crate) fn complain(text: &str) {
 /// Whether somebody watches standard error.
 pub(crate) fn someone_watches() -> bool {
     io::stderr().is_terminal()
+}
+
+/// Whether somebody watches standard output.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Gives a person time to read. Nothing else in the product waits like this.
+#[expect(clippy::disallowed_methods, reason = "people read in their own time, not in virtual time")]
+pub(crate) fn wait(span: Duration) {
+    std::thread::sleep(span);
 }
 
 /// Columns of the terminal, or a width that fits most of them.

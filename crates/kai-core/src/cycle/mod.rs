@@ -21,6 +21,8 @@ use crate::plugins::topology::TopologyScores;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
+use crate::solver::ruled_out::RuledOut;
+use crate::solver::single_nodes::NodeYields;
 use crate::time::Timestamp;
 use crate::world::World;
 use crate::world::node::Groups;
@@ -49,6 +51,10 @@ pub(crate) struct Cycle<'w> {
     refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
     /// Waiting jobs by queue slot, as far as somebody looked since the queue last changed.
     waiting: Vec<order::WaitingJobs>,
+    /// What nodes yield to consolidation, as far as somebody asked.
+    pub(crate) yields: NodeYields,
+    /// Pods for which consolidation can find nobody.
+    pub(crate) ruled_out: RuledOut,
     /// Last time a job was evicted in this cycle.
     pub(crate) evicted_jobs: BTreeMap<JobId, Timestamp>,
     /// Since when jobs are stale; none: no longer.
@@ -90,6 +96,8 @@ impl<'w> Cycle<'w> {
             topology: TopologyScores::default(),
             refusals: FxHashMap::default(),
             waiting: Vec::new(),
+            yields: NodeYields::default(),
+            ruled_out: RuledOut::default(),
             evicted_jobs: BTreeMap::new(),
             staleness: BTreeMap::new(),
             wake_at: None,

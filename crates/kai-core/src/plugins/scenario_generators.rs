@@ -5,7 +5,7 @@ use crate::config::PluginSpec;
 use crate::plugins::Policy;
 
 /// A generator of scenarios.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Generator {
     /// All victims' pods of one node at a time.
     NodeLocalGreedy,

@@ -178,15 +178,19 @@ impl Accumulation {
 
     /// Steps that touch the node, in the order they came.
     pub(crate) fn steps_on(&self, node: NodeId) -> SmallVec<[usize; 16]> {
-        let mut found = SmallVec::new();
-        let mut entry = self.latest_on_node[node.index()];
-        while entry != 0 {
-            let (step, before) = self.entries[entry as usize - 1];
-            found.push(step as usize);
-            entry = before;
-        }
+        let mut found: SmallVec<[usize; 16]> = self.steps_back_on(node).collect();
         found.reverse();
         found
+    }
+
+    /// Steps that touch the node, the latest first.
+    pub(crate) fn steps_back_on(&self, node: NodeId) -> impl Iterator<Item = usize> + '_ {
+        let mut entry = self.latest_on_node[node.index()];
+        std::iter::from_fn(move || {
+            let (step, before) = *self.entries.get((entry as usize).checked_sub(1)?)?;
+            entry = before;
+            Some(step as usize)
+        })
     }
 
     /// All steps of the job that came at `step`.

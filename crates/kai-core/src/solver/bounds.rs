@@ -10,6 +10,10 @@
 //! gives up is taken again by the same victim. And the memory of all who share must fit the devices they are left
 //! with.
 //!
+//! *Everybody gets a place again, where nobody may be lost.* So victims need room size by size just as the job does.
+//! And a victim job has one attempt, in which it gets what it lacks to its minimum, or one pod beyond it: if more of
+//! it were told to go, some stay away whatever room there is.
+//!
 //! *What may be taken.* Of a queue something may be taken only while it holds more than it is guaranteed. Where only
 //! its GPUs are above that, all that is taken before the last piece is less than what is above, so less than that
 //! plus the largest job can be taken in all. The job needs at least its GPUs less those free anywhere: whatever else
@@ -21,11 +25,13 @@ use std::collections::BTreeMap;
 
 use crate::cycle::Cycle;
 use crate::fairness::{Amounts, QueueResource, Reclaimer, TakeLimit, UNLIMITED, take_limit};
-use crate::ids::{NodeId, QueueId, TaskId};
+use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::report::victims::NotEnough;
 use crate::resources::GPU;
 use crate::solver::{Probe, Rules, Search};
+use crate::status::Status;
 use crate::world::World;
+use crate::world::job::Member;
 use crate::world::node::{DeviceDemand, GroupId};
 
 /// What the victims of a set free.
@@ -33,6 +39,8 @@ use crate::world::node::{DeviceDemand, GroupId};
 struct Freed {
     /// Whole devices per node.
     whole: BTreeMap<NodeId, i64>,
+    /// Of each pod with whole devices, how many.
+    sizes: Vec<i64>,
     /// Memory per shared device.
     shared: BTreeMap<(NodeId, GroupId), i64>,
     /// Memory that sharing victims need again, largest single share and smallest.
@@ -51,13 +59,58 @@ pub(crate) fn cannot_help(
     if world.has_replica_nodes() || uses_claims(world, probe.tasks) {
         return false;
     }
+    let nobody_may_be_lost = matches!(search.rules, Rules::Consolidation);
+    let all_take_room = victims.iter().all(|victim| takes_room_where_it_goes(world, *victim));
     let Some(freed) = Freed::by(world, victims) else { return false };
     let emptied = freed.emptied_devices(world);
-    if !has_room_for_all(world, probe, &freed, &emptied) {
+    let mut sizes: Vec<i64> = probe.tasks.iter().map(|task| whole_devices(world, *task)).collect();
+    if nobody_may_be_lost && all_take_room {
+        sizes.extend(&freed.sizes);
+    }
+    if !has_room_for_all(world, sizes, &freed, &emptied) {
         return true;
     }
-    matches!(search.rules, Rules::Consolidation)
-        && !suffices_for_everybody(world, probe, &freed, emptied.values().sum())
+    let emptied = emptied.values().sum();
+    nobody_may_be_lost
+        && (all_take_room && !suffices_for_everybody(world, probe, &freed, emptied)
+            || !could_all_return(world, victims))
+}
+
+/// A pod that moved before has an entry on the node it left, too. KAI takes its eviction back when it gets a place
+/// there, and so leaves it where it was: it needs room on one node and takes it on another.
+pub(super) fn takes_room_where_it_goes(world: &World, victim: TaskId) -> bool {
+    !world.config.compatibility.is_kai() || world.task(victim).state.status != Status::Pipelined
+}
+
+fn whole_devices(world: &World, task: TaskId) -> i64 {
+    world.shape_of(task).request.get(GPU)
+}
+
+/// Every victim is among the pods that the one attempt of its job is for.
+fn could_all_return(world: &World, victims: &[TaskId]) -> bool {
+    let of_job = |task: &TaskId| world.task(*task).job.map(|job| (job, *task));
+    let mut by_job: Vec<(JobId, TaskId)> = victims.iter().filter_map(of_job).collect();
+    by_job.sort_unstable();
+    by_job.dedup();
+    by_job.chunk_by(|left, right| left.0 == right.0).all(|of_job| could_return(world, of_job))
+}
+
+/// Says nothing of jobs with several sub-groups: which of them are served depends on how far the others are.
+fn could_return(world: &World, victims: &[(JobId, TaskId)]) -> bool {
+    let job = world.job(victims[0].0);
+    let [Member::Leaf(leaf)] = job.sets[0].members[..] else { return true };
+    let leaf = &job.leaves[leaf];
+    let status = |task: TaskId| world.task(task).state.status;
+    let leaving = victims.iter().filter(|(_, task)| status(*task).is_active_allocated()).count();
+    let staying = leaf.counts.active_allocated().saturating_sub(leaving as u32);
+    let served = leaf.min_available.saturating_sub(staying).max(1) as usize;
+    if victims.len() == 1 && leaf.tasks.len() == 1 {
+        return true;
+    }
+    let is_victim = |task: TaskId| victims.binary_search(&(victims[0].0, task)).is_ok();
+    let waiting = leaf.tasks.iter().copied();
+    let waiting = waiting.filter(|task| is_victim(*task) || world.task(*task).may_be_placed(true));
+    waiting.take(served).filter(|task| is_victim(*task)).count() == victims.len()
 }
 
 fn uses_claims(world: &World, tasks: &[TaskId]) -> bool {
@@ -80,6 +133,7 @@ impl Freed {
                     let devices = shape.request.get(GPU);
                     if devices > 0 {
                         *freed.whole.entry(node).or_default() += devices;
+                        freed.sizes.push(devices);
                     }
                 }
                 DeviceDemand::Shared { mib, devices, .. } => {
@@ -114,12 +168,10 @@ impl Freed {
 /// Each pod that asks for whole devices has room on some node, counted size by size.
 fn has_room_for_all(
     world: &World,
-    probe: &Probe<'_>,
+    mut sizes: Vec<i64>,
     freed: &Freed,
     emptied: &BTreeMap<NodeId, i64>,
 ) -> bool {
-    let mut sizes: Vec<i64> =
-        probe.tasks.iter().map(|task| world.shape_of(*task).request.get(GPU)).collect();
     sizes.retain(|size| *size > 0);
     sizes.sort_unstable_by(|left, right| right.cmp(left));
     let mut at = 0;

@@ -164,11 +164,11 @@ fn free_elsewhere(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulat
 
 /// Every step of collecting that touches one of the nodes, whole.
 fn victims_of_prefix(accumulation: &Accumulation, nodes: &[NodeId]) -> Scenario {
-    let mut steps: Vec<usize> =
-        nodes.iter().flat_map(|node| accumulation.steps_on(*node)).collect();
-    steps.sort_unstable();
-    steps.dedup();
+    let mut steps = RankSet::with_len(accumulation.steps.len());
+    for node in nodes {
+        accumulation.steps_back_on(*node).for_each(|step| steps.insert(step));
+    }
     let potential =
-        steps.iter().flat_map(|step| accumulation.steps[*step].tasks.iter().copied()).collect();
+        steps.iter().flat_map(|step| accumulation.steps[step].tasks.iter().copied()).collect();
     Scenario { potential }
 }

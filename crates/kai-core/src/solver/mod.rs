@@ -13,8 +13,10 @@ pub(crate) mod generators;
 pub(crate) mod gpu_filter;
 pub(crate) mod preempt;
 pub(crate) mod reclaim;
+pub(crate) mod ruled_out;
 pub(crate) mod signatures;
 pub(crate) mod simulate;
+pub(crate) mod single_nodes;
 pub(crate) mod topology_filter;
 pub(crate) mod trace;
 pub(crate) mod victim_queue;
@@ -36,9 +38,11 @@ use crate::report::task_fit::TaskFit;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::accumulate::Accumulation;
 use crate::solver::budget::{Budget, Spent};
+use crate::solver::ruled_out::Demand;
 use crate::solver::simulate::{Scenario, Verdict};
 use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, VictimQueue};
+use crate::world::World;
 use crate::world::index::{JobKey, RankSet};
 
 /// What an action accepts.
@@ -66,6 +70,12 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    /// Every job with pods that hold a place may be a victim, as far as its kind goes.
+    fn spares_only_idle_jobs(&self, world: &World) -> bool {
+        let is_idle = |job: &JobId| world.job(*job).counts.active_allocated() == 0;
+        self.candidates.spared.iter().all(is_idle)
+    }
+
     /// The search ended: notes those who could have gone and would not have helped, and those who may never be taken.
     pub(crate) fn note_in_vain(&mut self, cycle: &Cycle<'_>) {
         let world = &cycle.world;
@@ -272,13 +282,42 @@ fn probe(
 ) -> ProbeResult {
     let part = cycle.world.part_with(search.job, tasks);
     let probe = Probe { part: &part, tasks, recorded };
-    let mut accumulation = Accumulation::new(cycle, search, &probe);
+    if let Some(spent) = budget.spent(cycle.work()) {
+        return ProbeResult::BudgetSpent(spent);
+    }
+    let demand = Demand::of(cycle.world, search, generator, &probe);
+    if demand.as_ref().is_some_and(|demand| cycle.ruled_out.contains(cycle.world, demand)) {
+        return ProbeResult::Unsolved;
+    }
+    let simulations = search.report.simulations;
+    let result = match generator {
+        Generator::NodeLocalGreedy => single_nodes::probe(cycle, search, &probe, budget),
+        Generator::MultiNodeGang => None,
+    };
+    let result = result.unwrap_or_else(|| collect(cycle, search, generator, &probe, budget));
+    if let (Some(demand), ProbeResult::Unsolved) = (demand, &result)
+        && search.report.simulations == simulations
+    {
+        cycle.ruled_out.remember(cycle.world, demand);
+    }
+    result
+}
+
+/// Collects victims and tries sets of them whenever enough could be free.
+fn collect(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    generator: Generator,
+    probe: &Probe<'_>,
+    budget: &mut Budget,
+) -> ProbeResult {
+    let mut accumulation = Accumulation::new(cycle, search, probe);
     loop {
         if let Some(spent) = budget.spent(cycle.work()) {
             return ProbeResult::BudgetSpent(spent);
         }
-        if accumulation.accepts(cycle, search, &probe) {
-            let found = try_state(cycle, search, generator, &probe, &mut accumulation, budget);
+        if accumulation.accepts(cycle, search, probe) {
+            let found = try_state(cycle, search, generator, probe, &mut accumulation, budget);
             match found {
                 ProbeResult::Unsolved => {}
                 other => return other,
@@ -301,32 +340,55 @@ fn try_state(
 ) -> ProbeResult {
     let mut emission = generators::Emission::new(cycle, generator, probe, accumulation);
     while let Some(scenario) = emission.next(cycle, probe, accumulation) {
-        if let Some(spent) = budget.spent(cycle.work()) {
-            return ProbeResult::BudgetSpent(spent);
+        match try_set(cycle, search, probe, &scenario, budget) {
+            ProbeResult::Unsolved => {}
+            other => return other,
         }
-        let victims = scenario.victims(probe.recorded);
-        let pods = probe.tasks.len();
-        let key = Failures::key(pods, &victims);
-        if !cycle.world.naive
-            && (search.failures.contain(pods, &key)
-                || bounds::cannot_help(cycle, search, probe, &victims))
-        {
-            continue;
-        }
-        search.report.simulations += 1;
-        let mut statement = Statement::begin(cycle.world);
-        match simulate::run(cycle, search, probe, &scenario, &mut statement) {
-            Verdict::Solved(victims) => {
-                return ProbeResult::Solved(Solution { statement, victims });
-            }
-            Verdict::Refused => {
-                search.report.refused += 1;
-                statement.discard(cycle.world);
-            }
-            Verdict::DoesNotFit => statement.discard(cycle.world),
-        }
-        search.failures.remember(pods, key);
     }
+    ProbeResult::Unsolved
+}
+
+/// Sets that cannot help need not be tried. Where KAI remembers which pods minded others when they were first tried
+/// (fault 10), trying has an effect of its own.
+fn may_skip_sets(world: &World) -> bool {
+    let trying_is_remembered = world.config.compatibility.is_kai() && world.some_pod_repels();
+    !world.naive && !trying_is_remembered
+}
+
+/// Tries a set of victims unless it failed before or cannot help.
+fn try_set(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    probe: &Probe<'_>,
+    scenario: &Scenario,
+    budget: &mut Budget,
+) -> ProbeResult {
+    if let Some(spent) = budget.spent(cycle.work()) {
+        return ProbeResult::BudgetSpent(spent);
+    }
+    let victims = scenario.victims(probe.recorded);
+    let pods = probe.tasks.len();
+    let may_skip = may_skip_sets(cycle.world);
+    if may_skip && bounds::cannot_help(cycle, search, probe, &victims) {
+        return ProbeResult::Unsolved;
+    }
+    let key = Failures::key(pods, &victims);
+    if may_skip && search.failures.contain(pods, &key) {
+        return ProbeResult::Unsolved;
+    }
+    search.report.simulations += 1;
+    let mut statement = Statement::begin(cycle.world);
+    match simulate::run(cycle, search, probe, scenario, &mut statement) {
+        Verdict::Solved(victims) => {
+            return ProbeResult::Solved(Solution { statement, victims });
+        }
+        Verdict::Refused => {
+            search.report.refused += 1;
+            statement.discard(cycle.world);
+        }
+        Verdict::DoesNotFit => statement.discard(cycle.world),
+    }
+    search.failures.remember(pods, key);
     ProbeResult::Unsolved
 }
 

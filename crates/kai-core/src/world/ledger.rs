@@ -1,6 +1,8 @@
 //! Writes of a running cycle. Each saves what it replaces in the undo log and keeps the indexes of nodes true;
 //! the index of jobs follows when a decision is committed.
 
+use std::collections::BTreeSet;
+
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::input::pod::PodRole;
 use crate::plugins::dynamicresources::SharedDevices;
@@ -37,6 +39,31 @@ impl World {
 
     pub(crate) fn checkpoint(&self) -> Checkpoint {
         self.log.checkpoint()
+    }
+
+    /// Nodes whose accounts changed since `checkpoint`, and all nodes of jobs of which a pod changed.
+    pub(crate) fn nodes_concerned_since(&self, checkpoint: Checkpoint) -> BTreeSet<NodeId> {
+        let mut nodes = BTreeSet::new();
+        let mut jobs = BTreeSet::new();
+        for entry in self.log.since(checkpoint) {
+            match entry {
+                Undo::Amounts(node, _) => {
+                    nodes.insert(*node);
+                }
+                Undo::Task(task, _) => jobs.extend(self.task(*task).job),
+                Undo::Groups(..)
+                | Undo::ResidentAdded(_)
+                | Undo::ResidentChanged(..)
+                | Undo::Queue(..)
+                | Undo::Zones(..)
+                | Undo::Claim(..)
+                | Undo::LastStart(..) => {}
+            }
+        }
+        for job in jobs {
+            nodes.extend(self.job(job).tasks().filter_map(|task| self.task(task).state.node));
+        }
+        nodes
     }
 
     /// Restores everything written since `checkpoint`.

@@ -74,6 +74,11 @@ impl UndoLog {
         Some(entry)
     }
 
+    /// What was written after `checkpoint` and not taken back, oldest first.
+    pub(crate) fn since(&self, checkpoint: Checkpoint) -> impl Iterator<Item = &Undo> + '_ {
+        self.entries.iter().skip(checkpoint.0).map(|(_, entry)| entry)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -8,6 +8,7 @@ mod incremental;
 mod invariants;
 mod reclaim;
 mod repeatable;
+mod scattered;
 mod time_slicing;
 mod undo;
 mod worlds;

@@ -28,7 +28,8 @@ fn node(advertised: i64, labels: &[(&str, &str)]) -> NodeSpec {
     node
 }
 
-fn queue() -> QueueSpec {
+/// A queue without bounds.
+pub(crate) fn queue() -> QueueSpec {
     QueueSpec {
         name: "queue".into(),
         display_name: None,
@@ -44,7 +45,7 @@ fn queue() -> QueueSpec {
 }
 
 /// A group that needs `min` pods.
-fn group(name: &str, min: u32) -> PodGroupSpec {
+pub(crate) fn group(name: &str, min: u32) -> PodGroupSpec {
     let leaf = GroupLeaf { name: "default".into(), min_available: min, topology: None };
     PodGroupSpec {
         name: named(name),
@@ -63,7 +64,8 @@ fn group(name: &str, min: u32) -> PodGroupSpec {
     }
 }
 
-fn pod(name: &str, group: &str, gpu: GpuRequest) -> PodSpec {
+/// A waiting pod of a group.
+pub(crate) fn pod(name: &str, group: &str, gpu: GpuRequest) -> PodSpec {
     let request =
         PodRequest { cpu_milli: 100, memory_bytes: 1_000_000, gpu, ..PodRequest::default() };
     PodSpec { group: Some(group.into()), request, ..bare_pod(name) }

@@ -25,7 +25,7 @@ pub(crate) async fn new_plane() -> Result<Arc<ControlPlane>, Impossible> {
 }
 
 /// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
-fn install(plane: &ControlPlane) {
+pub(crate) fn install(plane: &ControlPlane) {
     let manifests = Command::new(KAI).arg("manifests").output().expect("kai manifests runs");
     assert!(manifests.status.success());
     let documents = String::from_utf8(manifests.stdout).expect("text");

@@ -1,0 +1,189 @@
+//! The API: requests into answers.
+
+mod delete;
+mod discovery;
+mod list;
+mod managed;
+mod patch;
+mod path;
+mod pods;
+mod representation;
+mod request;
+mod scale;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
+pub use request::{Answer, Content, Query, Request};
+pub use watch::{Watch, WatchLine};
+pub use write::{Part, Writer};
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::kinds::{Resource, Version};
+use crate::object::Key;
+use path::{Target, read};
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) resource: Arc<Resource>,
+    /// The version the client speaks.
+    pub(crate) version: String,
+    /// Empty: all of them, or none for resources of the cluster.
+    pub(crate) namespace: String,
+}
+
+impl Subject {
+    pub(crate) fn key(&self, name: &str) -> Key {
+        Key::new(self.namespace.as_str(), name)
+    }
+
+    pub(crate) fn version(&self) -> &Version {
+        self.resource.version(&self.version).unwrap_or_else(|| self.resource.stored())
+    }
+
+    /// The object in the version the client speaks.
+    pub(crate) fn spoken(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        object["apiVersion"] = Value::from(self.resource.api_version(&self.version));
+        object["kind"] = Value::from(self.resource.kind.as_str());
+        object
+    }
+}
+
+impl Cluster {
+    /// Answers a request.
+    pub(crate) fn answer(&mut self, request: &Request) -> Answer {
+        match self.try_answer(request) {
+            Ok(answer) => answer,
+            Err(failure) => Answer::failed(&failure),
+        }
+    }
+
+    fn try_answer(&mut self, request: &Request) -> Result<Answer, Failure> {
+        match read(&request.path) {
+            Some(Target::Fixed(path)) => self.fixed(request, &path),
+            Some(Target::Resource { group, version, namespace, plural, name, subresource }) => {
+                let resource = self
+                    .kinds
+                    .get(&crate::store::ResourceId::new(&group, &plural))
+                    .filter(|resource| resource.version(&version).is_some())
+                    .filter(|resource| resource.namespaced || namespace.is_empty())
+                    .cloned()
+                    .ok_or_else(Failure::no_such_path)?;
+                let subject = Subject { resource, version, namespace };
+                match (name, subresource) {
+                    (None, _) => self.collection(request, &subject),
+                    (Some(name), None) => self.single(request, &subject, &name),
+                    (Some(name), Some(sub)) => self.part(request, &subject, &name, &sub),
+                }
+            }
+            None => Err(Failure::no_such_path()),
+        }
+    }
+
+    fn fixed(&mut self, request: &Request, path: &str) -> Result<Answer, Failure> {
+        match (request.method.as_str(), path) {
+            ("GET" | "HEAD", path) => {
+                self.describe(request, path).ok_or_else(Failure::no_such_path)
+            }
+            ("POST", path) if path.starts_with("/apis/authorization.k8s.io/") => {
+                let mut review = request.object()?;
+                // Whoever may talk to this API may do everything.
+                review["status"] = json!({"allowed": true});
+                Ok(Answer::object(201, review))
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    fn collection(&mut self, request: &Request, subject: &Subject) -> Result<Answer, Failure> {
+        match request.method.as_str() {
+            "GET" if request.query.is_true("watch") => self.watch(request, subject),
+            "GET" => self.list_objects(request, subject),
+            "POST" => {
+                let object = request.object_for(subject)?;
+                let made = self.create(&subject.resource, object, &Writer::of(request)?)?;
+                Ok(self.show(request, subject, 201, &made))
+            }
+            "DELETE" => self.delete_collection(request, subject),
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    fn single(
+        &mut self,
+        request: &Request,
+        subject: &Subject,
+        name: &str,
+    ) -> Result<Answer, Failure> {
+        match request.method.as_str() {
+            "GET" if request.query.is_true("watch") => self.watch(request, subject),
+            "GET" => {
+                let object = self.find(subject, name)?;
+                Ok(self.show(request, subject, 200, &object))
+            }
+            "PUT" => {
+                let object = request.object_named(subject, name)?;
+                let writer = Writer::of(request)?;
+                let written = self.update(&subject.resource, object, Part::Whole, &writer)?;
+                Ok(self.show(request, subject, 200, &written))
+            }
+            "PATCH" => self.patch(request, subject, name, Part::Whole),
+            "DELETE" => self.delete_one(request, subject, name),
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    fn part(
+        &mut self,
+        request: &Request,
+        subject: &Subject,
+        name: &str,
+        part: &str,
+    ) -> Result<Answer, Failure> {
+        let is_pod = &*subject.resource.id.plural == "pods" && subject.resource.id.group.is_empty();
+        match (request.method.as_str(), part) {
+            ("GET", "status") if subject.version().status => {
+                let object = self.find(subject, name)?;
+                Ok(self.show(request, subject, 200, &object))
+            }
+            ("PUT", "status") if subject.version().status => {
+                let object = request.object_named(subject, name)?;
+                let writer = Writer { subresource: "status", ..Writer::of(request)? };
+                let written = self.update(&subject.resource, object, Part::Status, &writer)?;
+                Ok(self.show(request, subject, 200, &written))
+            }
+            ("PATCH", "status") if subject.version().status => {
+                self.patch(request, subject, name, Part::Status)
+            }
+            (_, "scale") if subject.version().scale.is_some() => self.scale(request, subject, name),
+            ("POST", "binding") if is_pod => self.bind(request, subject, name),
+            ("POST", "eviction") if is_pod => self.evict(request, subject, name),
+            ("GET", "log") if is_pod => {
+                self.find(subject, name)?;
+                Ok(Answer::Text(
+                    "The containers of this cluster are simulated and say nothing.\n".to_owned(),
+                ))
+            }
+            ("PUT", "finalize") if &*subject.resource.id.plural == "namespaces" => {
+                let object = request.object_named(subject, name)?;
+                let written =
+                    self.update(&subject.resource, object, Part::Whole, &Writer::of(request)?)?;
+                Ok(self.show(request, subject, 200, &written))
+            }
+            _ => Err(Failure::no_such_path()),
+        }
+    }
+
+    /// An object by name.
+    pub(crate) fn find(&self, subject: &Subject, name: &str) -> Result<Arc<Value>, Failure> {
+        let found = self.store.get(&subject.resource.id, &subject.key(name)).cloned();
+        found.ok_or_else(|| Failure::not_found(&subject.resource.id, name))
+    }
+}

@@ -1,0 +1,121 @@
+//! How objects are shown: in full, their metadata only, or as rows of a table.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::Subject;
+use super::request::{Answer, Request};
+use crate::cluster::Cluster;
+use crate::tables;
+
+/// How objects are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Representation {
+    Full,
+    Metadata,
+    Table,
+}
+
+impl Representation {
+    /// What the client would like best of what there is.
+    pub(super) fn of(request: &Request) -> Self {
+        for wish in request.accept.split(',') {
+            if wish.contains("as=Table") {
+                return Self::Table;
+            }
+            if wish.contains("as=PartialObjectMetadata") {
+                return Self::Metadata;
+            }
+            if wish.contains("application/json") || wish.contains("*/*") {
+                return Self::Full;
+            }
+        }
+        Self::Full
+    }
+}
+
+/// An object as it is shown.
+pub(super) fn represent(
+    representation: Representation,
+    subject: &Subject,
+    object: &Value,
+    now: Timestamp,
+) -> Value {
+    match representation {
+        Representation::Full => subject.spoken(object),
+        Representation::Metadata => metadata_only(object),
+        Representation::Table => {
+            let metadata = json!({"resourceVersion": crate::object::version(object)});
+            tables::table(subject.version(), &[object], &metadata, now)
+        }
+    }
+}
+
+fn metadata_only(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
+    })
+}
+
+/// A list as it is shown.
+pub(super) fn represent_list(
+    representation: Representation,
+    subject: &Subject,
+    objects: &[&Arc<Value>],
+    metadata: &Value,
+    now: Timestamp,
+) -> Value {
+    let resource = &subject.resource;
+    match representation {
+        Representation::Full => {
+            // Items of lists do not repeat what the list says, except those of custom resources.
+            let items: Vec<Value> = objects
+                .iter()
+                .map(|object| {
+                    let mut item = subject.spoken(object);
+                    if resource.origin == crate::kinds::Origin::Builtin {
+                        crate::object::remove(&mut item, &["apiVersion"]);
+                        crate::object::remove(&mut item, &["kind"]);
+                    }
+                    item
+                })
+                .collect();
+            json!({
+                "kind": resource.list_kind,
+                "apiVersion": resource.api_version(&subject.version),
+                "metadata": metadata,
+                "items": items,
+            })
+        }
+        Representation::Metadata => {
+            let items: Vec<Value> = objects.iter().map(|object| metadata_only(object)).collect();
+            json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "items": items,
+            })
+        }
+        Representation::Table => {
+            let objects: Vec<&Value> = objects.iter().map(|object| &***object).collect();
+            tables::table(subject.version(), &objects, metadata, now)
+        }
+    }
+}
+
+impl Cluster {
+    /// One object as an answer.
+    pub(super) fn show(
+        &self,
+        request: &Request,
+        subject: &Subject,
+        code: u16,
+        object: &Value,
+    ) -> Answer {
+        Answer::object(code, represent(Representation::of(request), subject, object, self.now))
+    }
+}

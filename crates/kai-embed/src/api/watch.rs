@@ -1,0 +1,230 @@
+//! Watches: everything that happens to some objects, from a version on.
+
+use std::collections::VecDeque;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::Subject;
+use super::representation::{Representation, represent};
+use super::request::{Answer, Request};
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::object::{name, namespace};
+use crate::selectors::{FieldSelector, LabelSelector};
+use crate::store::{Event, EventKind};
+
+/// How long a watch lives that does not say.
+const USUAL_SECONDS: i64 = 1800;
+/// A client that is told nothing is told at least how far it is.
+const BOOKMARK_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
+/// Which objects are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Filter {
+    namespace: String,
+    name: Option<String>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+impl Filter {
+    pub(super) fn of(
+        request: &Request,
+        subject: &Subject,
+        name: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let query = |key: &str| request.query.get(key).unwrap_or_default();
+        let supported = |path: &str| subject.resource.selects_by(&subject.version, path);
+        let fields = FieldSelector::parse(query("fieldSelector"), supported)?;
+        Ok(Self {
+            namespace: subject.namespace.clone(),
+            name: name.or(fields.name()).map(str::to_owned),
+            labels: LabelSelector::parse(query("labelSelector"))?,
+            fields,
+        })
+    }
+
+    pub(super) fn matches(&self, object: &Value) -> bool {
+        (self.namespace.is_empty() || self.namespace == namespace(object))
+            && self.name.as_ref().is_none_or(|wanted| wanted == name(object))
+            && self.labels.matches(object)
+            && self.fields.matches(object)
+    }
+
+    /// Whether everything of the resource and namespace is wanted.
+    pub(super) fn is_open(&self) -> bool {
+        self.name.is_none()
+            && self.labels == LabelSelector::default()
+            && self.fields == FieldSelector::default()
+    }
+}
+
+/// A watch: where it is, and what it still has to tell.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    subject: Subject,
+    filter: Filter,
+    representation: Representation,
+    bookmarks: bool,
+    /// Everything up to here was told or did not match.
+    seen: u64,
+    /// What existed at the start.
+    initial: VecDeque<Value>,
+    ends: Timestamp,
+    next_bookmark: Timestamp,
+    over: bool,
+}
+
+impl PartialEq for Watch {
+    fn eq(&self, other: &Self) -> bool {
+        self.filter == other.filter && self.seen == other.seen && self.initial == other.initial
+    }
+}
+
+/// What a watch tells next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WatchLine {
+    /// Something.
+    Line(Value),
+    /// Nothing yet; something may come at this moment even if nothing happens.
+    NotYet(Timestamp),
+    /// Nothing any more.
+    End,
+}
+
+impl Watch {
+    /// What it tells next.
+    pub fn next(&mut self, cluster: &Cluster, now: Timestamp) -> WatchLine {
+        if self.over {
+            return WatchLine::End;
+        }
+        if let Some(line) = self.initial.pop_front() {
+            return WatchLine::Line(line);
+        }
+        if let Some(line) = self.next_change(cluster) {
+            self.next_bookmark = now + BOOKMARK_EVERY;
+            return WatchLine::Line(line);
+        }
+        let ends = now >= self.ends;
+        self.over = ends;
+        if self.bookmarks && (ends || now >= self.next_bookmark) {
+            self.next_bookmark = now + BOOKMARK_EVERY;
+            return WatchLine::Line(self.bookmark(false));
+        }
+        if ends {
+            return WatchLine::End;
+        }
+        let alarm = if self.bookmarks { self.next_bookmark.min(self.ends) } else { self.ends };
+        WatchLine::NotYet(alarm)
+    }
+
+    fn next_change(&mut self, cluster: &Cluster) -> Option<Value> {
+        let Ok(events) = cluster.store.log().since(self.seen) else {
+            self.over = true;
+            let failure = Failure::expired(format!("too old resource version: {}", self.seen));
+            return Some(json!({"type": "ERROR", "object": failure.status()}));
+        };
+        for event in events {
+            self.seen = event.version;
+            if let Some(line) = self.line(event, cluster) {
+                return Some(line);
+            }
+        }
+        None
+    }
+
+    fn line(&self, event: &Event, cluster: &Cluster) -> Option<Value> {
+        if event.resource != self.subject.resource.id {
+            return None;
+        }
+        let matched = event.previous.as_ref().is_some_and(|old| self.filter.matches(old));
+        let matches = event.kind != EventKind::Deleted && self.filter.matches(&event.object);
+        let kind = match (matched, matches) {
+            (false, false) => return None,
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        let shown = represent(self.representation, &self.subject, &event.object, cluster.now);
+        Some(json!({"type": kind, "object": shown}))
+    }
+
+    fn bookmark(&self, ends_initial: bool) -> Value {
+        let resource = &self.subject.resource;
+        let mut metadata = json!({"resourceVersion": self.seen.to_string()});
+        if ends_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.representation {
+            Representation::Full => json!({
+                "kind": resource.kind,
+                "apiVersion": resource.api_version(&self.subject.version),
+                "metadata": metadata,
+            }),
+            Representation::Metadata => json!({
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+            }),
+            Representation::Table => json!({
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "columnDefinitions": null,
+                "rows": [],
+            }),
+        };
+        json!({"type": "BOOKMARK", "object": object})
+    }
+}
+
+impl Cluster {
+    pub(super) fn watch(
+        &mut self,
+        request: &Request,
+        subject: &Subject,
+    ) -> Result<Answer, Failure> {
+        let name = match super::path::read(&request.path) {
+            Some(super::Target::Resource { name, .. }) => name,
+            _ => None,
+        };
+        let filter = Filter::of(request, subject, name.as_deref())?;
+        let query = |key: &str| request.query.get(key);
+        let sends_initial = match query("sendInitialEvents") {
+            Some(text) => text == "true",
+            None => matches!(query("resourceVersion"), None | Some("0")),
+        };
+        let seen = match query("resourceVersion") {
+            Some(text) if !sends_initial => text.parse().map_err(|_| {
+                Failure::bad_request(format!("Invalid value: {text:?}: invalid syntax"))
+            })?,
+            _ => self.store.version(),
+        };
+        let seconds = query("timeoutSeconds").and_then(|text| text.parse().ok());
+        let lives = SignedDuration::from_secs(seconds.unwrap_or(USUAL_SECONDS));
+        let mut watch = Watch {
+            subject: subject.clone(),
+            filter,
+            representation: Representation::of(request),
+            bookmarks: request.query.is_true("allowWatchBookmarks"),
+            seen,
+            initial: VecDeque::new(),
+            ends: self.now + lives,
+            next_bookmark: self.now + BOOKMARK_EVERY,
+            over: false,
+        };
+        if sends_initial {
+            let found = self.store.all(&subject.resource.id);
+            let found = found.filter(|object| watch.filter.matches(object));
+            let lines = found.map(|object| {
+                json!({"type": "ADDED", "object": represent(watch.representation, subject, object, self.now)})
+            });
+            watch.initial = lines.collect();
+            if watch.bookmarks && query("sendInitialEvents").is_some() {
+                watch.initial.push_back(watch.bookmark(true));
+            }
+        }
+        Ok(Answer::Watch(Box::new(watch)))
+    }
+}

@@ -1,0 +1,373 @@
+//! Creating and updating objects.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::managed;
+use super::request::Request;
+use crate::admission;
+use crate::cluster::Cluster;
+use crate::crd;
+use crate::failure::{Failure, FieldFault};
+use crate::kinds::{NAMESPACES, Origin, Resource, check_shape, id};
+use crate::object::{self, Key, finalizers, is_terminating, moment, name, namespace, uid};
+
+/// Which part of an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Everything but the status.
+    Whole,
+    /// The status only.
+    Status,
+}
+
+/// Who writes, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// The name under which fields are owned.
+    pub manager: String,
+    /// The part of the object that was addressed; empty: the object.
+    pub subresource: &'static str,
+    /// Nothing is written; the answer is what it would be.
+    pub dry_run: bool,
+    /// What becomes of unknown fields.
+    pub unknown_fields: UnknownFields,
+}
+
+/// What becomes of fields that a kind does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownFields {
+    /// They are dropped.
+    Drop,
+    /// The write is refused.
+    Refuse,
+}
+
+impl Writer {
+    /// A person who wants to hear of every mistake.
+    pub fn strict(manager: &str) -> Self {
+        Self { unknown_fields: UnknownFields::Refuse, ..Self::named(manager) }
+    }
+
+    /// A part of the cluster.
+    pub fn named(manager: &str) -> Self {
+        Self {
+            manager: manager.to_owned(),
+            subresource: "",
+            dry_run: false,
+            unknown_fields: UnknownFields::Drop,
+        }
+    }
+
+    pub(super) fn of(request: &Request) -> Result<Self, Failure> {
+        let dry_run = match request.query.get("dryRun") {
+            None => false,
+            Some("All") => true,
+            Some(other) => {
+                return Err(Failure::bad_request(format!(
+                    "Invalid value: {other:?}: dryRun must be All"
+                )));
+            }
+        };
+        let unknown_fields = match request.query.get("fieldValidation") {
+            Some("Strict") => UnknownFields::Refuse,
+            _ => UnknownFields::Drop,
+        };
+        Ok(Self { manager: request.field_manager(), subresource: "", dry_run, unknown_fields })
+    }
+}
+
+impl Cluster {
+    /// Creates an object.
+    pub(crate) fn create(
+        &mut self,
+        resource: &Arc<Resource>,
+        mut object: Value,
+        writer: &Writer,
+    ) -> Result<Arc<Value>, Failure> {
+        object::strip_nulls(&mut object);
+        fit(resource, &mut object, writer)?;
+        self.check_namespace(resource, &object)?;
+        self.name_new(resource, &mut object)?;
+        if self.store.get(&resource.id, &Key::of(&object)).is_some() {
+            return Err(Failure::already_exists(&resource.id, name(&object)));
+        }
+        if !object::version(&object).is_empty() {
+            return Err(Failure::bad_request(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let metadata = object::map_at(&mut object, &["metadata"]);
+        for key in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"]
+        {
+            metadata.shift_remove(key);
+        }
+        metadata.insert("uid".to_owned(), self.ids.uid().into());
+        metadata.insert("creationTimestamp".to_owned(), moment(self.now));
+        if has_generation(resource) {
+            metadata.insert("generation".to_owned(), json!(1));
+        }
+        if resource.stored().status {
+            object::remove(&mut object, &["status"]);
+        }
+        admission::fill_new(self, resource, &mut object)?;
+        check(resource, None, &object)?;
+        managed::record_update(None, &mut object, &managed::Schema::of(resource), writer, self.now);
+        if writer.dry_run {
+            return Ok(Arc::new(object));
+        }
+        Ok(self.store.put(&resource.id, object))
+    }
+
+    /// Writes an object that exists.
+    pub(crate) fn update(
+        &mut self,
+        resource: &Arc<Resource>,
+        mut object: Value,
+        part: Part,
+        writer: &Writer,
+    ) -> Result<Arc<Value>, Failure> {
+        object::strip_nulls(&mut object);
+        let key = Key::of(&object);
+        let Some(old) = self.store.get(&resource.id, &key).cloned() else {
+            return Err(Failure::not_found(&resource.id, &key.name));
+        };
+        check_preconditions(resource, &old, object::version(&object), uid(&object))?;
+        fit(resource, &mut object, writer)?;
+        let mut new = merged_parts(resource, &old, object, part);
+        admission::fill_changed(resource, &old, &mut new);
+        check(resource, Some(&old), &new)?;
+        managed::keep(&old, &mut new);
+        if *old == new {
+            return Ok(old);
+        }
+        managed::record_update(
+            Some(&old),
+            &mut new,
+            &managed::Schema::of(resource),
+            writer,
+            self.now,
+        );
+        Ok(self.write_back(resource, &old, new, writer))
+    }
+
+    /// Stores the new state of an object, or removes it where nothing keeps it any more.
+    pub(super) fn write_back(
+        &mut self,
+        resource: &Arc<Resource>,
+        old: &Value,
+        mut new: Value,
+        writer: &Writer,
+    ) -> Arc<Value> {
+        if has_generation(resource) && spec_changed(old, &new) {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
+            object::set(&mut new, &["metadata", "generation"], json!(generation));
+        }
+        if writer.dry_run {
+            return Arc::new(new);
+        }
+        let is_released = is_terminating(&new)
+            && finalizers(&new).is_empty()
+            && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
+            && new["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        let key = Key::of(&new);
+        let written = self.store.put(&resource.id, new);
+        if is_released {
+            self.store.remove(&resource.id, &key);
+        }
+        written
+    }
+
+    fn check_namespace(&self, resource: &Resource, object: &Value) -> Result<(), Failure> {
+        if !resource.namespaced {
+            return Ok(());
+        }
+        let wanted = namespace(object);
+        let namespaces = id(NAMESPACES);
+        let Some(found) = self.store.get(&namespaces, &Key::new("", wanted)) else {
+            return Err(Failure::not_found(&namespaces, wanted));
+        };
+        if is_terminating(found) {
+            let why = format!(
+                "unable to create new content in namespace {wanted} because it is being terminated"
+            );
+            return Err(Failure::forbidden(&resource.id, name(object), &why));
+        }
+        Ok(())
+    }
+
+    /// Gives a new object its name where it asks for a generated one.
+    fn name_new(&mut self, resource: &Resource, object: &mut Value) -> Result<(), Failure> {
+        if !name(object).is_empty() {
+            return Ok(());
+        }
+        let Some(prefix) = object["metadata"]["generateName"].as_str().map(str::to_owned) else {
+            let fault = FieldFault::required("metadata.name", "name or generateName is required");
+            return Err(Failure::invalid(&resource.id, &resource.kind, "", &[fault]));
+        };
+        let generated = loop {
+            let generated = format!("{prefix}{}", self.ids.tail());
+            let key = Key::new(namespace(object), generated.as_str());
+            if self.store.get(&resource.id, &key).is_none() {
+                break generated;
+            }
+        };
+        object::set(object, &["metadata", "name"], generated.into());
+        Ok(())
+    }
+}
+
+/// Brings an object into the shape of its kind.
+fn fit(resource: &Resource, object: &mut Value, writer: &Writer) -> Result<(), Failure> {
+    let handled = |problem: &str| {
+        Failure::bad_request(format!(
+            "{0} in version {1:?} cannot be handled as a {0}: {problem}",
+            resource.kind,
+            resource.stored().name
+        ))
+    };
+    let mut unknown = check_shape(resource, object).map_err(|fault| {
+        let field = (fault.path.clone(), fault.problem.to_string());
+        handled(&fault.to_string()).with_fields(vec![field])
+    })?;
+    for path in &unknown {
+        remove_path(object, path);
+    }
+    if let Some(schema) = &resource.stored().schema {
+        unknown.extend(crd::prune(object, schema));
+        crd::apply_defaults(object, schema);
+    }
+    if writer.unknown_fields == UnknownFields::Refuse && !unknown.is_empty() {
+        let texts: Vec<String> =
+            unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        let failure = handled(&format!("strict decoding error: {}", texts.join(", ")));
+        let fields = unknown.into_iter().map(|path| (path, "unknown field".to_owned()));
+        return Err(failure.with_fields(fields.collect()));
+    }
+    object["apiVersion"] = Value::from(resource.api_version(&resource.stored().name));
+    object["kind"] = Value::from(resource.kind.as_str());
+    Ok(())
+}
+
+fn check(resource: &Resource, old: Option<&Value>, new: &Value) -> Result<(), Failure> {
+    let mut faults = admission::check_metadata(resource, new);
+    if let Some(schema) = &resource.stored().schema {
+        faults.extend(crd::validate(new, schema));
+    }
+    if resource.origin == Origin::Builtin {
+        faults.extend(admission::check_builtin(resource, old, new));
+    }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(&resource.id, &resource.kind, name(new), &faults))
+}
+
+/// What was sent, with the parts of the old object that this write does not touch.
+fn merged_parts(resource: &Resource, old: &Value, sent: Value, part: Part) -> Value {
+    let status_apart = resource.stored().status;
+    let mut new = match part {
+        Part::Whole => sent,
+        Part::Status => {
+            let mut new = old.clone();
+            new["status"] = sent["status"].clone();
+            object::strip_nulls(&mut new);
+            // The status of pods and nodes may be written together with their marks.
+            if resource.origin == Origin::Builtin {
+                for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                    if let Some(marks) = sent["metadata"].get(key) {
+                        object::set(&mut new, &["metadata", key], marks.clone());
+                    }
+                }
+            }
+            new
+        }
+    };
+    if part == Part::Whole && status_apart {
+        match old.get("status") {
+            Some(status) => new["status"] = status.clone(),
+            None => object::remove(&mut new, &["status"]),
+        }
+    }
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+        "resourceVersion",
+    ] {
+        match old["metadata"].get(key) {
+            Some(value) => object::set(&mut new, &["metadata", key], value.clone()),
+            None => object::remove(&mut new, &["metadata", key]),
+        }
+    }
+    new
+}
+
+/// The version and UID that a writer expects, where it says so.
+pub(super) fn check_preconditions(
+    resource: &Resource,
+    old: &Value,
+    version: &str,
+    wanted_uid: &str,
+) -> Result<(), Failure> {
+    if !wanted_uid.is_empty() && wanted_uid != uid(old) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {}",
+            uid(old)
+        );
+        return Err(Failure::conflict(&resource.id, name(old), &why));
+    }
+    if !version.is_empty() && version != object::version(old) {
+        return Err(Failure::outdated(&resource.id, name(old)));
+    }
+    Ok(())
+}
+
+/// Whether objects count the changes of what is asked of them.
+fn has_generation(resource: &Resource) -> bool {
+    let counts = matches!(
+        (&*resource.id.group, &*resource.id.plural),
+        ("", "pods")
+            | (
+                "apps"
+                    | "batch"
+                    | "policy"
+                    | "apiextensions.k8s.io"
+                    | "admissionregistration.k8s.io",
+                _
+            )
+            | ("resource.k8s.io", "resourceslices")
+    );
+    counts || resource.origin == Origin::Custom
+}
+
+fn spec_changed(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| -> Vec<(String, Value)> {
+        let fields = object.as_object().into_iter().flatten();
+        let fields = fields.filter(|(key, _)| *key != "metadata" && *key != "status");
+        let mut fields: Vec<_> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+        fields.sort_by(|one, other| one.0.cmp(&other.0));
+        fields
+    };
+    rest(old) != rest(new)
+}
+
+/// Removes `spec.containers[0].x`.
+fn remove_path(object: &mut Value, path: &str) {
+    let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut here = Some(object);
+    for segment in parents.split('.').filter(|segment| !segment.is_empty()) {
+        let (key, indices) = segment.split_once('[').unwrap_or((segment, ""));
+        here = here.and_then(|here| here.get_mut(key));
+        for index in indices.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
+            here = here.and_then(|here| here.get_mut(index));
+        }
+    }
+    if let Some(map) = here.and_then(Value::as_object_mut) {
+        map.shift_remove(last);
+    }
+}

@@ -1,0 +1,90 @@
+//! Pods from templates.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::{DeleteOptions, Part, Writer};
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::kinds::{PODS, id};
+use crate::object::{self, Key, is_terminating, namespace, owner_reference, text, uid};
+use crate::store::ResourceId;
+
+/// The manager under which all controllers write.
+const MANAGER: &str = "kube-controller-manager";
+
+/// A pod as a template describes it, controlled by `owner`.
+pub(super) fn pod(owner: &Value, template: &Value) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod"});
+    for key in ["labels", "annotations", "finalizers"] {
+        if let Some(marks) = template["metadata"].get(key) {
+            object::set(&mut pod, &["metadata", key], marks.clone());
+        }
+    }
+    pod["spec"] = template["spec"].clone();
+    object::set(&mut pod, &["metadata", "namespace"], namespace(owner).into());
+    object::set(&mut pod, &["metadata", "ownerReferences"], json!([owner_reference(owner)]));
+    pod
+}
+
+/// Creates an object of a built-in kind.
+pub(super) fn create(
+    cluster: &mut Cluster,
+    resource: &ResourceId,
+    object: Value,
+) -> Result<Arc<Value>, Failure> {
+    let Some(kind) = cluster.kinds.get(resource).cloned() else {
+        return Err(Failure::no_such_path());
+    };
+    cluster.create(&kind, object, &Writer::named(MANAGER))
+}
+
+/// Creates a pod. One that is refused is tried again when its owner is next looked at.
+pub(super) fn create_pod(cluster: &mut Cluster, pod: Value) -> Option<Arc<Value>> {
+    create(cluster, &id(PODS), pod).ok()
+}
+
+/// Deletes an object, if it is still the same.
+pub(super) fn delete(cluster: &mut Cluster, resource: &ResourceId, object: &Value) {
+    let Some(kind) = cluster.kinds.get(resource).cloned() else { return };
+    let options = DeleteOptions { uid: uid(object).to_owned(), ..DeleteOptions::default() };
+    // One that is gone is as wanted.
+    let _ = cluster.delete(&kind, &Key::of(object), &options);
+}
+
+/// Writes a part of an object that was read a moment ago.
+pub(super) fn write(cluster: &mut Cluster, resource: &ResourceId, object: Value, part: Part) {
+    let Some(kind) = cluster.kinds.get(resource).cloned() else { return };
+    let mut object = object;
+    object::remove(&mut object, &["metadata", "resourceVersion"]);
+    let subresource = if part == Part::Status { "status" } else { "" };
+    let writer = Writer { subresource, ..Writer::named(MANAGER) };
+    // Nobody else writes at this moment; an object that is gone needs no status.
+    let _ = cluster.update(&kind, object, part, &writer);
+}
+
+/// Whether a pod is neither over nor on its way out.
+pub(super) fn is_active(pod: &Value) -> bool {
+    !is_terminating(pod) && !has_ended(pod)
+}
+
+/// Whether a pod is over.
+pub(super) fn has_ended(pod: &Value) -> bool {
+    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+}
+
+/// How many pods are in a phase.
+pub(super) fn count(pods: &[Arc<Value>], phase: &str) -> usize {
+    pods.iter().filter(|pod| text(&pod["status"]["phase"]) == phase).count()
+}
+
+/// How many pods are ready.
+pub(super) fn ready(pods: &[Arc<Value>]) -> usize {
+    pods.iter().filter(|pod| object::has_condition(pod, "Ready")).count()
+}
+
+/// A number of the spec.
+pub(super) fn wanted(object: &Value, field: &str, or: i64) -> i64 {
+    object["spec"][field].as_i64().unwrap_or(or)
+}

@@ -1,0 +1,277 @@
+//! Sets of fields, as `managedFields` has them: who owns what.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::lists::{ListKind, Lists, key_value};
+
+/// A set of fields: a tree whose edges are written as in `fieldsV1` (`f:name`, `k:{…}`, `v:…`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    /// The field itself is in the set.
+    member: bool,
+    below: BTreeMap<String, FieldSet>,
+}
+
+impl FieldSet {
+    /// The fields that a value has.
+    pub fn of(value: &Value, lists: Lists<'_>) -> Self {
+        Self::of_field("", value, lists)
+    }
+
+    fn of_field(field: &str, value: &Value, lists: Lists<'_>) -> Self {
+        let mut set = Self::default();
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    let below = Self::of_field(key, value, lists.field(key));
+                    set.below.insert(format!("f:{key}"), below);
+                }
+            }
+            Value::Array(list) => match lists.kind(field) {
+                ListKind::Atomic => {}
+                ListKind::Set => {
+                    let leaf = Self { member: true, ..Self::default() };
+                    set.below = list.iter().map(|one| (format!("v:{one}"), leaf.clone())).collect();
+                }
+                ListKind::Map(keys) => {
+                    for item in list {
+                        let mut below = Self::of_field("", item, lists.item());
+                        below.member = true;
+                        set.below.insert(item_edge(&keys, item), below);
+                    }
+                }
+            },
+            _ => {}
+        }
+        set.member |= set.below.is_empty();
+        set
+    }
+
+    /// The fields that are other in `new` than in `old`, and those that are gone.
+    pub fn changed(old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
+        let (before, after) = (Self::of(old, lists), Self::of(new, lists));
+        let mut changed = Self::default();
+        after.each_member(&mut Vec::new(), &mut |path, is_leaf| {
+            let (old, new) = (value_at(old, path), value_at(new, path));
+            if old.is_none() || (is_leaf && old != new) {
+                changed.insert(path);
+            }
+        });
+        (changed, before.without(&after))
+    }
+
+    fn each_member(&self, path: &mut Vec<String>, visit: &mut impl FnMut(&[String], bool)) {
+        if self.member {
+            visit(path, self.below.is_empty());
+        }
+        for (edge, below) in &self.below {
+            path.push(edge.clone());
+            below.each_member(path, visit);
+            path.pop();
+        }
+    }
+
+    /// Every member.
+    pub fn paths(&self) -> Vec<Vec<String>> {
+        let mut paths = Vec::new();
+        self.each_member(&mut Vec::new(), &mut |path, _| paths.push(path.to_vec()));
+        paths
+    }
+
+    fn insert(&mut self, path: &[String]) {
+        match path {
+            [] => self.member = true,
+            [first, rest @ ..] => self.below.entry(first.clone()).or_default().insert(rest),
+        }
+    }
+
+    /// One field.
+    pub fn single(path: &[String]) -> Self {
+        let mut set = Self::default();
+        set.insert(path);
+        set
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        !self.member && self.below.values().all(Self::is_empty)
+    }
+
+    /// Whether a field is in it.
+    pub fn contains(&self, path: &[String]) -> bool {
+        match path {
+            [] => self.member,
+            [first, rest @ ..] => self.below.get(first).is_some_and(|below| below.contains(rest)),
+        }
+    }
+
+    /// Whether a field, or anything below it, is in it.
+    pub fn touches(&self, path: &[String]) -> bool {
+        match path {
+            [] => !self.is_empty(),
+            [first, rest @ ..] => self.below.get(first).is_some_and(|below| below.touches(rest)),
+        }
+    }
+
+    /// The fields of either.
+    #[must_use]
+    pub fn union(mut self, other: &Self) -> Self {
+        self.member |= other.member;
+        for (edge, below) in &other.below {
+            let mine = self.below.remove(edge).unwrap_or_default();
+            self.below.insert(edge.clone(), mine.union(below));
+        }
+        self
+    }
+
+    /// The fields that are not in `other`.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut rest = Self { member: self.member && !other.member, ..Self::default() };
+        for (edge, below) in &self.below {
+            let kept = match other.below.get(edge) {
+                Some(other) => below.without(other),
+                None => below.clone(),
+            };
+            if !kept.is_empty() {
+                rest.below.insert(edge.clone(), kept);
+            }
+        }
+        rest
+    }
+
+    /// As `fieldsV1`.
+    pub fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        if self.member && !self.below.is_empty() {
+            map.insert(".".to_owned(), json!({}));
+        }
+        for (edge, below) in self.below.iter().filter(|(_, below)| !below.is_empty()) {
+            map.insert(edge.clone(), below.to_value());
+        }
+        Value::Object(map)
+    }
+
+    /// From `fieldsV1`.
+    pub fn from_value(value: &Value) -> Self {
+        let Some(map) = value.as_object() else { return Self::default() };
+        let below = map.iter().filter(|(edge, _)| *edge != ".");
+        Self {
+            member: map.is_empty() || map.contains_key("."),
+            below: below.map(|(edge, value)| (edge.clone(), Self::from_value(value))).collect(),
+        }
+    }
+}
+
+fn item_edge(keys: &[String], item: &Value) -> String {
+    let keys: BTreeMap<&String, Value> =
+        keys.iter().map(|key| (key, key_value(item, key))).collect();
+    format!("k:{}", json!(keys))
+}
+
+/// Whether an item of a list is the one that an edge names.
+fn is_named(item: &Value, edge: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    match edge.split_once(':') {
+        Some(("v", value)) => *item == read(value),
+        Some(("k", keys)) => {
+            let keys = read(keys);
+            let mut keys = keys.as_object().into_iter().flatten();
+            keys.all(|(key, value)| key_value(item, key) == *value)
+        }
+        _ => false,
+    }
+}
+
+/// The value of a field.
+pub fn value_at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
+    let [edge, rest @ ..] = path else { return Some(value) };
+    let below = match edge.strip_prefix("f:") {
+        Some(key) => value.get(key)?,
+        None => value.as_array()?.iter().find(|item| is_named(item, edge))?,
+    };
+    value_at(below, rest)
+}
+
+/// Removes a field.
+pub fn remove_at(value: &mut Value, path: &[String]) {
+    let [edge, rest @ ..] = path else { return };
+    if let Some(key) = edge.strip_prefix("f:") {
+        let Some(map) = value.as_object_mut() else { return };
+        match map.get_mut(key) {
+            Some(_) if rest.is_empty() => {
+                map.shift_remove(key);
+            }
+            Some(below) => {
+                remove_at(below, rest);
+                let is_empty = below.as_object().is_some_and(Map::is_empty)
+                    || below.as_array().is_some_and(Vec::is_empty);
+                if is_empty {
+                    map.shift_remove(key);
+                }
+            }
+            None => {}
+        }
+    } else if let Some(list) = value.as_array_mut()
+        && let Some(at) = list.iter().position(|item| is_named(item, edge))
+    {
+        if rest.is_empty() {
+            list.remove(at);
+        } else {
+            remove_at(&mut list[at], rest);
+        }
+    }
+}
+
+/// A path as messages show it: `.spec.containers[name="c"].image`.
+pub fn shown(path: &[String]) -> String {
+    path.iter().fold(String::new(), |text, edge| match edge.split_once(':') {
+        Some(("f", key)) => format!("{text}.{key}"),
+        Some(("k", keys)) => {
+            let keys: BTreeMap<String, Value> = serde_json::from_str(keys).unwrap_or_default();
+            let keys: Vec<String> =
+                keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("{text}[{}]", keys.join(","))
+        }
+        Some((_, value)) => format!("{text}[={value}]"),
+        None => text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> Value {
+        json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x"]}, "spec": {"containers": [{"name": "c", "image": "i"}], "args": ["a"]}})
+    }
+
+    #[test]
+    fn sets_are_written_as_the_real_one_writes_them() {
+        let set = FieldSet::of(&pod(), Lists::Builtin);
+        let written = json!({
+            "f:metadata": {"f:finalizers": {"v:\"x\"": {}}, "f:labels": {"f:a": {}}},
+            "f:spec": {"f:args": {}, "f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:name": {}}}},
+        });
+        assert_eq!(set.to_value(), written);
+        assert_eq!(FieldSet::from_value(&written), set);
+    }
+
+    #[test]
+    fn changes_and_removals() {
+        let mut new = pod();
+        new["spec"]["containers"][0]["image"] = json!("j");
+        new["metadata"]["labels"] = json!({"b": "2"});
+        let (changed, gone) = FieldSet::changed(&pod(), &new, Lists::Builtin);
+        let texts = |set: &FieldSet| -> Vec<String> {
+            set.paths().iter().map(|path| shown(path)).collect()
+        };
+        assert_eq!(texts(&changed), [".metadata.labels.b", ".spec.containers[name=\"c\"].image"]);
+        assert_eq!(texts(&gone), [".metadata.labels.a"]);
+        for path in FieldSet::of(&pod(), Lists::Builtin).paths() {
+            assert!(value_at(&pod(), &path).is_some(), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Devices of a node and who uses them.
+
+use kai_api::names::{gpu, node as labels};
+use kai_api::quantity::Quantity;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::kinds::{NODES, id};
+use crate::object::{Key, items};
+
+/// A physical device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its place on the node.
+    pub index: usize,
+    /// Its id.
+    pub uuid: String,
+    /// Its memory; 0 where nothing tells.
+    pub memory_mib: u64,
+    /// Who uses it.
+    pub users: Vec<DeviceUse>,
+}
+
+/// A pod's use of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// The pod.
+    pub pod: Key,
+    /// Its memory there.
+    pub mib: u64,
+}
+
+/// One place that the device plugin advertises.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot {
+    /// The extended resource.
+    pub(super) resource: String,
+    /// The physical device.
+    pub(super) device: usize,
+    /// The replica or instance on it.
+    pub(super) replica: u64,
+}
+
+/// An amount of a node.
+pub(super) fn amount(amounts: &Value, resource: &str) -> i64 {
+    let written = match &amounts[resource] {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return 0,
+    };
+    Quantity::parse(&written).map_or(0, |quantity| quantity.value())
+}
+
+/// How many physical devices a node has: what the label says, or what is advertised per replica.
+fn physical(node: &Value) -> u64 {
+    let label = |key: &str| {
+        node["metadata"]["labels"][key].as_str().and_then(|text| text.parse::<u64>().ok())
+    };
+    let advertised = amount(&node["status"]["allocatable"], gpu::NVIDIA).max(0).unsigned_abs();
+    let replicas = label(labels::GPU_REPLICAS).filter(|replicas| *replicas > 0).unwrap_or(1);
+    label(labels::GPU_COUNT).unwrap_or(advertised / replicas)
+}
+
+/// Every place that the node's device plugin advertises of a resource, device by device.
+pub(super) fn slots(node: &Value, resource: &str) -> Vec<Slot> {
+    let advertised = amount(&node["status"]["allocatable"], resource).max(0).unsigned_abs();
+    let devices = physical(node).max(1);
+    let per_device = advertised.div_ceil(devices).max(1);
+    (0..advertised)
+        .map(|at| Slot {
+            resource: resource.to_owned(),
+            device: (at / per_device) as usize,
+            replica: at % per_device,
+        })
+        .collect()
+}
+
+/// Whether a resource is one of devices.
+pub(super) fn is_device(resource: &str) -> bool {
+    resource == gpu::NVIDIA || resource == gpu::AMD || resource.starts_with(gpu::MIG_PREFIX)
+}
+
+/// The id of a device follows from its place.
+pub(super) fn uuid(node: &str, index: usize) -> String {
+    let seed = node.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut ids = crate::ids::Ids::new(seed.wrapping_add(index as u64));
+    format!("GPU-{}", ids.uid())
+}
+
+pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
+    let Some(node) = cluster.store.get(&id(NODES), &Key::new("", name)) else { return Vec::new() };
+    let memory = node["metadata"]["labels"][labels::GPU_MEMORY].as_str();
+    let memory_mib = memory.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let mut devices: Vec<Device> = (0..physical(node) as usize)
+        .map(|index| Device { index, uuid: uuid(name, index), memory_mib, users: Vec::new() })
+        .collect();
+    for run in cluster.nodes.runs.values().filter(|run| run.node == name) {
+        for slot in &run.slots {
+            let per_device = slots(node, &slot.resource).len() as u64 / physical(node).max(1);
+            let Some(device) = devices.get_mut(slot.device) else { continue };
+            let mib = memory_mib / per_device.max(1);
+            match device.users.iter_mut().find(|user| user.pod == run.pod) {
+                Some(user) => user.mib += mib,
+                None => device.users.push(DeviceUse { pod: run.pod.clone(), mib }),
+            }
+        }
+    }
+    for device in &mut devices {
+        device.users.sort_by(|one, other| one.pod.cmp(&other.pod));
+    }
+    devices
+}
+
+/// What the containers of a pod ask of a resource.
+pub(super) fn requested(pod: &Value, resource: &str) -> i64 {
+    let sum = |list: &str| -> Vec<i64> {
+        items(&pod["spec"][list])
+            .map(|container| amount(&container["resources"]["requests"], resource))
+            .collect()
+    };
+    let running: i64 = sum("containers").iter().sum();
+    running.max(sum("initContainers").into_iter().max().unwrap_or_default())
+}

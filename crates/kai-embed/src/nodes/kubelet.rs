@@ -1,0 +1,226 @@
+//! What a kubelet does with the pods of its node: gives them devices, starts and ends them.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kai_api::duration::{Units, parse_duration};
+use serde_json::{Value, json};
+
+use super::devices::{Slot, is_device, requested, slots};
+use crate::api::{DeleteOptions, Part, Writer};
+use crate::cluster::Cluster;
+use crate::kinds::{NODES, PODS, id};
+use crate::object::{self, Key, annotation, is_terminating, items, moment, text, uid};
+
+/// Annotation on a pod: how long it runs before it ends by itself, as `90s` or `1h30m`.
+pub const SIM_DURATION: &str = "kai.scheduler/sim-duration";
+
+/// A pod that a kubelet has taken.
+#[derive(Clone, Debug)]
+pub(super) struct PodRun {
+    pub(super) pod: Key,
+    pub(super) node: String,
+    pub(super) slots: Vec<Slot>,
+    taken: Timestamp,
+    started: Option<Timestamp>,
+    told_to_end: Option<Timestamp>,
+}
+
+/// Does with a pod what its kubelet would do now.
+pub(crate) fn sync_pod(cluster: &mut Cluster, key: &Key) {
+    let Some(pod) = cluster.store.get(&id(PODS), key).cloned() else {
+        cluster.nodes.runs.retain(|_, run| run.pod != *key);
+        return;
+    };
+    cluster.nodes.runs.retain(|known, run| run.pod != *key || known == uid(&pod));
+    let node = text(&pod["spec"]["nodeName"]);
+    if node.is_empty() || cluster.store.get(&id(NODES), &Key::new("", node)).is_none() {
+        return;
+    }
+    if matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed") {
+        cluster.nodes.runs.remove(uid(&pod));
+        if is_terminating(&pod) {
+            remove(cluster, key, &pod);
+        }
+        return;
+    }
+    if !cluster.nodes.runs.contains_key(uid(&pod)) && !take(cluster, key, &pod, node) {
+        return;
+    }
+    advance(cluster, key, &pod);
+}
+
+/// A new pod of the node gets its devices; false where there are none left, and the pod has failed.
+fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
+    let Some(object) = cluster.store.get(&id(NODES), &Key::new("", node)).cloned() else {
+        return false;
+    };
+    let mut taken: BTreeSet<&Slot> = BTreeSet::new();
+    let runs = cluster.nodes.runs.values().filter(|run| run.node == node);
+    taken.extend(runs.flat_map(|run| &run.slots));
+    let mut given = Vec::new();
+    for resource in device_resources(pod) {
+        let wanted = requested(pod, &resource).max(0) as usize;
+        let mut free: Vec<Slot> =
+            slots(&object, &resource).into_iter().filter(|slot| !taken.contains(slot)).collect();
+        if free.len() < wanted {
+            let message = format!(
+                "Allocate failed due to requested number of devices unavailable for {resource}. Requested: {wanted}, Available: {}, which is unexpected",
+                free.len()
+            );
+            fail(cluster, pod, "UnexpectedAdmissionError", &message);
+            return false;
+        }
+        // Replicas of different devices are preferred to those of one.
+        free.sort_by_key(|slot| (slot.replica, slot.device));
+        given.extend(free.into_iter().take(wanted));
+    }
+    let run = PodRun {
+        pod: key.clone(),
+        node: node.to_owned(),
+        slots: given,
+        taken: cluster.now,
+        started: (pod["status"]["phase"] == "Running").then_some(cluster.now),
+        told_to_end: None,
+    };
+    cluster.nodes.runs.insert(uid(pod).to_owned(), run);
+    true
+}
+
+fn device_resources(pod: &Value) -> BTreeSet<String> {
+    let containers = items(&pod["spec"]["containers"]).chain(items(&pod["spec"]["initContainers"]));
+    let resources = containers
+        .filter_map(|container| container["resources"]["requests"].as_object())
+        .flat_map(|requests| requests.keys());
+    resources.filter(|resource| is_device(resource)).cloned().collect()
+}
+
+/// The next step of a pod that the kubelet has taken.
+fn advance(cluster: &mut Cluster, key: &Key, pod: &Value) {
+    let (now, pace) = (cluster.now, cluster.nodes.pace);
+    let Some(run) = cluster.nodes.runs.get_mut(uid(pod)) else { return };
+    let due = if is_terminating(pod) {
+        let told = *run.told_to_end.get_or_insert(now);
+        let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        let due = told + pace.stop.min(SignedDuration::from_secs(grace));
+        if due <= now {
+            cluster.nodes.runs.remove(uid(pod));
+            remove(cluster, key, pod);
+            return;
+        }
+        Some(due)
+    } else if let Some(started) = run.started {
+        let lives = annotation(pod, SIM_DURATION).and_then(span);
+        let due = lives.map(|lives| started + lives);
+        if due.is_some_and(|due| due <= now) {
+            cluster.nodes.runs.remove(uid(pod));
+            end(cluster, pod);
+            return;
+        }
+        due
+    } else {
+        let due = run.taken + pace.start;
+        if due <= now {
+            run.started = Some(now);
+            start(cluster, pod);
+            return;
+        }
+        Some(due)
+    };
+    if let Some(due) = due {
+        cluster.wake(&id(PODS), key, due);
+    }
+}
+
+/// Reads `90s`, `1h30m`, `1.5s`, `250ms`.
+pub(super) fn span(text: &str) -> Option<SignedDuration> {
+    let span = parse_duration(text, Units::WithDays).ok()?;
+    (span >= 0).then(|| SignedDuration::from_nanos(span))
+}
+
+fn write_status(cluster: &mut Cluster, pod: Value) {
+    let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return };
+    let writer = Writer { subresource: "status", ..Writer::named("kubelet") };
+    let mut pod = pod;
+    object::remove(&mut pod, &["metadata", "resourceVersion"]);
+    // The pod was read a moment ago and nobody else writes at this moment.
+    let _ = cluster.update(&resource, pod, Part::Status, &writer);
+}
+
+fn start(cluster: &mut Cluster, pod: &Value) {
+    let now = cluster.now;
+    let mut pod = pod.clone();
+    let address = address(uid(&pod));
+    object::set(&mut pod, &["status", "phase"], json!("Running"));
+    object::set(&mut pod, &["status", "startTime"], moment(now));
+    object::set(&mut pod, &["status", "hostIP"], json!("10.0.0.1"));
+    object::set(&mut pod, &["status", "podIP"], json!(address));
+    object::set(&mut pod, &["status", "podIPs"], json!([{"ip": address}]));
+    for condition in
+        ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+    {
+        object::set_condition(&mut pod, condition, true, "", "", now);
+    }
+    let state = json!({"running": {"startedAt": moment(now)}});
+    let statuses = container_statuses(&pod, true, &state);
+    object::set(&mut pod, &["status", "containerStatuses"], statuses);
+    write_status(cluster, pod);
+}
+
+fn end(cluster: &mut Cluster, pod: &Value) {
+    let now = cluster.now;
+    let mut pod = pod.clone();
+    object::set(&mut pod, &["status", "phase"], json!("Succeeded"));
+    for condition in ["Ready", "ContainersReady"] {
+        object::set_condition(&mut pod, condition, false, "PodCompleted", "", now);
+    }
+    let state = json!({"terminated": {
+        "exitCode": 0,
+        "reason": "Completed",
+        "startedAt": pod["status"]["startTime"],
+        "finishedAt": moment(now),
+    }});
+    let statuses = container_statuses(&pod, false, &state);
+    object::set(&mut pod, &["status", "containerStatuses"], statuses);
+    write_status(cluster, pod);
+}
+
+fn fail(cluster: &mut Cluster, pod: &Value, reason: &str, message: &str) {
+    let mut pod = pod.clone();
+    object::set(&mut pod, &["status", "phase"], json!("Failed"));
+    object::set(&mut pod, &["status", "reason"], json!(reason));
+    object::set(&mut pod, &["status", "message"], json!(message));
+    write_status(cluster, pod);
+}
+
+fn container_statuses(pod: &Value, ready: bool, state: &Value) -> Value {
+    let statuses = items(&pod["spec"]["containers"]).map(|container| {
+        json!({
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "",
+            "containerID": format!("simulated://{}-{}", uid(pod), text(&container["name"])),
+            "ready": ready,
+            "started": ready,
+            "restartCount": 0,
+            "state": state,
+        })
+    });
+    Value::from(statuses.collect::<Vec<_>>())
+}
+
+/// An address that follows from the UID.
+fn address(uid: &str) -> String {
+    let hash =
+        uid.bytes().fold(7_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    format!("10.{}.{}.{}", 1 + (hash >> 16) % 250, (hash >> 8) % 256, 1 + hash % 250)
+}
+
+/// Nothing runs of the pod any more: it goes for good.
+fn remove(cluster: &mut Cluster, key: &Key, pod: &Value) {
+    let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return };
+    let options =
+        DeleteOptions { grace: Some(0), uid: uid(pod).to_owned(), ..DeleteOptions::default() };
+    // Finalizers may keep it; then whoever set them lets it go.
+    let _ = cluster.delete(&resource, key, &options);
+}

@@ -1,0 +1,239 @@
+//! Objects as JSON, and the few fields that all of them have.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// Namespace and name; the namespace is empty for objects of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Key {
+    /// A key of these parts.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The key of an object.
+    pub fn of(object: &Value) -> Self {
+        Self::new(namespace(object), name(object))
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.namespace.is_empty() {
+            formatter.write_str(&self.name)
+        } else {
+            write!(formatter, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// The name.
+pub fn name(object: &Value) -> &str {
+    text(&object["metadata"]["name"])
+}
+
+/// The namespace; empty where there is none.
+pub fn namespace(object: &Value) -> &str {
+    text(&object["metadata"]["namespace"])
+}
+
+/// The UID.
+pub fn uid(object: &Value) -> &str {
+    text(&object["metadata"]["uid"])
+}
+
+/// The version of its latest write.
+pub fn version(object: &Value) -> &str {
+    text(&object["metadata"]["resourceVersion"])
+}
+
+/// Somebody deleted it, and it is still there.
+pub fn is_terminating(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// The finalizers that keep it.
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    items(&object["metadata"]["finalizers"]).filter_map(Value::as_str).collect()
+}
+
+/// Its labels.
+pub fn labels(object: &Value) -> BTreeMap<&str, &str> {
+    entries(&object["metadata"]["labels"])
+}
+
+/// An annotation.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+/// Keys and texts of a map; none where it is none.
+pub fn entries(map: &Value) -> BTreeMap<&str, &str> {
+    let map = map.as_object().into_iter().flatten();
+    map.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
+}
+
+/// Items of a list; none where it is none.
+pub fn items(list: &Value) -> impl DoubleEndedIterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// The reference to the owner that controls the object.
+pub fn controller(object: &Value) -> Option<&Value> {
+    items(&object["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true)
+}
+
+/// A text; empty where it is none.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A field that is a map, made one where it is not.
+pub fn map_at<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
+    let mut here = object;
+    for key in path {
+        if !here.is_object() {
+            *here = json!({});
+        }
+        here = &mut here[*key];
+    }
+    if !here.is_object() {
+        *here = json!({});
+    }
+    here.as_object_mut().expect("it was made a map")
+}
+
+/// Sets a field; everything on the way that is no map becomes one.
+pub fn set(object: &mut Value, path: &[&str], value: Value) {
+    if let [parents @ .., last] = path {
+        map_at(object, parents).insert((*last).to_owned(), value);
+    }
+}
+
+/// Sets a field where it is missing.
+pub fn set_default(object: &mut Value, path: &[&str], value: Value) {
+    if at(object, path).is_null() {
+        set(object, path, value);
+    }
+}
+
+/// Removes a field.
+pub fn remove(object: &mut Value, path: &[&str]) {
+    let [parents @ .., last] = path else { return };
+    let parent = parents.iter().try_fold(object, |here, key| here.get_mut(*key));
+    if let Some(parent) = parent.and_then(Value::as_object_mut) {
+        parent.shift_remove(*last);
+    }
+}
+
+/// A field; null where it is missing.
+pub fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |here, key| &here[*key])
+}
+
+/// Removes every null: to Kubernetes a null is a field that is not there.
+pub fn strip_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(strip_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip_nulls),
+        _ => {}
+    }
+}
+
+/// A moment as Kubernetes writes it, to the second.
+pub fn moment(time: Timestamp) -> Value {
+    Value::from(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Reads a moment.
+pub fn read_moment(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+/// A reference by which an object says that `owner` controls it.
+pub fn owner_reference(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name(owner),
+        "uid": uid(owner),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// Sets a condition; when it changes, so does its time.
+pub fn set_condition(
+    object: &mut Value,
+    kind: &str,
+    status: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    let status = if status { "True" } else { "False" };
+    let conditions = map_at(object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    let known = conditions.iter().position(|condition| condition["type"] == kind);
+    let since = known
+        .map(|at| &conditions[at])
+        .filter(|condition| condition["status"] == status)
+        .map_or_else(|| moment(now), |condition| condition["lastTransitionTime"].clone());
+    let mut condition = json!({"type": kind, "status": status, "lastTransitionTime": since});
+    if !reason.is_empty() {
+        condition["reason"] = json!(reason);
+    }
+    if !message.is_empty() {
+        condition["message"] = json!(message);
+    }
+    match known {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Whether a condition is true.
+pub fn has_condition(object: &Value, kind: &str) -> bool {
+    let mut conditions = items(&object["status"]["conditions"]);
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_set_through_whatever_was_there() {
+        let mut object = json!({"metadata": 7});
+        set(&mut object, &["metadata", "labels", "a"], json!("b"));
+        assert_eq!(object, json!({"metadata": {"labels": {"a": "b"}}}));
+        remove(&mut object, &["metadata", "labels", "a"]);
+        remove(&mut object, &["spec", "missing"]);
+        assert_eq!(object, json!({"metadata": {"labels": {}}}));
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_until_it_changes() {
+        let first: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let second: Timestamp = "2026-01-01T00:01:00Z".parse().expect("a time");
+        let mut object = json!({});
+        set_condition(&mut object, "Ready", true, "", "", first);
+        set_condition(&mut object, "Ready", true, "Still", "", second);
+        assert_eq!(object["status"]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        set_condition(&mut object, "Ready", false, "", "", second);
+        assert_eq!(object["status"]["conditions"][0]["lastTransitionTime"], "2026-01-01T00:01:00Z");
+        assert!(!has_condition(&object, "Ready"));
+    }
+}

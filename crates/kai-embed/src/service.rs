@@ -1,0 +1,249 @@
+//! The cluster behind a `tower` service: any client can talk to it, with or without a connection.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{Either, select};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT, WARNING};
+use http_body::Frame;
+use http_body_util::{BodyExt, Collected};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{Answer, Query, Request, Watch, WatchLine};
+use crate::cluster::Cluster;
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A cluster that several clients share.
+#[derive(Clone)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    clock: Clock,
+}
+
+struct State {
+    cluster: Cluster,
+    /// Watches that wait for something to happen.
+    waiting: Vec<Waker>,
+    /// Who waits for the next alarm.
+    driver: Option<Waker>,
+    /// When a watch has something to say although nothing happens.
+    watch_alarm: Option<Timestamp>,
+}
+
+impl Embedded {
+    /// Shares a cluster. `clock` is asked whenever something is requested.
+    pub fn new(cluster: Cluster, clock: Clock) -> Self {
+        let state = State { cluster, waiting: Vec::new(), driver: None, watch_alarm: None };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the cluster as it is now.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Cluster, Timestamp) -> T) -> T {
+        let now = (self.shared.clock)();
+        let mut state = self.lock();
+        state.cluster.pass_time(now);
+        let done = act(&mut state.cluster, now);
+        state.cluster.settle();
+        let mut waiting = std::mem::take(&mut state.waiting);
+        waiting.extend(state.driver.take());
+        if state.watch_alarm.is_some_and(|alarm| alarm <= now) {
+            // Watches that are woken say anew when they want to be woken next.
+            state.watch_alarm = None;
+        }
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+        done
+    }
+
+    /// Answers a request.
+    pub fn request(&self, request: &Request) -> Answer {
+        self.with(|cluster, now| cluster.request(request, now))
+    }
+
+    /// Lets things happen at their time, for ever. `sleep` waits.
+    pub async fn drive<S, F>(self, sleep: S)
+    where
+        S: Fn(Duration) -> F,
+        F: Future<Output = ()> + Unpin,
+    {
+        loop {
+            let alarm = self.alarm();
+            let earlier = Earlier { embedded: &self, than: alarm };
+            let Some(alarm) = alarm else {
+                earlier.await;
+                continue;
+            };
+            let wait = alarm.duration_since((self.shared.clock)());
+            match Duration::try_from(wait) {
+                Ok(wait) if !wait.is_zero() => match select(sleep(wait), earlier).await {
+                    Either::Left(_) | Either::Right(_) => {}
+                },
+                _ => self.with(|_, _| ()),
+            }
+        }
+    }
+
+    /// When something happens by itself.
+    fn alarm(&self) -> Option<Timestamp> {
+        self.lock().alarm()
+    }
+}
+
+impl State {
+    fn alarm(&self) -> Option<Timestamp> {
+        [self.cluster.next_alarm(), self.watch_alarm].into_iter().flatten().min()
+    }
+
+    /// A watch has something to say at this moment although nothing happens.
+    fn wake_watches_at(&mut self, alarm: Timestamp, now: Timestamp) {
+        let known = self.watch_alarm.filter(|known| *known > now);
+        if known.is_none_or(|known| alarm < known) {
+            self.watch_alarm = Some(alarm);
+            self.driver.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Done when an alarm is set that is earlier than the one known.
+struct Earlier<'a> {
+    embedded: &'a Embedded,
+    than: Option<Timestamp>,
+}
+
+impl Future for Earlier<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.embedded.lock();
+        if state.alarm().is_some_and(|alarm| self.than.is_none_or(|than| alarm < than)) {
+            return Poll::Ready(());
+        }
+        state.driver = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The body of an answer.
+pub enum AnswerBody {
+    /// Everything at once.
+    Whole(Option<Bytes>),
+    /// Line by line, as things happen.
+    Watch(Box<Watch>, Embedded),
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Watch(watch, embedded) => {
+                let now = (embedded.shared.clock)();
+                let mut state = embedded.lock();
+                match watch.next(&state.cluster, now) {
+                    WatchLine::Line(line) => {
+                        Poll::Ready(Some(Ok(Frame::data(Bytes::from(format!("{line}\n"))))))
+                    }
+                    WatchLine::End => Poll::Ready(None),
+                    WatchLine::NotYet(alarm) => {
+                        state.waiting.push(context.waker().clone());
+                        state.wake_watches_at(alarm, now);
+                        Poll::Pending
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn header(headers: &HeaderMap, name: &HeaderName) -> String {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
+}
+
+impl Embedded {
+    async fn serve<B>(
+        self,
+        request: http::Request<B>,
+    ) -> Result<http::Response<AnswerBody>, Infallible>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+    {
+        let (parts, body) = request.into_parts();
+        // A body that breaks off is read as one that is empty, and refused as such.
+        let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+        let request = Request {
+            method: parts.method.as_str().to_owned(),
+            path: parts.uri.path().to_owned(),
+            query: Query::parse(parts.uri.query().unwrap_or_default()),
+            accept: header(&parts.headers, &ACCEPT),
+            content_type: header(&parts.headers, &CONTENT_TYPE),
+            user_agent: header(&parts.headers, &USER_AGENT),
+            body,
+        };
+        let answer = self.request(&request);
+        Ok(self.response(answer))
+    }
+
+    fn response(self, answer: Answer) -> http::Response<AnswerBody> {
+        let (code, content, warnings, body) = match answer {
+            Answer::Object { code, object, warnings } => {
+                let body = AnswerBody::Whole(Some(Bytes::from(object.to_string())));
+                (code, "application/json", warnings, body)
+            }
+            Answer::Text(text) => {
+                (200, "text/plain", Vec::new(), AnswerBody::Whole(Some(Bytes::from(text))))
+            }
+            Answer::Watch(watch) => {
+                (200, "application/json", Vec::new(), AnswerBody::Watch(watch, self))
+            }
+        };
+        let mut response = http::Response::new(body);
+        *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content));
+        for warning in warnings {
+            if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+                response.headers_mut().append(WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+impl<B> tower::Service<http::Request<B>> for Embedded
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+{
+    type Response = http::Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        Box::pin(self.clone().serve(request))
+    }
+}

@@ -1,0 +1,75 @@
+//! The latest writes, for watches and for lists of the past.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ResourceId;
+use crate::object::Key;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// It did not exist before.
+    Added,
+    /// It did.
+    Modified,
+    /// It exists no more.
+    Deleted,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its version.
+    pub version: u64,
+    /// Of what.
+    pub resource: ResourceId,
+    /// Of which.
+    pub key: Key,
+    /// How.
+    pub kind: EventKind,
+    /// The object after it; of a removal, as it was last, with the version of the removal.
+    pub object: Arc<Value>,
+    /// The object before it.
+    pub previous: Option<Arc<Value>>,
+}
+
+/// The past that was asked for is no longer known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forgotten;
+
+/// The latest writes.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    events: VecDeque<Arc<Event>>,
+    /// The version of the latest write that is forgotten.
+    forgotten: u64,
+}
+
+impl Log {
+    /// How many writes are remembered.
+    pub const CAPACITY: usize = 8192;
+
+    pub(super) fn push(&mut self, event: Event) {
+        self.events.push_back(Arc::new(event));
+        if self.events.len() > Self::CAPACITY
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.forgotten = oldest.version;
+        }
+    }
+
+    /// The writes after a version, oldest first.
+    pub fn since(
+        &self,
+        version: u64,
+    ) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, Forgotten> {
+        if version < self.forgotten {
+            return Err(Forgotten);
+        }
+        let start = self.events.partition_point(|event| event.version <= version);
+        Ok(self.events.range(start..))
+    }
+}

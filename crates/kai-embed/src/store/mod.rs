@@ -1,0 +1,175 @@
+//! Everything that exists, with one version that every write raises, and the latest writes.
+
+mod log;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use log::{Event, EventKind, Forgotten, Log};
+
+use crate::object::{self, Key};
+
+/// What is stored together: the objects of one resource, in whatever version they are served.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId {
+    /// API group; empty for the core.
+    pub group: Arc<str>,
+    /// Name in paths, such as `pods`.
+    pub plural: Arc<str>,
+}
+
+impl ResourceId {
+    /// The resource of this group and name.
+    pub fn new(group: &str, plural: &str) -> Self {
+        Self { group: group.into(), plural: plural.into() }
+    }
+
+    /// Name and group, as messages have it: `pods`, `queues.scheduling.run.ai`.
+    pub fn full_name(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_string()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+type Objects = BTreeMap<Key, Arc<Value>>;
+
+/// Everything that exists.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    version: u64,
+    objects: BTreeMap<ResourceId, Objects>,
+    log: Log,
+}
+
+impl Store {
+    /// The version of the latest write.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The latest writes.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// An object.
+    pub fn get(&self, resource: &ResourceId, key: &Key) -> Option<&Arc<Value>> {
+        self.objects.get(resource)?.get(key)
+    }
+
+    /// All objects of a resource, by namespace and name.
+    pub fn all<'a>(
+        &'a self,
+        resource: &ResourceId,
+    ) -> impl Iterator<Item = &'a Arc<Value>> + use<'a> {
+        self.objects.get(resource).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Objects of a resource in a namespace, by name.
+    pub fn of_namespace<'a>(
+        &'a self,
+        resource: &ResourceId,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Value>> + use<'a> {
+        let objects = self.objects.get(resource).into_iter();
+        let range = objects.flat_map(move |all| all.range(Key::new(namespace, "")..));
+        range.take_while(move |(key, _)| key.namespace == namespace).map(|(_, object)| object)
+    }
+
+    /// Every resource of which something is stored.
+    pub fn resources(&self) -> impl Iterator<Item = &ResourceId> {
+        self.objects.iter().filter(|(_, objects)| !objects.is_empty()).map(|(id, _)| id)
+    }
+
+    /// The objects of a resource as they were at a version.
+    pub fn at(&self, resource: &ResourceId, version: u64) -> Result<Objects, Forgotten> {
+        let mut objects = self.objects.get(resource).cloned().unwrap_or_default();
+        let since: Vec<&Arc<Event>> = self.log.since(version)?.collect();
+        for event in since.into_iter().rev().filter(|event| event.resource == *resource) {
+            match &event.previous {
+                Some(previous) => objects.insert(event.key.clone(), Arc::clone(previous)),
+                None => objects.remove(&event.key),
+            };
+        }
+        Ok(objects)
+    }
+
+    /// Writes an object, new or not, and gives it the next version.
+    pub fn put(&mut self, resource: &ResourceId, mut object: Value) -> Arc<Value> {
+        self.version += 1;
+        let version = Value::from(self.version.to_string());
+        object::set(&mut object, &["metadata", "resourceVersion"], version);
+        let key = Key::of(&object);
+        let object = Arc::new(object);
+        let objects = self.objects.entry(resource.clone()).or_default();
+        let previous = objects.insert(key.clone(), Arc::clone(&object));
+        let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
+        let event = Event {
+            version: self.version,
+            resource: resource.clone(),
+            key,
+            kind,
+            object: Arc::clone(&object),
+            previous,
+        };
+        self.log.push(event);
+        object
+    }
+
+    /// Removes an object; the removal has a version too.
+    pub fn remove(&mut self, resource: &ResourceId, key: &Key) -> Option<Arc<Value>> {
+        let previous = self.objects.get_mut(resource)?.remove(key)?;
+        self.version += 1;
+        let mut object = Value::clone(&previous);
+        let version = Value::from(self.version.to_string());
+        object::set(&mut object, &["metadata", "resourceVersion"], version);
+        let object = Arc::new(object);
+        self.log.push(Event {
+            version: self.version,
+            resource: resource.clone(),
+            key: key.clone(),
+            kind: EventKind::Deleted,
+            object: Arc::clone(&object),
+            previous: Some(previous),
+        });
+        Some(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn named(name: &str, value: u64) -> Value {
+        json!({"metadata": {"name": name, "namespace": "a"}, "value": value})
+    }
+
+    #[test]
+    fn the_past_can_be_read_while_it_is_remembered() {
+        let pods = ResourceId::new("", "pods");
+        let mut store = Store::default();
+        store.put(&pods, named("x", 1));
+        store.put(&pods, named("y", 1));
+        let then = store.version();
+        store.put(&pods, named("x", 2));
+        store.remove(&pods, &Key::new("a", "y"));
+        store.put(&pods, named("z", 1));
+        let past = store.at(&pods, then).expect("remembered");
+        let values: Vec<_> =
+            past.iter().map(|(key, object)| (&*key.name, &object["value"])).collect();
+        assert_eq!(values, [("x", &json!(1)), ("y", &json!(1))]);
+        assert_eq!(store.of_namespace(&pods, "a").count(), 2);
+        assert_eq!(store.of_namespace(&pods, "b").count(), 0);
+        for _ in 0..Log::CAPACITY {
+            store.put(&pods, named("x", 3));
+        }
+        assert_eq!(store.at(&pods, then), Err(Forgotten));
+    }
+}

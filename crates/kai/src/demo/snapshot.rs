@@ -1,0 +1,140 @@
+//! What a person would see of the cluster: pods and devices.
+
+use std::collections::BTreeMap;
+
+use kai_embed::nodes::Device;
+use kai_embed::object::{annotation, has_condition, is_terminating, items, name, text, uid};
+use kai_embed::{Cluster, Key};
+use serde_json::Value;
+
+/// A pod as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PodView {
+    pub(super) name: String,
+    pub(super) queue: String,
+    pub(super) phase: String,
+    pub(super) node: String,
+    pub(super) gpus: i64,
+    /// Why it waits, where it does.
+    pub(super) reason: Option<String>,
+}
+
+/// A node and its devices.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NodeView {
+    pub(super) name: String,
+    pub(super) devices: Vec<Device>,
+}
+
+/// The cluster at a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Snapshot {
+    /// Pods by UID.
+    pub(super) pods: BTreeMap<String, PodView>,
+    pub(super) nodes: Vec<NodeView>,
+    /// Why pods were told to go, by the name of the pod or of its group.
+    evictions: Vec<(String, String)>,
+}
+
+const QUEUE: &str = "kai.scheduler/queue";
+
+impl Snapshot {
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let pods = cluster
+            .list(("", "pods"))
+            .filter(|pod| pod["spec"]["schedulerName"] == "kai-scheduler");
+        let pods = pods.map(|pod| (uid(pod).to_owned(), pod_view(cluster, pod))).collect();
+        let nodes = cluster.list(("", "nodes"));
+        let nodes = nodes.map(|node| NodeView {
+            name: name(node).to_owned(),
+            devices: cluster.devices(name(node)),
+        });
+        let events = cluster.list(("", "events")).chain(cluster.list(("events.k8s.io", "events")));
+        let evictions = events.filter(|event| event["reason"] == "Evict").map(|event| {
+            let about = [&event["involvedObject"]["name"], &event["regarding"]["name"]];
+            let message = [&event["message"], &event["note"]];
+            let first = |texts: [&Value; 2]| {
+                texts.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
+            };
+            (first(about), first(message))
+        });
+        Self { pods, nodes: nodes.collect(), evictions: evictions.collect() }
+    }
+
+    /// Pods by name.
+    pub(super) fn sorted(&self) -> Vec<&PodView> {
+        let mut pods: Vec<&PodView> = self.pods.values().collect();
+        pods.sort_by(|one, other| one.name.cmp(&other.name));
+        pods
+    }
+
+    /// What happened since `before`, one sentence each.
+    pub(super) fn since(&self, before: &Self) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for (uid, pod) in &before.pods {
+            if !self.pods.contains_key(uid) && !pod.node.is_empty() {
+                decisions.push(Decision::Left(pod.name.clone(), pod.node.clone()));
+            }
+        }
+        let new = self.evictions.iter().filter(|one| !before.evictions.contains(one));
+        let mut whys: Vec<&String> = new.map(|(_, why)| why).collect();
+        whys.dedup();
+        decisions.extend(whys.into_iter().map(|why| Decision::Because(why.clone())));
+        for (uid, pod) in &self.pods {
+            let placed = before.pods.get(uid).is_some_and(|old| !old.node.is_empty());
+            if !pod.node.is_empty() && !placed {
+                decisions.push(Decision::Placed(pod.name.clone(), pod.node.clone()));
+            }
+        }
+        decisions.sort();
+        decisions
+    }
+}
+
+/// Something the scheduler did.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Decision {
+    /// A pod was told to go.
+    Left(String, String),
+    /// Why.
+    Because(String),
+    /// A pod was given a node.
+    Placed(String, String),
+}
+
+fn pod_view(cluster: &Cluster, pod: &Value) -> PodView {
+    let node = text(&pod["spec"]["nodeName"]).to_owned();
+    let phase = if is_terminating(pod) { "Terminating" } else { text(&pod["status"]["phase"]) };
+    let gpus = items(&pod["spec"]["containers"])
+        .filter_map(|container| {
+            text(&container["resources"]["requests"]["nvidia.com/gpu"]).parse::<i64>().ok()
+        })
+        .sum();
+    let waits = node.is_empty() && !has_condition(pod, "PodScheduled");
+    PodView {
+        name: name(pod).to_owned(),
+        queue: queue(cluster, pod),
+        phase: phase.to_owned(),
+        node,
+        gpus,
+        reason: waits.then(|| reason(pod)).flatten(),
+    }
+}
+
+/// What the pod was told.
+fn reason(pod: &Value) -> Option<String> {
+    let mut conditions = items(&pod["status"]["conditions"]);
+    let told = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False")?;
+    told["message"].as_str().map(str::to_owned)
+}
+
+/// The queue of a pod: its own label, or that of its group.
+fn queue(cluster: &Cluster, pod: &Value) -> String {
+    let own = pod["metadata"]["labels"][QUEUE].as_str();
+    let group = annotation(pod, "pod-group-name").and_then(|group| {
+        let key = Key::new(text(&pod["metadata"]["namespace"]), group);
+        cluster.get(("scheduling.run.ai", "podgroups"), &key)
+    });
+    let groups = group.and_then(|group| group["spec"]["queue"].as_str());
+    groups.or(own).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,46 @@
+//! The walk-throughs.
+
+mod gang;
+mod preemption;
+mod shares;
+
+use super::stage::Stage;
+
+/// A walk-through.
+pub(super) struct Story {
+    /// What it shows.
+    pub(super) title: &'static str,
+    /// What to look for.
+    pub(super) about: &'static str,
+    plot: Plot,
+}
+
+enum Plot {
+    Shares,
+    Gang,
+    Preemption,
+}
+
+impl Story {
+    /// Tells it.
+    pub(super) async fn tell(&self, stage: &mut Stage) -> anyhow::Result<()> {
+        match self.plot {
+            Plot::Shares => shares::tell(stage).await,
+            Plot::Gang => gang::tell(stage).await,
+            Plot::Preemption => preemption::tell(stage).await,
+        }
+    }
+}
+
+/// All of them, in order.
+pub(super) fn all() -> [Story; 3] {
+    [
+        Story { title: "Queues and fair share", about: shares::ABOUT, plot: Plot::Shares },
+        Story { title: "A gang: all or nothing", about: gang::ABOUT, plot: Plot::Gang },
+        Story {
+            title: "Preemption within a queue",
+            about: preemption::ABOUT,
+            plot: Plot::Preemption,
+        },
+    ]
+}

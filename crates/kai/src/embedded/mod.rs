@@ -1,0 +1,147 @@
+//! An embedded cluster with `kai run`'s own code on it, in virtual time: one thread, a clock that jumps to the next timer.
+
+mod nodes;
+
+use std::sync::Arc;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
+use kai_cluster::planner::Settings;
+use kai_cluster::run::run;
+use kai_core::time::{Span, Timestamp};
+use kai_embed::Cluster;
+use kai_embed::controllers::workload_definitions;
+use kai_embed::nodes::NodeProfile;
+use kai_embed::service::Embedded;
+use kube::Client;
+use serde_json::Value;
+use tokio::time::Instant;
+
+pub(crate) use nodes::ClusterArguments;
+
+/// When virtual time begins: 2026-01-01T00:00:00Z.
+const BEGINNING: i64 = 1_767_225_600_000_000_000;
+/// Ids follow from this seed, so that every run looks the same.
+const SEED: u64 = 2026;
+/// Nothing that waits waits longer than this between two tries.
+const QUIET: Duration = Duration::from_secs(75);
+const STEP: Duration = Duration::from_millis(250);
+/// Workloads that never come to rest are shown as they are after this time.
+const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// Tells virtual time.
+#[derive(Clone, Copy)]
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        let passed = i64::try_from(self.0.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        Timestamp { nanos: BEGINNING.saturating_add(passed) }
+    }
+
+    fn sleep(&self, span: Span) -> Work {
+        Box::pin(tokio::time::sleep(duration(span)))
+    }
+}
+
+fn moment(time: Timestamp) -> kai_embed::Timestamp {
+    kai_embed::Timestamp::from_nanosecond(i128::from(time.nanos)).unwrap_or_default()
+}
+
+/// A cluster in virtual time, as after an install, with `kai` running on it.
+pub(crate) struct VirtualCluster {
+    embedded: Embedded,
+}
+
+/// Plays a story on a new cluster.
+pub(crate) fn play<T>(
+    story: impl AsyncFnOnce(VirtualCluster) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let clock = VirtualClock(Instant::now());
+        let cluster = Cluster::new(SEED, moment(clock.now()));
+        let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
+        let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
+        let driver = embedded.clone().drive(|span| Box::pin(tokio::time::sleep(span)));
+        env.spawn("embedded cluster", driver);
+        let cluster = VirtualCluster { embedded };
+        cluster.install()?;
+        let client = Client::new(cluster.embedded.clone(), "default");
+        let (_nobody_asks, questions) = kai_cluster::serve::questions();
+        let endless = std::future::pending();
+        let kai = run(client, env.clone(), Settings::default(), questions, endless);
+        env.spawn("kai", kai);
+        story(cluster).await
+    })
+}
+
+/// What an install brings, and the kinds that operators of workloads define.
+pub(crate) fn installed() -> anyhow::Result<Vec<Value>> {
+    let mut objects: Vec<Value> = workload_definitions().collect();
+    for document in kai_cluster::manifests::documents() {
+        let read: Vec<Value> =
+            serde_saphyr::from_multiple(document).context("an installed document is no YAML")?;
+        objects.extend(read);
+    }
+    Ok(objects)
+}
+
+impl VirtualCluster {
+    fn install(&self) -> anyhow::Result<()> {
+        for object in installed()? {
+            self.make(&object)?;
+        }
+        Ok(())
+    }
+
+    /// Creates an object.
+    pub(crate) fn make(&self, object: &Value) -> anyhow::Result<()> {
+        let made = self.embedded.with(|cluster, _| cluster.make(object));
+        made.map(drop).with_context(|| {
+            let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+            format!("cannot create {kind} {name}")
+        })
+    }
+
+    /// Adds a node.
+    pub(crate) fn add_node(&self, profile: &NodeProfile) -> anyhow::Result<()> {
+        let added = self.embedded.with(|cluster, _| cluster.add_node(profile));
+        added.with_context(|| format!("cannot add the node {}", profile.name))
+    }
+
+    /// Looks at the cluster as it is.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Cluster) -> T) -> T {
+        self.embedded.with(|cluster, _| look(cluster))
+    }
+
+    /// Lets a span of virtual time pass.
+    pub(crate) async fn pass(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+
+    /// Lets everything settle: nothing changes any more, and no pod starts or ends by itself.
+    pub(crate) async fn settle(&self) {
+        let begin = Instant::now();
+        let mut quiet_since = Instant::now();
+        let mut version = self.look(|cluster| cluster.version());
+        while begin.elapsed() < LONGEST && quiet_since.elapsed() < QUIET {
+            let next = self.look(|cluster| {
+                cluster.next_pod_alarm().map(|at| at.duration_since(cluster.now()))
+            });
+            let wait = next.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or(STEP);
+            self.pass(wait.max(STEP)).await;
+            let now = self.look(|cluster| cluster.version());
+            if now != version || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
+                version = now;
+                quiet_since = Instant::now();
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Manifests: read, put in order, created.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use kai_embed::failure::Failure;
+use kai_embed::nodes::SIM_DURATION;
+use kai_embed::object::{annotation, namespace, set_default, text};
+use kai_embed::{Cluster, Key};
+use serde_json::{Value, json};
+
+use super::yaml::Document;
+
+/// Something wrong with a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    file: PathBuf,
+    line: u64,
+    field: String,
+    message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.file.display(), self.line);
+        if self.field.is_empty() {
+            write!(formatter, "{file}:{line}: {}", self.message)
+        } else {
+            write!(formatter, "{file}:{line}: {}: {}", self.field, self.message)
+        }
+    }
+}
+
+/// An object and where it stands.
+struct Manifest {
+    file: PathBuf,
+    document: Document,
+}
+
+/// All objects, in the order in which they are created.
+pub(super) struct Manifests(Vec<Manifest>);
+
+/// What must be there before anything else; the rest comes as it is written.
+const FIRST: [&str; 8] = [
+    "CustomResourceDefinition",
+    "Namespace",
+    "ServiceAccount",
+    "PriorityClass",
+    "RuntimeClass",
+    "StorageClass",
+    "Queue",
+    "Node",
+];
+
+/// Fields of an object that was read from a cluster and is not a part of what is wanted.
+const FROM_A_CLUSTER: [&str; 6] =
+    ["resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink"];
+
+impl Manifests {
+    /// Reads files and folders.
+    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Result<Self, Vec<Fault>>> {
+        let mut files = Vec::new();
+        for path in paths {
+            find(path, true, &mut files)?;
+        }
+        let (mut manifests, mut faults) = (Vec::new(), Vec::new());
+        for file in files {
+            let text = fs::read_to_string(&file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            match Document::read(&text) {
+                Ok(documents) => manifests.extend(
+                    documents
+                        .into_iter()
+                        .flat_map(Document::items)
+                        .map(|document| Manifest { file: file.clone(), document }),
+                ),
+                Err((line, message)) => {
+                    faults.push(Fault { file, line, field: String::new(), message });
+                }
+            }
+        }
+        if !faults.is_empty() {
+            return Ok(Err(faults));
+        }
+        manifests.sort_by_key(|manifest| {
+            let kind = text(&manifest.document.value["kind"]);
+            FIRST.iter().position(|first| *first == kind).unwrap_or(FIRST.len())
+        });
+        Ok(Ok(Self(manifests)))
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter().map(|manifest| &manifest.document.value)
+    }
+
+    /// Whether the manifests bring nodes.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.objects().any(|object| object["kind"] == "Node")
+    }
+
+    /// Whether pods end by themselves.
+    pub(super) fn has_ends(&self) -> bool {
+        self.objects().any(|object| object.to_string().contains(SIM_DURATION))
+    }
+
+    /// Creates everything; what is wrong with it.
+    pub(super) fn create(&self, cluster: &mut Cluster) -> Vec<Fault> {
+        self.0.iter().flat_map(|manifest| manifest.create(cluster)).collect()
+    }
+}
+
+/// The files of a path; folders are searched for YAML and JSON.
+fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if path.is_dir() {
+        let mut inside: Vec<PathBuf> = fs::read_dir(path)
+            .with_context(|| format!("cannot read {}", path.display()))?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        inside.sort();
+        return inside.iter().try_for_each(|path| find(path, false, files));
+    }
+    let is_manifest = path
+        .extension()
+        .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
+    if named || is_manifest {
+        files.push(path.to_path_buf());
+    }
+    Ok(())
+}
+
+impl Manifest {
+    fn create(&self, cluster: &mut Cluster) -> Vec<Fault> {
+        let mut object = self.document.value.clone();
+        if !object.is_object() {
+            return vec![self.fault("", "an object is expected")];
+        }
+        for field in ["apiVersion", "kind"] {
+            if text(&object[field]).is_empty() {
+                return vec![self.fault(field, "must be set")];
+            }
+        }
+        let kinds = cluster.kinds();
+        let Some(resource) = kinds.of_kind(text(&object["apiVersion"]), text(&object["kind"]))
+        else {
+            let (version, kind) = (&object["apiVersion"], &object["kind"]);
+            return vec![self.fault("kind", &format!("no kind {kind} is known in {version}"))];
+        };
+        if resource.namespaced {
+            set_default(&mut object, &["metadata", "namespace"], json!("default"));
+        }
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|key, _| !FROM_A_CLUSTER.contains(&key.as_str()));
+        }
+        make_up(cluster, &object);
+        if let Some(span) = annotation(&object, SIM_DURATION)
+            && !kai_embed::nodes::is_span(span)
+        {
+            let field = format!("metadata.annotations.{SIM_DURATION}");
+            return vec![
+                self.fault(&field, &format!("{span:?} is no duration such as 90s or 1h30m")),
+            ];
+        }
+        let made = match cluster.make_strictly(&object) {
+            // What an install brings may be given again, and then counts as given.
+            Err(failure) if failure.reason == "AlreadyExists" => cluster.replace(&object),
+            made => made,
+        };
+        let made = made.and_then(|_| {
+            let has_status = object["kind"] == "Node" && object["status"].is_object();
+            if has_status { cluster.set_status(&object) } else { Ok(()) }
+        });
+        made.err().map_or_else(Vec::new, |failure| self.faults(&failure))
+    }
+
+    fn fault(&self, field: &str, message: &str) -> Fault {
+        Fault {
+            file: self.file.clone(),
+            line: self.document.line(field),
+            field: field.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    /// One fault per field that is named.
+    fn faults(&self, failure: &Failure) -> Vec<Fault> {
+        if failure.fields.is_empty() {
+            return vec![self.fault("", &failure.message)];
+        }
+        failure.fields.iter().map(|(field, message)| self.fault(field, message)).collect()
+    }
+}
+
+/// Namespaces and accounts that an object needs and nobody wrote down.
+fn make_up(cluster: &mut Cluster, object: &Value) {
+    let space = namespace(object).to_owned();
+    if space.is_empty() {
+        return;
+    }
+    if cluster.get(("", "namespaces"), &Key::new("", space.as_str())).is_none() {
+        let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}});
+        // A name that cannot be one is found when the object itself is created.
+        let _ = cluster.make(&made);
+    }
+    for account in accounts(object) {
+        if cluster
+            .get(("", "serviceaccounts"), &Key::new(space.as_str(), account.as_str()))
+            .is_none()
+        {
+            let made = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": space}});
+            let _ = cluster.make(&made);
+        }
+    }
+}
+
+/// Every account that is named anywhere in an object.
+fn accounts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .flat_map(|(key, value)| match (key.as_str(), value.as_str()) {
+                ("serviceAccountName", Some(account)) if !account.is_empty() => {
+                    vec![account.to_owned()]
+                }
+                _ => accounts(value),
+            })
+            .collect(),
+        Value::Array(list) => list.iter().flat_map(accounts).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,79 @@
+//! `kai simulate`: what would become of these manifests.
+
+mod manifests;
+mod outcome;
+mod yaml;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kai_embed::nodes::SIM_DURATION;
+
+use crate::embedded::{ClusterArguments, play};
+use crate::output;
+use manifests::Manifests;
+use outcome::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  kai simulate -f job.yaml                          on one node with 8 GPUs
+  kai simulate -f queues/ -f job.yaml --nodes 4     folders too
+  kai simulate -f cluster.yaml -f job.yaml --json   on the nodes of cluster.yaml";
+
+/// Which manifests, and on what.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimulateArguments {
+    /// Manifests: files of YAML or JSON, or folders of them.
+    #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    cluster: ClusterArguments,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Simulates; the exit status.
+pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
+    let manifests = match Manifests::read(&arguments.files)? {
+        Ok(manifests) => manifests,
+        Err(faults) => return Ok(refuse(&faults)),
+    };
+    let nodes = arguments.cluster.profiles(manifests.has_nodes());
+    let played = play(async |cluster| {
+        nodes.iter().try_for_each(|node| cluster.add_node(node))?;
+        let faults = cluster.look(|cluster| manifests.create(cluster));
+        if !faults.is_empty() {
+            return Ok(Err(faults));
+        }
+        cluster.settle().await;
+        Ok(Ok(cluster.look(|cluster| Outcome::of(cluster))))
+    })?;
+    match played {
+        Err(faults) => Ok(refuse(&faults)),
+        Ok(outcome) if arguments.json => {
+            output::print(&format!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
+            Ok(0)
+        }
+        Ok(outcome) => {
+            output::print(&outcome.text())?;
+            if manifests.has_ends() {
+                let note =
+                    format!("Pods with the annotation {SIM_DURATION} have run to their end.\n");
+                output::print(&note)?;
+            }
+            Ok(0)
+        }
+    }
+}
+
+/// Says what is wrong with the manifests; the exit status.
+fn refuse(faults: &[manifests::Fault]) -> u8 {
+    for fault in faults {
+        output::complain(&format!("{fault}\n"));
+    }
+    crate::BAD_INPUT
+}

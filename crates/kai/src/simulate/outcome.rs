@@ -1,0 +1,173 @@
+//! Where everything ended.
+
+use kai_embed::Cluster;
+use kai_embed::object::{items, name, namespace, text};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::demo::table;
+
+/// Where everything ended.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    pods: Vec<Pod>,
+    nodes: Vec<Node>,
+    queues: Vec<Queue>,
+}
+
+#[derive(Serialize)]
+struct Pod {
+    namespace: String,
+    name: String,
+    phase: String,
+    node: Option<String>,
+    gpus: Vec<Gpu>,
+    reason: Option<String>,
+}
+
+/// What a pod has of a device.
+#[derive(Serialize)]
+struct Gpu {
+    device: usize,
+    uuid: String,
+    mib: u64,
+}
+
+#[derive(Serialize)]
+struct Node {
+    name: String,
+    gpus: Vec<NodeGpu>,
+}
+
+#[derive(Serialize)]
+struct NodeGpu {
+    device: usize,
+    uuid: String,
+    mib: u64,
+    used_mib: u64,
+    pods: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Queue {
+    name: String,
+    parent: Option<String>,
+    allocated: Value,
+    requested: Value,
+}
+
+impl Outcome {
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        Self {
+            pods: cluster.list(("", "pods")).map(|pod| Pod::of(cluster, pod)).collect(),
+            nodes: cluster.list(("", "nodes")).map(|node| Node::of(cluster, node)).collect(),
+            queues: cluster
+                .list(("scheduling.run.ai", "queues"))
+                .map(|queue| Queue::of(queue))
+                .collect(),
+        }
+    }
+
+    /// As a table.
+    pub(super) fn text(&self) -> String {
+        let mut rows = vec![
+            ["NAMESPACE", "POD", "PHASE", "NODE", "GPUS", "WHY IT WAITS"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
+        for pod in &self.pods {
+            let devices: Vec<String> = pod.gpus.iter().map(|gpu| gpu.device.to_string()).collect();
+            let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+            rows.push(vec![
+                pod.namespace.clone(),
+                pod.name.clone(),
+                pod.phase.clone(),
+                or_dash(pod.node.clone().unwrap_or_default()),
+                or_dash(devices.join(",")),
+                pod.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        let mut text = table(&rows, "");
+        let mut devices = vec![["NODE", "GPU", "USED", "OF", "PODS"].map(str::to_owned).to_vec()];
+        for node in &self.nodes {
+            for gpu in &node.gpus {
+                devices.push(vec![
+                    node.name.clone(),
+                    gpu.device.to_string(),
+                    format!("{} MiB", gpu.used_mib),
+                    format!("{} MiB", gpu.mib),
+                    gpu.pods.join(", "),
+                ]);
+            }
+        }
+        if devices.len() > 1 {
+            text.push('\n');
+            text.push_str(&table(&devices, ""));
+        }
+        text
+    }
+}
+
+impl Pod {
+    fn of(cluster: &Cluster, pod: &Value) -> Self {
+        let node = text(&pod["spec"]["nodeName"]).to_owned();
+        let devices = if node.is_empty() { Vec::new() } else { cluster.devices(&node) };
+        let key = kai_embed::Key::of(pod);
+        let gpus = devices.into_iter().filter_map(|device| {
+            let used = device.users.iter().find(|user| user.pod == key)?;
+            Some(Gpu { device: device.index, uuid: device.uuid.clone(), mib: used.mib })
+        });
+        Self {
+            namespace: namespace(pod).to_owned(),
+            name: name(pod).to_owned(),
+            phase: text(&pod["status"]["phase"]).to_owned(),
+            gpus: gpus.collect(),
+            reason: reason(pod),
+            node: Some(node).filter(|node| !node.is_empty()),
+        }
+    }
+}
+
+/// Why a pod waits or failed; none where it runs or has run.
+fn reason(pod: &Value) -> Option<String> {
+    let message = pod["status"]["message"].as_str();
+    if let Some(message) = message {
+        return Some(message.to_owned());
+    }
+    let placed = !text(&pod["spec"]["nodeName"]).is_empty();
+    if placed {
+        return None;
+    }
+    let mut conditions = items(&pod["status"]["conditions"]);
+    let told = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
+    if let Some(message) = told.and_then(|told| told["message"].as_str()) {
+        return Some(message.to_owned());
+    }
+    let scheduler = text(&pod["spec"]["schedulerName"]);
+    (scheduler != "kai-scheduler")
+        .then(|| format!("its spec.schedulerName is {scheduler:?}, which is not simulated"))
+}
+
+impl Node {
+    fn of(cluster: &Cluster, node: &Value) -> Self {
+        let gpus = cluster.devices(name(node)).into_iter().map(|device| NodeGpu {
+            device: device.index,
+            mib: device.memory_mib,
+            used_mib: device.users.iter().map(|user| user.mib).sum(),
+            pods: device.users.iter().map(|user| user.pod.to_string()).collect(),
+            uuid: device.uuid,
+        });
+        Self { name: name(node).to_owned(), gpus: gpus.collect() }
+    }
+}
+
+impl Queue {
+    fn of(queue: &Value) -> Self {
+        Self {
+            name: name(queue).to_owned(),
+            parent: queue["spec"]["parentQueue"].as_str().map(str::to_owned),
+            allocated: queue["status"]["allocated"].clone(),
+            requested: queue["status"]["requested"].clone(),
+        }
+    }
+}

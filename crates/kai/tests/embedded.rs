@@ -1,0 +1,181 @@
+//! `kai demo` and `kai simulate`, as a person runs them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn kai(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kai")).args(arguments).output().expect("kai runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// A folder of manifests that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let path = std::env::temp_dir().join(format!("kai-simulate-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        for (file, content) in files {
+            fs::write(path.join(file), content).expect("a file");
+        }
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_walk_throughs_tell_their_story() {
+    let output = kai(&["demo"]);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!told.contains('\u{1b}'), "no colours where nobody sees them");
+    for expected in [
+        "1. Queues and fair share",
+        "2. A gang: all or nothing",
+        "3. Preemption within a queue",
+        "✗ train was told to leave node-1",
+        "✓ build was placed on node-1",
+        "✓ llm-worker-2 was placed on node-2",
+        "node-1 gpu 0 [aaaaaaaaaaaaaaaaaaaaaaaa]  81920 of 81920 MiB  train",
+    ] {
+        assert!(told.contains(expected), "{expected:?} is missing in:\n{told}");
+    }
+    let left = told.lines().filter(|line| line.contains("✗ vision-")).count();
+    assert_eq!(left, 4, "half of the borrowed devices are given back");
+    let gang = told.split("none starts").nth(1).and_then(|rest| rest.split("A third node").next());
+    assert!(!gang.expect("the step").contains('✓'), "no part of a gang starts");
+}
+
+#[test]
+fn one_walk_through_alone_and_none_that_is_not_there() {
+    let told = text(&kai(&["demo", "--only", "3"]).stdout);
+    assert!(told.contains("3. Preemption") && !told.contains("1. Queues"));
+    let wrong = kai(&["demo", "--only", "99"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+const QUEUE: &str = "
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec:
+  resources:
+    gpu: {quota: 1, limit: 2, overQuotaWeight: 1}
+    cpu: {quota: -1, limit: -1}
+    memory: {quota: -1, limit: -1}
+";
+
+fn pod(name: &str, extra: &str) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  namespace: somewhere
+  labels: {{kai.scheduler/queue: team}}
+  {extra}
+spec:
+  schedulerName: kai-scheduler
+  serviceAccountName: trainer
+  containers:
+  - name: main
+    image: train:1
+    resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"
+    )
+}
+
+#[test]
+fn pods_end_where_the_scheduler_would_put_them() {
+    let pods = [pod("a", ""), pod("b", ""), pod("c", "")].concat();
+    let folder = Folder::new(
+        "limit",
+        &[("queue.yaml", QUEUE), ("pods.yaml", &pods), ("note.txt", "no: manifest: [")],
+    );
+    let output = kai(&["simulate", "-f", folder.path(), "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let phases: Vec<&str> = outcome["pods"]
+        .as_array()
+        .expect("pods")
+        .iter()
+        .map(|pod| pod["phase"].as_str().expect("a phase"))
+        .collect();
+    assert_eq!(phases.iter().filter(|phase| **phase == "Running").count(), 2, "{outcome:#}");
+    assert_eq!(phases.iter().filter(|phase| **phase == "Pending").count(), 1);
+    let running = outcome["pods"]
+        .as_array()
+        .expect("pods")
+        .iter()
+        .find(|pod| pod["phase"] == "Running")
+        .expect("one");
+    assert_eq!((&running["node"], &running["gpus"][0]["mib"]), (&"node-1".into(), &81_920.into()));
+    assert!(running["gpus"][0]["uuid"].as_str().expect("an id").starts_with("GPU-"));
+    assert_eq!(outcome["nodes"][0]["gpus"].as_array().map(Vec::len), Some(8));
+    assert_eq!(
+        kai(&["simulate", "-f", folder.path(), "--json"]).stdout,
+        output.stdout,
+        "the same again"
+    );
+}
+
+#[test]
+fn pods_that_end_make_room() {
+    let ends = "annotations: {kai.scheduler/sim-duration: 1h}";
+    let pods = [pod("a", ends), pod("b", ends), pod("c", ends)].concat();
+    let folder = Folder::new("ends", &[("all.yaml", &format!("{QUEUE}{pods}"))]);
+    let output = kai(&["simulate", "-f", folder.path(), "--json"]);
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(
+        outcome["pods"].as_array().expect("pods").iter().all(|pod| pod["phase"] == "Succeeded"),
+        "{outcome:#}"
+    );
+}
+
+#[test]
+fn nodes_may_come_with_the_manifests() {
+    let node = "---
+apiVersion: v1
+kind: Node
+metadata: {name: small, labels: {nvidia.com/gpu.count: '1', nvidia.com/gpu.memory: '32600'}}
+status: {allocatable: {cpu: '4', memory: 8Gi, pods: '10', nvidia.com/gpu: '1'}}
+";
+    let folder = Folder::new("nodes", &[("all.yaml", &format!("{QUEUE}{node}{}", pod("a", "")))]);
+    let output = kai(&["simulate", "-f", folder.path(), "--json"]);
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(outcome["nodes"].as_array().map(Vec::len), Some(1), "{outcome:#}");
+    assert_eq!(outcome["pods"][0]["node"], "small");
+    assert_eq!(outcome["pods"][0]["gpus"][0]["mib"], 32_600);
+}
+
+#[test]
+fn a_bad_manifest_is_shown_by_file_line_and_field() {
+    let bad = QUEUE.replace("quota: 1,", "quota: many,");
+    let odd = pod("a", "").replace("image: train:1", "imagee: train:1");
+    let folder = Folder::new("bad", &[("queue.yaml", &bad), ("pod.yaml", &odd)]);
+    let output = kai(&["simulate", "-f", folder.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("queue.yaml:7: spec.resources.gpu.quota: "), "{said}");
+    assert!(said.contains("pod.yaml:14: spec.containers[0].imagee: unknown field"), "{said}");
+    let torn = Folder::new("torn", &[("x.yaml", "kind: Pod\nmetadata: [\n")]);
+    let output = kai(&["simulate", "-f", torn.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("x.yaml:"), "{}", text(&output.stderr));
+}
