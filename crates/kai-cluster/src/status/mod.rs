@@ -120,6 +120,8 @@ pub struct Statuses {
     /// What is told once a pod was told to go.
     evicting: BTreeMap<ObjectName, Event>,
     schedule: Schedule,
+    /// What is to be told about grouping, as soon as somebody knows the time.
+    notices: Vec<Event>,
     events: EventQueue,
     /// Conditions that tell of a finished bind.
     extra: Vec<StatusWrite>,
@@ -144,6 +146,7 @@ impl Statuses {
             announced: BTreeMap::new(),
             binding: BTreeMap::new(),
             evicting: BTreeMap::new(),
+            notices: Vec::new(),
             events: EventQueue::default(),
             extra: Vec::new(),
             in_flight: BTreeMap::new(),
@@ -207,6 +210,9 @@ impl Statuses {
     /// Writes that are due, as many as workers are free.
     pub fn take(&mut self, groups: &Groups, now: Timestamp) -> Vec<StatusWrite> {
         self.notice(now);
+        for event in std::mem::take(&mut self.notices) {
+            self.events.push(event, now);
+        }
         let mut writes = Vec::new();
         while !self.is_busy() {
             let Some(target) = self.schedule.take(now) else { break };

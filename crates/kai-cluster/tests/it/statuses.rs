@@ -242,3 +242,18 @@ fn what_is_wrong_with_a_queue_is_told() {
     let kinds: Vec<&Value> = conditions.iter().map(|condition| &condition["type"]).collect();
     assert_eq!(kinds, ["Orphan", "OverQuota"]);
 }
+
+#[test]
+fn a_workload_that_contradicts_itself_is_told_so() {
+    let mut pod = pod("small", "1");
+    pod["metadata"]["labels"]["runai/queue"] = json!("other");
+    let objects = vec![
+        ("/api/v1/nodes", node("n1", "2")),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+        ("/api/v1/pods", pod),
+    ];
+    let log = tell(Story { objects, seconds: 20, ..Story::default() });
+    let told = events(&writes(&log), "PodGrouperWarning");
+    assert_eq!(told.len(), 1, "{log:#?}");
+    assert_eq!(told[0]["source"]["component"], "pod-grouper");
+}
