@@ -2,6 +2,7 @@
 //! no meaning here is accepted with a notice; one that is not in the table does not exist.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use kai_api::duration::{Units, parse_duration};
 use kai_api::names::{objects, workload};
@@ -23,6 +24,8 @@ pub struct Flagged {
     pub listen: Option<SocketAddr>,
     /// Port of what only this machine may ask; none: nowhere.
     pub plugin_port: Option<u16>,
+    /// KAI's configuration file.
+    pub scheduler_conf: Option<PathBuf>,
     /// How much is logged.
     pub verbosity: u8,
     /// Logs are JSON.
@@ -41,6 +44,7 @@ impl Default for Flagged {
             leader_elect: false,
             listen: Some(everywhere(8080)),
             plugin_port: Some(8081),
+            scheduler_conf: None,
             verbosity: 3,
             log_json: false,
             tell_version: true,
@@ -248,13 +252,15 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
-    process("scheduler-conf", "", "File with actions, plugins and their arguments.", |_, value| {
-        if value.is_empty() {
+    process(
+        "scheduler-conf",
+        "",
+        "File with actions, plugins and their arguments.",
+        |to, value| {
+            to.scheduler_conf = (!value.is_empty()).then(|| value.into());
             Ok(())
-        } else {
-            Err("configuration files are not read yet".to_owned())
-        }
-    }),
+        },
+    ),
     nothing(
         "schedule-period",
         "1s",

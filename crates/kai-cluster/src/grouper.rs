@@ -1,6 +1,6 @@
 //! Pods into pod groups: reads what the rules ask for and writes what they say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kai_api::PodGroup;
@@ -11,7 +11,7 @@ use kai_translate::time::seconds;
 use kai_workloads::chain::{Fetched, Walk};
 use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
 use kai_workloads::{
-    Decision, Facts, GrouperConfig, Gvk, Need, ObjectKey, PodGroupPlan, PodQuery, group_pod,
+    Decision, Facts, GrouperConfig, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
 };
 use kube::Client;
 use kube::core::GroupVersionKind;
@@ -49,8 +49,8 @@ pub struct Grouped {
 pub enum Grouping {
     /// It is its own group; nothing was written.
     Own(Box<PodGroupPlan>),
-    /// It was linked to a group; the watches will tell.
-    Linked,
+    /// It was linked to a group; the watches will tell. What its author should know.
+    Linked(Vec<String>),
     /// The rules leave it alone.
     LeftAlone,
     /// Its group is not ours to write now.
@@ -167,7 +167,7 @@ impl Grouper {
                 Decision::Group(_) if !self.gate.is_open() => return Ok(Grouping::Postponed),
                 Decision::Group(plan) => {
                     self.write(pod, &plan).await?;
-                    return Ok(Grouping::Linked);
+                    return Ok(Grouping::Linked(for_its_author(&plan)));
                 }
                 Decision::Fetch(needs) => {
                     for need in needs {
@@ -329,6 +329,15 @@ impl Grouper {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What the author of a workload can set right. A class that is missing is missed by all: the log says so.
+pub(crate) fn for_its_author(plan: &PodGroupPlan) -> Vec<String> {
+    let is_theirs = |notice: &&Notice| !matches!(notice, Notice::PriorityClassMissing { .. });
+    // A pod that is its own owner is asked twice and says the same.
+    let told: BTreeSet<String> =
+        plan.notices.iter().filter(is_theirs).map(ToString::to_string).collect();
+    told.into_iter().collect()
 }
 
 fn pod_name(pod: &Pod) -> ObjectName {

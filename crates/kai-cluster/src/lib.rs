@@ -17,6 +17,7 @@
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
 //! | [`explain`] | why something waits, in words |
+//! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
 //! | [`binder`] | bind requests into bound pods |
@@ -26,6 +27,7 @@
 pub mod admission;
 pub mod binder;
 pub mod client;
+pub mod config_file;
 pub mod env;
 pub mod explain;
 pub mod flags;

@@ -16,7 +16,7 @@ use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, ServeSettings};
 use kai_cluster::status::{Duties, Events};
-use kai_cluster::{client, run, shards};
+use kai_cluster::{client, config_file, run, shards};
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
@@ -142,7 +142,15 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
 }
 
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
-    let Flagged { mut settings, namespace, leader_elect, .. } = flagged;
+    let Flagged { mut settings, namespace, leader_elect, scheduler_conf, .. } = flagged;
+    if let Some(path) = scheduler_conf {
+        let text = std::fs::read_to_string(&path);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        let notices = config_file::apply(&text, &mut settings.config);
+        for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
+            tracing::warn!("{}: {notice}", path.display());
+        }
+    }
     let wanted =
         |function: &Function| arguments.only.is_empty() || arguments.only.contains(function);
     let functions: BTreeSet<Function> = Function::FOLLOWING.into_iter().filter(wanted).collect();

@@ -14,7 +14,7 @@ use kai_workloads::write::planned_group;
 use kai_workloads::{Decision, PodGroupPlan, group_pod};
 
 use super::{Planner, Publish, Wait};
-use crate::grouper::{Grouped, Grouping};
+use crate::grouper::{Grouped, Grouping, for_its_author};
 use crate::orders::Order;
 
 /// Label that only the planner's copy of a pod carries while it may not be evicted.
@@ -222,7 +222,9 @@ impl Planner {
         }
         match grouped.grouping {
             Grouping::Own(plan) => self.set_own_group(&name, plan),
-            Grouping::Linked => {}
+            Grouping::Linked(notices) => {
+                self.statuses.note_grouping(&name, &grouped.uid, &notices);
+            }
             Grouping::LeftAlone => entry.group = Membership::Named,
             Grouping::Postponed => entry.group = Membership::Unknown,
         }
@@ -232,8 +234,13 @@ impl Planner {
         for notice in &plan.notices {
             tracing::info!(pod = %name, %notice, "about its group");
         }
-        let published = self.settings.publish == Publish::Always && self.groups_pods();
+        let writes = self.groups_pods();
+        let published = self.settings.publish == Publish::Always && writes;
         let Some(entry) = self.pods.get_mut(name) else { return };
+        if writes && entry.base.node.is_none() {
+            let notices = for_its_author(&plan);
+            self.statuses.note_grouping(name, &entry.base.uid, &notices);
+        }
         if published {
             self.orders.push(Order::Publish(Box::new(entry.view.clone()), plan.clone()));
         }

@@ -47,6 +47,11 @@ pub(crate) fn default_plugins() -> Vec<PluginSpec> {
     plugins(&SchedulingShardSpec::default(), &mut Vec::new())
 }
 
+/// There is a plugin of this name.
+pub(crate) fn known_plugin(name: &str) -> bool {
+    PLUGINS.iter().any(|(known, _)| *known == name)
+}
+
 /// How a shard is scheduled, and what about it makes no sense.
 pub(super) fn settings(shard: &SchedulingShard, base: &Settings) -> (Settings, Vec<String>) {
     let spec = &shard.spec;
@@ -60,7 +65,7 @@ pub(super) fn settings(shard: &SchedulingShard, base: &Settings) -> (Settings, V
     config.plugins = plugins(spec, &mut problems);
     config.queue_depth = depths(spec, &config.actions, &mut problems);
     if let Some(wanted) = &spec.scenario_search_budgets {
-        config.budgets = Some(budgets(wanted, &mut problems));
+        config.budgets = Some(search_budgets(wanted, &mut problems));
     }
     if spec.usage_db_config.is_some() {
         problems.push(
@@ -134,7 +139,7 @@ fn plugins(spec: &SchedulingShardSpec, problems: &mut Vec<String>) -> Vec<Plugin
         let plugin = PluginSpec { name: name.into(), arguments };
         ordered.push((-wanted.priority.unwrap_or(priority), name, plugin));
     }
-    for name in spec.plugins.keys().filter(|name| !PLUGINS.iter().any(|(known, _)| known == name)) {
+    for name in spec.plugins.keys().filter(|name| !known_plugin(name)) {
         problems.push(format!("spec.plugins: there is no plugin {name}"));
     }
     ordered.sort_by_key(|(priority, name, _)| (*priority, *name));
@@ -186,7 +191,11 @@ fn depths(
 
 const BUDGET_ACTIONS: [&str; 4] = ["default", "reclaim", "preempt", "consolidation"];
 
-fn budgets(wanted: &ScenarioSearchBudgets, problems: &mut Vec<String>) -> SearchBudgets {
+/// Budgets of the search for victims; what makes no sense is said and left out.
+pub(crate) fn search_budgets(
+    wanted: &ScenarioSearchBudgets,
+    problems: &mut Vec<String>,
+) -> SearchBudgets {
     let mut budgets = SearchBudgets::default();
     let mut units = |field: &str, duration: &DurationText| {
         let nanos = parse_duration(&duration.0, Units::Go);

@@ -8,7 +8,7 @@ use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::pod::PodRole;
 use kai_core::input::pod_group::{GroupSet, Preemptibility};
 use kai_core::input::{
-    Delta, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec, Text,
+    Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec, Text,
 };
 use kai_core::status::Status;
 use kai_core::world::gpu_facts::GpuFacts;
@@ -109,6 +109,8 @@ pub struct Accounts {
     queues: BTreeMap<Text, QueueEntry>,
     /// MiB of one GPU, by node.
     device_mib: BTreeMap<Text, i64>,
+    /// Nodes that advertise more GPUs than they have: advertised and physical.
+    sliced: BTreeMap<Text, (i64, i64)>,
     touched: Touched,
 }
 
@@ -122,15 +124,10 @@ impl Accounts {
             Delta::Remove(ObjectKey::PodGroup(group)) => self.remove_group(group),
             Delta::Set(Object::Queue(queue)) => self.set_queue(&queue.name, Some(queue)),
             Delta::Remove(ObjectKey::Queue(queue)) => self.set_queue(queue, None),
-            Delta::Set(Object::Node(node)) => {
-                let facts =
-                    GpuFacts::of(node, Compatibility::default(), WholeGpuPolicy::default(), 0);
-                if facts.memory_known {
-                    self.device_mib.insert(node.name.clone(), facts.memory_mib);
-                }
-            }
+            Delta::Set(Object::Node(node)) => self.set_node(node),
             Delta::Remove(ObjectKey::Node(node)) => {
                 self.device_mib.remove(node);
+                self.sliced.remove(node);
             }
             _ => {}
         }
@@ -207,6 +204,25 @@ impl Accounts {
             next = spec.parent.as_deref().and_then(|parent| self.queue(parent));
         }
         chain
+    }
+
+    fn set_node(&mut self, node: &NodeSpec) {
+        let (compatibility, policy) = (Compatibility::default(), WholeGpuPolicy::default());
+        let facts = GpuFacts::of(node, compatibility, policy, 0);
+        if facts.memory_known {
+            self.device_mib.insert(node.name.clone(), facts.memory_mib);
+        }
+        let sliced = facts.is_time_sliced().then_some((facts.advertised, facts.physical));
+        let known = match sliced {
+            Some(sliced) => self.sliced.insert(node.name.clone(), sliced),
+            None => self.sliced.remove(&node.name),
+        };
+        if let Some((advertised, physical)) = sliced.filter(|_| known != sliced) {
+            tracing::warn!(
+                node = %node.name,
+                "GPU time-slicing detected (allocatable={advertised} devices, physical={physical} GPUs)"
+            );
+        }
     }
 
     fn set_pod(&mut self, pod: &PodSpec) {
@@ -303,6 +319,8 @@ impl Accounts {
         let old = entry.spec.take().and_then(|spec| spec.parent);
         let new = spec.and_then(|spec| spec.parent.clone());
         entry.spec = spec.cloned();
+        let below = entry.children.clone();
+        self.touched.queues.extend(below);
         self.touch_queue(name);
         if old == new {
             return;

@@ -28,6 +28,7 @@ use kai_api::PodGroup;
 use kai_api::names::status::UNSCHEDULABLE;
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
+use kai_core::fairness::QueueResource;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
@@ -35,7 +36,7 @@ use serde_json::{Map, Value, json};
 
 use accounts::{Accounts, Touched};
 use events::{Event, EventQueue, Severity, Subject};
-use render::{PoolVerdict, SeenCondition};
+use render::{PoolVerdict, QueueFaults, SeenCondition};
 use schedule::{SETTLE, Schedule, Target};
 use verdicts::{GroupVerdict, PodVerdict, TextOptions};
 use write::{StatusWrite, Written};
@@ -119,6 +120,8 @@ pub struct Statuses {
     /// What is told once a pod was told to go.
     evicting: BTreeMap<ObjectName, Event>,
     schedule: Schedule,
+    /// What is to be told about grouping, as soon as somebody knows the time.
+    notices: Vec<Event>,
     events: EventQueue,
     /// Conditions that tell of a finished bind.
     extra: Vec<StatusWrite>,
@@ -143,6 +146,7 @@ impl Statuses {
             announced: BTreeMap::new(),
             binding: BTreeMap::new(),
             evicting: BTreeMap::new(),
+            notices: Vec::new(),
             events: EventQueue::default(),
             extra: Vec::new(),
             in_flight: BTreeMap::new(),
@@ -206,6 +210,9 @@ impl Statuses {
     /// Writes that are due, as many as workers are free.
     pub fn take(&mut self, groups: &Groups, now: Timestamp) -> Vec<StatusWrite> {
         self.notice(now);
+        for event in std::mem::take(&mut self.notices) {
+            self.events.push(event, now);
+        }
         let mut writes = Vec::new();
         while !self.is_busy() {
             let Some(target) = self.schedule.take(now) else { break };
@@ -241,7 +248,7 @@ impl Statuses {
                 self.announce_group(name, groups, now);
                 self.render_group(name, groups.get(name)?, now)
             }
-            Target::Queue(queue) => self.render_queue(queue),
+            Target::Queue(queue) => self.render_queue(queue, now),
         }
     }
 
@@ -350,12 +357,21 @@ impl Statuses {
         render::group_resources(object, &group.usage())
     }
 
-    fn render_queue(&self, queue: &Text) -> Option<(StatusWrite, Written)> {
+    fn render_queue(&self, queue: &Text, now: Timestamp) -> Option<(StatusWrite, Written)> {
         let seen = self.seen_queues.get(queue).filter(|_| self.settings.duties.queues)?;
-        self.accounts.queue(queue)?;
+        let spec = self.accounts.queue(queue)?;
         let usage = self.accounts.usage(queue);
+        let parent = spec.parent.as_ref();
+        let over = |resource: QueueResource| {
+            let quota = spec.quota[resource];
+            quota >= 0.0 && usage.allocated.in_planner_units(resource) > quota
+        };
+        let faults = QueueFaults {
+            is_orphan: parent.is_some_and(|parent| self.accounts.queue(parent).is_none()),
+            is_over_quota: QueueResource::ALL.into_iter().any(over),
+        };
         let children = self.accounts.children(queue).map(ToString::to_string).collect();
-        let (status, patch) = render::queue_status(seen, &usage, children)?;
+        let (status, patch) = render::queue_status(seen, &usage, children, faults, now)?;
         let write = StatusWrite::queue(queue, &json!({"status": patch}));
         Some((write, Written::Queue(status)))
     }

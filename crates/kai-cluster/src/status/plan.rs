@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use kai_api::names::components::POD_GROUPER;
 use kai_api::names::scheduling::{
     EVENT_EVICTED_PODS, EVENT_EVICTOR_ACTION, EVENT_EVICTOR_NAMESPACE, EVENT_EVICTOR_POD_GROUP,
 };
-use kai_api::names::status::BINDING_ERROR;
+use kai_api::names::status::{BINDING_ERROR, POD_GROUPER_WARNING};
 use kai_core::config::ActionKind;
 use kai_core::input::pod_group::DEFAULT_LEAF;
 use kai_core::input::{ObjectName, Text};
@@ -126,6 +127,17 @@ impl Statuses {
             );
         }
         self.events.push(Event::new(subject, Severity::Normal, "StaleJob", message), now);
+    }
+
+    /// What the author of a pod should know about its group.
+    pub fn note_grouping(&mut self, pod: &ObjectName, uid: &Text, notices: &[String]) {
+        for notice in notices {
+            let subject = Subject::Pod(pod.clone(), uid.clone());
+            let mut event =
+                Event::new(subject, Severity::Warning, POD_GROUPER_WARNING, notice.as_str());
+            event.component = Some(POD_GROUPER);
+            self.notices.push(event);
+        }
     }
 
     /// A pod was told to go.

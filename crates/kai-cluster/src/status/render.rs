@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kai_api::PodGroup;
-use kai_api::names::status::{POD_SCHEDULED, UNSCHEDULABLE, UNSCHEDULABLE_ON_NODE_POOL};
+use kai_api::names::status::{
+    ORPHAN, OVER_QUOTA, POD_SCHEDULED, UNSCHEDULABLE, UNSCHEDULABLE_ON_NODE_POOL,
+};
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition, UnschedulableReason};
 use kai_api::quantity::RawQuantity;
-use kai_api::queue::QueueStatus;
+use kai_api::queue::{QueueCondition, QueueStatus};
 use kai_core::time::Timestamp;
 use kai_translate::time;
 use serde_json::{Map, Value, json};
@@ -141,14 +143,25 @@ pub fn group_resources(
     (!patch.is_empty()).then_some((wanted, patch))
 }
 
+/// What is wrong with a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFaults {
+    /// The queue above it does not exist.
+    pub is_orphan: bool,
+    /// It has more than its quota.
+    pub is_over_quota: bool,
+}
+
 /// The status a queue should have; none where it has it.
 pub fn queue_status(
     seen: &QueueStatus,
     usage: &Usage,
     children: Vec<String>,
+    faults: QueueFaults,
+    now: Timestamp,
 ) -> Option<(QueueStatus, Map<String, Value>)> {
     let wanted = QueueStatus {
-        conditions: seen.conditions.clone(),
+        conditions: queue_conditions(&seen.conditions, faults, now),
         child_queues: children,
         allocated: usage.allocated.quantities(),
         allocated_non_preemptible: usage.fixed.quantities(),
@@ -169,7 +182,44 @@ pub fn queue_status(
     if known != wanted.child_queues {
         patch.insert("childQueues".to_owned(), json!(wanted.child_queues));
     }
+    if seen.conditions != wanted.conditions {
+        patch.insert("conditions".to_owned(), json!(wanted.conditions));
+    }
     (!patch.is_empty()).then_some((wanted, patch))
+}
+
+/// A queue with which nothing was ever wrong has no conditions.
+fn queue_conditions(
+    seen: &[QueueCondition],
+    faults: QueueFaults,
+    now: Timestamp,
+) -> Vec<QueueCondition> {
+    let mut conditions = seen.to_vec();
+    let wanted = [
+        (ORPHAN, faults.is_orphan, "ParentNotFound", "The queue above it does not exist"),
+        (OVER_QUOTA, faults.is_over_quota, "AllocatedAboveQuota", "It has more than its quota"),
+    ];
+    for (kind, holds, reason, message) in wanted {
+        let status = if holds { "True" } else { "False" };
+        let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
+        match known {
+            Some(condition) if condition.status == status => {}
+            Some(condition) => {
+                status.clone_into(&mut condition.status);
+                condition.last_transition_time = moment(now);
+            }
+            None if holds => conditions.push(QueueCondition {
+                type_: kind.to_owned(),
+                status: status.to_owned(),
+                last_probe_time: None,
+                last_transition_time: moment(now),
+                reason: Some(reason.to_owned()),
+                message: Some(message.to_owned()),
+            }),
+            None => {}
+        }
+    }
+    conditions
 }
 
 type Quantities = BTreeMap<String, RawQuantity>;
@@ -249,9 +299,19 @@ mod tests {
             ..QueueStatus::default()
         };
         let children = vec!["a".to_owned(), "b".to_owned()];
-        let (_, patch) = queue_status(&seen, &Usage::default(), children.clone()).expect("news");
+        let status = |seen: &QueueStatus, faults: QueueFaults| {
+            queue_status(seen, &Usage::default(), children.clone(), faults, NOW)
+        };
+        let well = QueueFaults::default();
+        let (_, patch) = status(&seen, well).expect("news");
         assert_eq!(Value::Object(patch), json!({"requested": {"cpu": null}}));
         let empty = QueueStatus { child_queues: children.clone(), ..QueueStatus::default() };
-        assert_eq!(queue_status(&empty, &Usage::default(), children), None);
+        assert_eq!(status(&empty, well), None);
+        let orphan = QueueFaults { is_orphan: true, is_over_quota: false };
+        let (told, _) = status(&empty, orphan).expect("news");
+        assert_eq!((&*told.conditions[0].type_, &*told.conditions[0].status), ("Orphan", "True"));
+        assert_eq!(status(&told, orphan), None);
+        let (told, _) = status(&told, well).expect("news");
+        assert_eq!(told.conditions[0].status, "False");
     }
 }

@@ -3,7 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, tell};
-use crate::{fault, node, pod, queue, running, times, writes};
+use crate::{fault, node, pod, running, times, writes};
+
+/// A queue that can have all there is.
+fn queue() -> Value {
+    let mut queue = crate::queue();
+    for resource in ["cpu", "gpu", "memory"] {
+        queue["spec"]["resources"][resource]["quota"] = json!(-1);
+    }
+    queue
+}
 
 /// The bodies of requests to a path.
 fn bodies(log: &[&str], what: &str) -> Vec<Value> {
@@ -217,4 +226,36 @@ fn sums_of_queues_reach_the_root() {
     of_root["childQueues"] = json!(["q"]);
     assert_eq!(bodies(&writes, "queues/q/status"), [json!({"status": sums})]);
     assert_eq!(bodies(&writes, "queues/root/status"), [json!({"status": of_root})]);
+}
+
+#[test]
+fn what_is_wrong_with_a_queue_is_told() {
+    let mut lost = crate::queue();
+    lost["spec"]["parentQueue"] = json!("nowhere");
+    let objects = vec![
+        ("/api/v1/nodes", node("n1", "2")),
+        ("/apis/scheduling.run.ai/v2/queues", lost),
+        ("/api/v1/pods", running("one", "1", "n1")),
+    ];
+    let log = tell(Story { objects, seconds: 20, ..Story::default() });
+    let told = bodies(&writes(&log), "queues/q/status");
+    assert_eq!(told.len(), 1, "{log:#?}");
+    let conditions = told[0]["status"]["conditions"].as_array().expect("conditions");
+    let kinds: Vec<&Value> = conditions.iter().map(|condition| &condition["type"]).collect();
+    assert_eq!(kinds, ["Orphan", "OverQuota"]);
+}
+
+#[test]
+fn a_workload_that_contradicts_itself_is_told_so() {
+    let mut pod = pod("small", "1");
+    pod["metadata"]["labels"]["runai/queue"] = json!("other");
+    let objects = vec![
+        ("/api/v1/nodes", node("n1", "2")),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+        ("/api/v1/pods", pod),
+    ];
+    let log = tell(Story { objects, seconds: 20, ..Story::default() });
+    let told = events(&writes(&log), "PodGrouperWarning");
+    assert_eq!(told.len(), 1, "{log:#?}");
+    assert_eq!(told[0]["source"]["component"], "pod-grouper");
 }

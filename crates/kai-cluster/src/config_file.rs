@@ -1,0 +1,106 @@
+//! KAI's configuration file: actions, plugins and their arguments. Unknown keys are ignored, as KAI ignores them. Pure.
+
+use std::collections::BTreeMap;
+
+use kai_api::shard::ScenarioSearchBudgets;
+use kai_core::config::{ActionKind, Config, PluginSpec};
+use serde::Deserialize;
+
+use crate::shards::{known_plugin, search_budgets};
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct File {
+    actions: Option<String>,
+    tiers: Option<Vec<Tier>>,
+    queue_depth_per_action: BTreeMap<String, usize>,
+    scenario_search_budgets: Option<ScenarioSearchBudgets>,
+    #[serde(rename = "usageDBConfig")]
+    usage_db_config: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Tier {
+    plugins: Vec<Plugin>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Plugin {
+    name: String,
+    arguments: BTreeMap<String, String>,
+}
+
+/// Takes a file over; what is to be said about it. A file with an action that does not exist is refused.
+pub fn apply(text: &str, config: &mut Config) -> Result<Vec<String>, String> {
+    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let mut notices = Vec::new();
+    if let Some(actions) = &file.actions {
+        let found: Result<Vec<ActionKind>, String> =
+            actions.split(',').map(|name| action(name.trim())).collect();
+        config.actions = found?;
+    }
+    if let Some(tiers) = file.tiers {
+        let (known, unknown): (Vec<Plugin>, Vec<Plugin>) = tiers
+            .into_iter()
+            .flat_map(|tier| tier.plugins)
+            .partition(|plugin| known_plugin(&plugin.name));
+        notices.extend(unknown.iter().map(|plugin| format!("there is no plugin {}", plugin.name)));
+        config.plugins = known.iter().map(plugin).collect();
+    }
+    for (name, depth) in file.queue_depth_per_action {
+        config.queue_depth.insert(action(&name)?, depth);
+    }
+    if let Some(wanted) = &file.scenario_search_budgets {
+        config.budgets = Some(search_budgets(wanted, &mut notices));
+    }
+    if file.usage_db_config.is_some() {
+        notices.push("usageDBConfig is not supported yet: past usage is not looked at".to_owned());
+    }
+    Ok(notices)
+}
+
+fn action(name: &str) -> Result<ActionKind, String> {
+    ActionKind::from_name(name).ok_or_else(|| format!("there is no action {name:?}"))
+}
+
+fn plugin(plugin: &Plugin) -> PluginSpec {
+    let arguments = plugin.arguments.iter();
+    PluginSpec {
+        name: plugin.name.as_str().into(),
+        arguments: arguments
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_names_actions_and_plugins() {
+        let text = "actions: \"allocate, reclaim\"\ntiers:\n- plugins:\n  - name: predicates\n  - name: nodeplacement\n    \
+                    arguments: {cpu: spread, gpu: binpack}\n  - name: magic\n    disableNodeOrder: true\n\
+                    queueDepthPerAction: {reclaim: 7}\nsomething: else\n";
+        let mut config = Config::default();
+        assert_eq!(apply(text, &mut config), Ok(vec!["there is no plugin magic".to_owned()]));
+        assert_eq!(config.actions, [ActionKind::Allocate, ActionKind::Reclaim]);
+        let names: Vec<&str> = config.plugins.iter().map(|plugin| &*plugin.name).collect();
+        assert_eq!(names, ["predicates", "nodeplacement"]);
+        assert_eq!(config.plugins[1].argument("cpu"), Some("spread"));
+        assert_eq!(config.queue_depth, BTreeMap::from([(ActionKind::Reclaim, 7)]));
+    }
+
+    #[test]
+    fn what_is_not_there_stays_as_it_is_and_unknown_actions_are_refused() {
+        let mut config = Config::default();
+        assert_eq!(apply("{}", &mut config), Ok(Vec::new()));
+        assert_eq!(config, Config::default());
+        assert_eq!(
+            apply("actions: dance", &mut config),
+            Err("there is no action \"dance\"".to_owned())
+        );
+    }
+}
