@@ -19,10 +19,12 @@
 //! | [`explain`] | why something waits, in words |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
+//! | [`binder`] | bind requests into bound pods |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
 pub mod admission;
+pub mod binder;
 pub mod client;
 pub mod env;
 pub mod explain;

@@ -30,7 +30,7 @@ pub(crate) enum Verb {
     /// Bring up a cluster inside this program, for kubectl.
     Up(UpArguments),
     /// Schedule a Kubernetes cluster.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.
     Explain(ExplainArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

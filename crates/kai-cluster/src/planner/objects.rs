@@ -71,7 +71,7 @@ impl Planner {
             }
             _ => {
                 if kind == Kind::BindRequest {
-                    self.bind_requests.remove(&name);
+                    self.bind_request_gone(&name);
                 }
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
