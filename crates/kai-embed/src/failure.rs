@@ -36,6 +36,8 @@ pub struct FieldFault {
 pub enum FaultKind {
     /// It has a value it may not have.
     Invalid,
+    /// It is of a type it may not have.
+    Type,
     /// It must be there.
     Required,
     /// It has none of the values it may have.
@@ -49,6 +51,7 @@ impl FaultKind {
     const fn reason(self) -> &'static str {
         match self {
             Self::Invalid => "FieldValueInvalid",
+            Self::Type => "FieldValueTypeInvalid",
             Self::Required => "FieldValueRequired",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
@@ -125,12 +128,9 @@ impl Failure {
         Self::new(404, "NotFound", message).about(resource, name)
     }
 
-    /// No such path.
+    /// No such path. The answer is a text, as nobody knows of what it would be an object.
     pub fn no_such_path() -> Self {
-        let mut failure =
-            Self::new(404, "NotFound", "the server could not find the requested resource");
-        failure.details = Some(Box::new(json!({})));
-        failure
+        Self::new(404, "", "404 page not found\n")
     }
 
     /// Another object has the name.
@@ -146,6 +146,21 @@ impl Failure {
         Self::new(409, "Conflict", message).about(resource, name)
     }
 
+    /// The object is another one than was to be deleted.
+    pub fn other_object(
+        resource: &ResourceId,
+        kind: &str,
+        name: &str,
+        wanted: &str,
+        is: &str,
+    ) -> Self {
+        let by_kind = ResourceId::new(&resource.group, kind);
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({is}). The object might have been deleted and then recreated"
+        );
+        Self::conflict(&by_kind, name, &why)
+    }
+
     /// The object has been changed since the writer read it.
     pub fn outdated(resource: &ResourceId, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
@@ -153,7 +168,7 @@ impl Failure {
     }
 
     /// Other managers own fields of an applied object.
-    pub fn apply_conflict(resource: &ResourceId, name: &str, causes: &[(String, String)]) -> Self {
+    pub fn apply_conflict(causes: &[(String, String)]) -> Self {
         let lines: Vec<String> =
             causes.iter().map(|(who, field)| format!("conflict with {who}: {field}")).collect();
         let count = causes.len();
@@ -168,11 +183,8 @@ impl Failure {
                 json!({"reason": "FieldManagerConflict", "message": format!("conflict with {who}"), "field": field})
             })
             .collect();
-        let mut failure = Self::new(409, "Conflict", message).about(resource, name);
-        if let Some(details) = &mut failure.details {
-            details["causes"] = json!(causes);
-        }
-        failure
+        let details = json!({"causes": causes});
+        Self { details: Some(Box::new(details)), ..Self::new(409, "Conflict", message) }
     }
 
     /// The object is not as its kind must be.
@@ -194,7 +206,10 @@ impl Failure {
                 json!({"reason": fault.kind.reason(), "message": fault.message, "field": fault.field})
             })
             .collect();
-        let mut details = json!({"name": name, "kind": kind, "causes": causes});
+        let mut details = json!({"kind": kind, "causes": causes});
+        if !name.is_empty() {
+            details["name"] = json!(name);
+        }
         if !resource.group.is_empty() {
             details["group"] = json!(&*resource.group);
         }
@@ -241,6 +256,12 @@ impl Failure {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// A body in protobuf that cannot be read.
+    pub fn not_json(why: &str) -> Self {
+        let message = format!("the body of the request was in an unknown format: {why}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
     /// A disruption budget forbids it for now.
     pub fn budget(budget: &str, healthy: i64, needed: i64) -> Self {
         let cause = format!(
@@ -255,6 +276,17 @@ impl Failure {
     pub fn several_budgets() -> Self {
         let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         Self::new(500, "InternalError", message)
+    }
+
+    /// Objects cannot be selected by this field; those that know fields of their own say so in other words.
+    pub fn unknown_field_selector(path: &str, knows_own: bool) -> Self {
+        Self::bad_request(if knows_own {
+            format!("field label not supported: {path}")
+        } else {
+            format!(
+                "{path:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            )
+        })
     }
 
     /// The past that was asked for is no longer known.

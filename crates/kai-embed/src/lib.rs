@@ -15,7 +15,7 @@
 //! | [`selectors`], [`failure`], [`object`], [`ids`], [`tables`] | what all of them use |
 //! | [`nodes`] | simulated nodes: devices, and pods that start, run and end |
 //! | [`controllers`] | what brings workloads to pods, and what cleans up |
-//! | [`service`] | the transport |
+//! | [`service`], [`serve`] | the transport: in the same process, and on a socket |
 
 pub mod admission;
 pub mod api;
@@ -30,6 +30,7 @@ pub mod lists;
 pub mod nodes;
 pub mod object;
 pub mod selectors;
+pub mod serve;
 pub mod service;
 pub mod store;
 pub mod tables;

@@ -152,8 +152,12 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Reads the text of a query: `status.phase!=Failed,spec.nodeName=n`. Only `supported` paths may be asked for.
-    pub fn parse(text: &str, supported: impl Fn(&str) -> bool) -> Result<Self, Failure> {
+    /// Reads the text of a query: `status.phase!=Failed,spec.nodeName=n`. `stored` gives the path under which a field is
+    /// found, where it may be asked for.
+    pub fn parse(
+        text: &str,
+        stored: impl Fn(&str) -> Result<String, Failure>,
+    ) -> Result<Self, Failure> {
         let mut requirements = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let found = [("!=", false), ("==", true), ("=", true)]
@@ -164,10 +168,7 @@ impl FieldSelector {
                     "invalid selector: {text:?}; can't understand {part:?}"
                 )));
             };
-            if !supported(path) {
-                return Err(Failure::bad_request(format!("field label not supported: {path}")));
-            }
-            requirements.push((path.to_owned(), value.to_owned(), equal));
+            requirements.push((stored(path)?, value.to_owned(), equal));
         }
         Ok(Self { requirements })
     }
@@ -242,7 +243,11 @@ mod tests {
     #[test]
     fn fields() {
         let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
-        let parse = |text: &str| FieldSelector::parse(text, |path| path != "spec.x");
+        let parse = |text: &str| {
+            FieldSelector::parse(text, |path| {
+                if path == "spec.x" { Err(Failure::no_such_path()) } else { Ok(path.to_owned()) }
+            })
+        };
         assert!(parse("status.phase!=Failed").expect("it").matches(&pod));
         assert!(parse("spec.nodeName=").expect("it").matches(&pod));
         assert_eq!(parse("metadata.name=p").expect("it").name(), Some("p"));

@@ -211,8 +211,8 @@ impl Embedded {
                 let body = AnswerBody::Whole(Some(Bytes::from(object.to_string())));
                 (code, "application/json", warnings, body)
             }
-            Answer::Text(text) => {
-                (200, "text/plain", Vec::new(), AnswerBody::Whole(Some(Bytes::from(text))))
+            Answer::Text(code, text) => {
+                (code, "text/plain", Vec::new(), AnswerBody::Whole(Some(Bytes::from(text))))
             }
             Answer::Watch(watch) => {
                 (200, "application/json", Vec::new(), AnswerBody::Watch(watch, self))

@@ -9,6 +9,7 @@ use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
 use crate::simulate::SimulateArguments;
+use crate::up::UpArguments;
 
 /// A scheduler for AI workloads on Kubernetes.
 #[derive(Parser)]
@@ -26,6 +27,8 @@ pub(crate) enum Verb {
     Demo(DemoArguments),
     /// See what would become of manifests, without a cluster.
     Simulate(SimulateArguments),
+    /// Bring up a cluster inside this program, for kubectl.
+    Up(UpArguments),
     /// Schedule a Kubernetes cluster.
     Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.

@@ -14,6 +14,7 @@ mod run;
 mod scenario;
 mod scheduler_flags;
 mod simulate;
+mod up;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let ended = match Arguments::parse().verb {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Simulate(arguments) => simulate::run(&arguments),
+        Verb::Up(arguments) => up::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),

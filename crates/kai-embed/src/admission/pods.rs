@@ -39,6 +39,7 @@ pub(super) fn fill_spec(spec: &mut Value) {
     set_default(spec, &["terminationGracePeriodSeconds"], json!(30));
     set_default(spec, &["dnsPolicy"], json!("ClusterFirst"));
     set_default(spec, &["securityContext"], json!({}));
+    set_default(spec, &["enableServiceLinks"], json!(true));
     set_default(spec, &["schedulerName"], json!("default-scheduler"));
     for list in ["containers", "initContainers"] {
         let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };

@@ -126,7 +126,11 @@ impl Cluster {
         let Some(old) = self.store.get(&resource.id, key).cloned() else {
             return Err(Failure::not_found(&resource.id, &key.name));
         };
-        check_preconditions(resource, &old, &options.version, &options.uid)?;
+        if !options.uid.is_empty() && options.uid != uid(&old) {
+            let (kind, wanted) = (&resource.kind, &options.uid);
+            return Err(Failure::other_object(&resource.id, kind, &key.name, wanted, uid(&old)));
+        }
+        check_preconditions(resource, &old, &options.version, "")?;
         let grace = if resource.id == id(PODS) { pod_grace(&old, options) } else { 0 };
         let mut new = Value::clone(&old);
         add_finalizers(resource, &mut new, options);
@@ -135,13 +139,12 @@ impl Cluster {
             if !options.dry_run {
                 self.store.remove(&resource.id, key);
             }
-            return Ok(Deleted::Gone(old));
+            self.mark_deleted(&mut new, &old, 0);
+            return Ok(Deleted::Gone(Arc::new(new)));
         }
         let has_grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
         if !is_terminating(&old) || has_grace.is_some_and(|has| grace < has) {
-            let end = self.now + SignedDuration::from_secs(grace);
-            object::set(&mut new, &["metadata", "deletionTimestamp"], moment(end));
-            object::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], json!(grace));
+            self.mark_deleted(&mut new, &old, grace);
         }
         if resource.id == id(NAMESPACES) {
             object::set(&mut new, &["status", "phase"], json!("Terminating"));
@@ -150,6 +153,18 @@ impl Cluster {
             return Ok(Deleted::Going(Arc::new(new)));
         }
         Ok(Deleted::Going(self.store.put(&resource.id, new)))
+    }
+
+    /// Says since when an object is deleted, and how long it has. That counts as a change of what is asked of it.
+    fn mark_deleted(&self, new: &mut Value, old: &Value, grace: i64) {
+        let end = self.now + SignedDuration::from_secs(grace);
+        object::set(new, &["metadata", "deletionTimestamp"], moment(end));
+        object::set(new, &["metadata", "deletionGracePeriodSeconds"], json!(grace));
+        if let Some(generation) = old["metadata"]["generation"].as_i64()
+            && !is_terminating(old)
+        {
+            object::set(new, &["metadata", "generation"], json!(generation + 1));
+        }
     }
 }
 

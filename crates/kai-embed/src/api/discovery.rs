@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::request::{Answer, Request};
+use super::request::Answer;
 use crate::cluster::Cluster;
 use crate::kinds::{Resource, Version};
 
@@ -14,13 +14,13 @@ pub(crate) const KUBERNETES: &str = "v1.36.4";
 
 impl Cluster {
     /// Something that is always there; none where it is not.
-    pub(super) fn describe(&self, request: &Request, path: &str) -> Option<Answer> {
+    pub(super) fn describe(&self, path: &str) -> Option<Answer> {
         let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let object = match segments.as_slice() {
-            ["healthz" | "livez" | "readyz", ..] => return Some(Answer::Text("ok".to_owned())),
+            ["healthz" | "livez" | "readyz", ..] => {
+                return Some(Answer::Text(200, "ok".to_owned()));
+            }
             ["version"] => version(),
-            ["api"] if is_aggregated(request) => self.aggregated(true),
-            ["apis"] if is_aggregated(request) => self.aggregated(false),
             ["api"] => json!({
                 "kind": "APIVersions",
                 "versions": ["v1"],
@@ -42,7 +42,10 @@ impl Cluster {
                 object
             }
             ["apis", group, version] => self.resource_list(group, version)?,
-            [] => json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version"]}),
+            [] => {
+                json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]})
+            }
+            ["openapi", ..] => super::openapi::describe(self, &segments)?,
             _ => return None,
         };
         Some(Answer::object(200, object))
@@ -97,13 +100,19 @@ impl Cluster {
                 "categories": resource.categories,
             }));
             for (part, kind, verbs) in parts(resource, version) {
-                resources.push(json!({
+                let mut entry = json!({
                     "name": format!("{}/{part}", resource.id.plural),
                     "singularName": "",
                     "namespaced": resource.namespaced,
                     "kind": kind,
                     "verbs": verbs,
-                }));
+                });
+                // Some parts are of a kind of another group.
+                if let Some((group, version)) = other_group(kind) {
+                    entry["group"] = json!(group);
+                    entry["version"] = json!(version);
+                }
+                resources.push(entry);
             }
         }
         resources.extend(reviews(group));
@@ -117,64 +126,6 @@ impl Cluster {
             "groupVersion": name,
             "resources": resources,
         }))
-    }
-
-    /// Everything at once, as newer clients ask for it.
-    fn aggregated(&self, core: bool) -> Value {
-        let mut groups = self.groups();
-        if core {
-            groups = BTreeMap::from([(String::new(), vec!["v1".to_owned()])]);
-        }
-        let groups: Vec<Value> = groups
-            .iter()
-            .map(|(group, versions)| {
-                let versions: Vec<Value> = versions
-                    .iter()
-                    .map(|version| json!({"version": version, "resources": self.aggregated_resources(group, version), "freshness": "Current"}))
-                    .collect();
-                json!({"metadata": {"name": group}, "versions": versions})
-            })
-            .collect();
-        json!({
-            "kind": "APIGroupDiscoveryList",
-            "apiVersion": "apidiscovery.k8s.io/v2",
-            "metadata": {},
-            "items": groups,
-        })
-    }
-
-    fn aggregated_resources(&self, group: &str, version: &str) -> Vec<Value> {
-        let kind = |kind: &str| json!({"group": group, "version": version, "kind": kind});
-        let scope = |namespaced: bool| if namespaced { "Namespaced" } else { "Cluster" };
-        let mut resources: Vec<Value> = self
-            .served(group, version)
-            .map(|(resource, spoken)| {
-                let parts: Vec<Value> = parts(resource, spoken)
-                    .into_iter()
-                    .map(|(part, of, verbs)| json!({"subresource": part, "responseKind": kind(of), "verbs": verbs}))
-                    .collect();
-                json!({
-                    "resource": &*resource.id.plural,
-                    "responseKind": kind(&resource.kind),
-                    "scope": scope(resource.namespaced),
-                    "singularResource": resource.singular,
-                    "verbs": VERBS,
-                    "shortNames": resource.short_names,
-                    "categories": resource.categories,
-                    "subresources": parts,
-                })
-            })
-            .collect();
-        resources.extend(reviews(group).into_iter().map(|review| {
-            json!({
-                "resource": review["name"],
-                "responseKind": kind(crate::object::text(&review["kind"])),
-                "scope": scope(false),
-                "singularResource": "",
-                "verbs": review["verbs"],
-            })
-        }));
-        resources
     }
 }
 
@@ -201,6 +152,15 @@ fn parts<'a>(
     parts
 }
 
+/// The group of a kind that parts of objects have.
+fn other_group(kind: &str) -> Option<(&'static str, &'static str)> {
+    match kind {
+        "Eviction" => Some(("policy", "v1")),
+        "Scale" => Some(("autoscaling", "v1")),
+        _ => None,
+    }
+}
+
 /// Questions about rights and identity; they are no objects.
 fn reviews(group: &str) -> Vec<Value> {
     let review = |name: &str, kind: &str| json!({"name": name, "singularName": "", "namespaced": false, "kind": kind, "verbs": ["create"]});
@@ -213,13 +173,6 @@ fn reviews(group: &str) -> Vec<Value> {
         "authentication.k8s.io" => vec![review("selfsubjectreviews", "SelfSubjectReview")],
         _ => Vec::new(),
     }
-}
-
-fn is_aggregated(request: &Request) -> bool {
-    let first = request.accept.split(',').next().unwrap_or_default();
-    first.contains("as=APIGroupDiscoveryList")
-        && first.contains("v=v2")
-        && !first.contains("v2beta1")
 }
 
 fn version() -> Value {

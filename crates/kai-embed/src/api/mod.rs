@@ -2,11 +2,14 @@
 
 mod delete;
 mod discovery;
+mod events;
 mod list;
 mod managed;
+mod openapi;
 mod patch;
 mod path;
 mod pods;
+mod protobuf;
 mod representation;
 mod request;
 mod scale;
@@ -24,8 +27,9 @@ pub use write::{Part, Writer};
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::kinds::{Resource, Version};
+use crate::kinds::{EVENTS, Resource, Version};
 use crate::object::Key;
+pub(crate) use events::Dialect;
 use path::{Target, read};
 
 /// What a request is about.
@@ -36,6 +40,8 @@ pub(crate) struct Subject {
     pub(crate) version: String,
     /// Empty: all of them, or none for resources of the cluster.
     pub(crate) namespace: String,
+    /// The words the client uses.
+    pub(crate) dialect: Dialect,
 }
 
 impl Subject {
@@ -50,10 +56,35 @@ impl Subject {
     /// The object in the version the client speaks.
     pub(crate) fn spoken(&self, object: &Value) -> Value {
         let mut object = object.clone();
-        object["apiVersion"] = Value::from(self.resource.api_version(&self.version));
+        object["apiVersion"] = Value::from(self.api_version());
         object["kind"] = Value::from(self.resource.kind.as_str());
+        self.dialect.speak(&mut object);
         object
     }
+
+    /// Group and version as the client names them.
+    pub(crate) fn api_version(&self) -> String {
+        match self.dialect {
+            Dialect::Stored => self.resource.api_version(&self.version),
+            Dialect::NewEvents => "events.k8s.io/v1".to_owned(),
+        }
+    }
+}
+
+/// Who asks, and what they may: whoever may talk to this API may do everything.
+fn review(mut review: Value, path: &str) -> Result<Answer, Failure> {
+    let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let anywhere = json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]);
+    let groups = ["system:masters", "system:authenticated"];
+    review["status"] = match path.rsplit('/').next().unwrap_or_default() {
+        "selfsubjectaccessreviews" | "subjectaccessreviews" => json!({"allowed": true}),
+        "selfsubjectrulesreviews" => {
+            json!({"resourceRules": everything, "nonResourceRules": anywhere, "incomplete": false})
+        }
+        "selfsubjectreviews" => json!({"userInfo": {"username": "admin", "groups": groups}}),
+        _ => return Err(Failure::no_such_path()),
+    };
+    Ok(Answer::object(201, review))
 }
 
 impl Cluster {
@@ -76,7 +107,7 @@ impl Cluster {
                     .filter(|resource| resource.namespaced || namespace.is_empty())
                     .cloned()
                     .ok_or_else(Failure::no_such_path)?;
-                let subject = Subject { resource, version, namespace };
+                let subject = self.subject(resource, version, namespace);
                 match (name, subresource) {
                     (None, _) => self.collection(request, &subject),
                     (Some(name), None) => self.single(request, &subject, &name),
@@ -87,17 +118,19 @@ impl Cluster {
         }
     }
 
+    /// Events of either group are stored as those of the core.
+    fn subject(&self, resource: Arc<Resource>, version: String, namespace: String) -> Subject {
+        let core = self.kinds.get(&crate::kinds::id(EVENTS)).cloned();
+        match core.filter(|core| core.id.plural == resource.id.plural && core.id != resource.id) {
+            Some(resource) => Subject { resource, version, namespace, dialect: Dialect::NewEvents },
+            None => Subject { resource, version, namespace, dialect: Dialect::Stored },
+        }
+    }
+
     fn fixed(&mut self, request: &Request, path: &str) -> Result<Answer, Failure> {
         match (request.method.as_str(), path) {
-            ("GET" | "HEAD", path) => {
-                self.describe(request, path).ok_or_else(Failure::no_such_path)
-            }
-            ("POST", path) if path.starts_with("/apis/authorization.k8s.io/") => {
-                let mut review = request.object()?;
-                // Whoever may talk to this API may do everything.
-                review["status"] = json!({"allowed": true});
-                Ok(Answer::object(201, review))
-            }
+            ("GET" | "HEAD", path) => self.describe(path).ok_or_else(Failure::no_such_path),
+            ("POST", path) => review(request.object()?, path),
             _ => Err(Failure::method_not_allowed()),
         }
     }
@@ -168,6 +201,7 @@ impl Cluster {
             ("GET", "log") if is_pod => {
                 self.find(subject, name)?;
                 Ok(Answer::Text(
+                    200,
                     "The containers of this cluster are simulated and say nothing.\n".to_owned(),
                 ))
             }

@@ -38,13 +38,7 @@ impl Cluster {
         }
         let pod = self.find(subject, pod_name)?;
         let refuse = |why: String| Err(Failure::conflict(&bindings, pod_name, &why));
-        let wanted = uid(&binding);
-        if !wanted.is_empty() && wanted != uid(&pod) {
-            return refuse(format!(
-                "Precondition failed: UID in precondition: {wanted}, UID in object meta: {}",
-                uid(&pod)
-            ));
-        }
+        check_preconditions(&subject.resource, &pod, "", uid(&binding))?;
         if is_terminating(&pod) {
             return refuse(format!(
                 "pod {pod_name} is being deleted, cannot be assigned to a host"

@@ -48,7 +48,7 @@ pub(super) fn represent(
         Representation::Metadata => metadata_only(object),
         Representation::Table => {
             let metadata = json!({"resourceVersion": crate::object::version(object)});
-            tables::table(subject.version(), &[object], &metadata, now)
+            tables::table(&subject.resource, subject.version(), &[object], &metadata, now)
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn represent_list(
                 .collect();
             json!({
                 "kind": resource.list_kind,
-                "apiVersion": resource.api_version(&subject.version),
+                "apiVersion": subject.api_version(),
                 "metadata": metadata,
                 "items": items,
             })
@@ -102,7 +102,7 @@ pub(super) fn represent_list(
         }
         Representation::Table => {
             let objects: Vec<&Value> = objects.iter().map(|object| &***object).collect();
-            tables::table(subject.version(), &objects, metadata, now)
+            tables::table(resource, subject.version(), &objects, metadata, now)
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::Subject;
 use super::path::percent_decode;
+use super::protobuf;
 use super::watch::Watch;
 use crate::failure::Failure;
 use crate::object::{self, name, namespace, text};
@@ -119,6 +120,9 @@ impl Request {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
+        if protobuf::is_protobuf(&self.body) {
+            return protobuf::read(&self.body).map_err(|why| Failure::not_json(&why));
+        }
         let is_yaml = self.content_type.contains("yaml");
         let broken = |error: String| {
             Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
@@ -148,7 +152,7 @@ impl Request {
         let mut object = self.object()?;
         object::strip_nulls(&mut object);
         let resource = &subject.resource;
-        let api_version = resource.api_version(&subject.version);
+        let api_version = subject.api_version();
         let (sent_version, sent_kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let fits = |sent: &str, wanted: &str| sent.is_empty() || sent == wanted;
         if !fits(sent_version, &api_version) || !fits(sent_kind, &resource.kind) {
@@ -156,8 +160,9 @@ impl Request {
                 "the API version in the data ({sent_version}) does not match the expected API version ({api_version})"
             )));
         }
-        object["apiVersion"] = Value::from(api_version);
+        object["apiVersion"] = Value::from(resource.api_version(&subject.version));
         object["kind"] = Value::from(resource.kind.as_str());
+        subject.dialect.understand(&mut object);
         let sent = namespace(&object);
         if !sent.is_empty() && sent != subject.namespace {
             return Err(Failure::bad_request(
@@ -202,8 +207,8 @@ pub enum Answer {
         /// What the writer should know.
         warnings: Vec<String>,
     },
-    /// A text.
-    Text(String),
+    /// A text, with its HTTP status.
+    Text(u16, String),
     /// Everything that happens from now on.
     Watch(Box<Watch>),
 }
@@ -216,6 +221,9 @@ impl Answer {
 
     /// A failure.
     pub fn failed(failure: &Failure) -> Self {
+        if failure.reason.is_empty() {
+            return Self::Text(failure.code, failure.message.clone());
+        }
         Self::object(failure.code, failure.status())
     }
 }

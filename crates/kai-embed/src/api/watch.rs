@@ -35,8 +35,15 @@ impl Filter {
         name: Option<&str>,
     ) -> Result<Self, Failure> {
         let query = |key: &str| request.query.get(key).unwrap_or_default();
-        let supported = |path: &str| subject.resource.selects_by(&subject.version, path);
-        let fields = FieldSelector::parse(query("fieldSelector"), supported)?;
+        let stored = |path: &str| {
+            let stored = subject.dialect.stored_path(path);
+            if subject.resource.selects_by(&subject.version, &stored) {
+                return Ok(stored);
+            }
+            let own = subject.resource.has_own_selectors();
+            Err(Failure::unknown_field_selector(path, own))
+        };
+        let fields = FieldSelector::parse(query("fieldSelector"), stored)?;
         Ok(Self {
             namespace: subject.namespace.clone(),
             name: name.or(fields.name()).map(str::to_owned),
@@ -159,7 +166,7 @@ impl Watch {
         let object = match self.representation {
             Representation::Full => json!({
                 "kind": resource.kind,
-                "apiVersion": resource.api_version(&self.subject.version),
+                "apiVersion": self.subject.api_version(),
                 "metadata": metadata,
             }),
             Representation::Metadata => json!({

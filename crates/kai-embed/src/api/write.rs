@@ -316,7 +316,8 @@ pub(super) fn check_preconditions(
 ) -> Result<(), Failure> {
     if !wanted_uid.is_empty() && wanted_uid != uid(old) {
         let why = format!(
-            "Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {}",
+            storage_key(resource, old),
             uid(old)
         );
         return Err(Failure::conflict(&resource.id, name(old), &why));
@@ -325,6 +326,15 @@ pub(super) fn check_preconditions(
         return Err(Failure::outdated(&resource.id, name(old)));
     }
     Ok(())
+}
+
+/// Where the real API server would store an object; some of its messages say so.
+fn storage_key(resource: &Resource, object: &Value) -> String {
+    let group = match resource.origin {
+        Origin::Builtin => String::new(),
+        Origin::Custom => format!("{}/", resource.id.group),
+    };
+    format!("/registry/{group}{}/{}", resource.id.plural, Key::of(object))
 }
 
 /// Whether objects count the changes of what is asked of them.

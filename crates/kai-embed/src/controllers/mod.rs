@@ -4,10 +4,13 @@ pub(crate) mod budget;
 mod definitions;
 mod deployments;
 mod garbage;
+mod job_sets;
 mod jobs;
 mod namespaces;
 mod pytorch;
+mod ray;
 mod replica_sets;
+mod stateful_sets;
 mod templates;
 
 use std::sync::Arc;
@@ -64,7 +67,10 @@ pub(crate) fn reconcile(cluster: &mut Cluster, resource: &ResourceId, key: &Key)
         ("", "namespaces") => namespaces::sync(cluster, key),
         ("apps", "deployments") => deployments::sync(cluster, key),
         ("apps", "replicasets") => replica_sets::sync(cluster, key),
+        ("apps", "statefulsets") => stateful_sets::sync(cluster, key),
         ("batch", "jobs") => jobs::sync(cluster, key),
+        ("jobset.x-k8s.io", "jobsets") => job_sets::sync(cluster, key),
+        ("ray.io", "rayclusters") => ray::sync(cluster, key),
         ("kubeflow.org", "pytorchjobs") => pytorch::sync(cluster, key),
         ("policy", "poddisruptionbudgets") => budget::sync(cluster, key),
         ("apiextensions.k8s.io", "customresourcedefinitions") => establish(cluster, key),

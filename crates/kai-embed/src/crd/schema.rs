@@ -115,7 +115,8 @@ fn validate_value(value: &Value, schema: &Value, path: &str, faults: &mut Vec<Fi
         let wanted = schema["type"].as_str().unwrap_or_default();
         let is = type_name(value);
         let why = format!("{path} in body must be of type {wanted}: {is:?}");
-        faults.push(FieldFault::invalid(path, &json!(is), &why));
+        let fault = FieldFault::invalid(path, &json!(is), &why);
+        faults.push(FieldFault { kind: FaultKind::Type, ..fault });
         return;
     }
     validate_enum(value, schema, path, faults);

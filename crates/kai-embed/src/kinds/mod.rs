@@ -96,6 +96,11 @@ impl Resource {
         }
     }
 
+    /// Whether its objects may be selected by more than name and namespace.
+    pub fn has_own_selectors(&self) -> bool {
+        !builtin::selectable_fields(&self.id).is_empty()
+    }
+
     /// Whether its objects may be selected by a field.
     pub fn selects_by(&self, version: &str, path: &str) -> bool {
         let ours = || self.version(version).into_iter().flat_map(|version| &version.selectable);

@@ -1,5 +1,6 @@
 //! The embedded cluster as clients see it, and `kai run`'s own code on it, in virtual time.
 
+mod controllers;
 mod requests;
 mod scheduling;
 mod world;

@@ -49,14 +49,9 @@ impl Snapshot {
             name: name(node).to_owned(),
             devices: cluster.devices(name(node)),
         });
-        let events = cluster.list(("", "events")).chain(cluster.list(("events.k8s.io", "events")));
-        let evictions = events.filter(|event| event["reason"] == "Evict").map(|event| {
-            let about = [&event["involvedObject"]["name"], &event["regarding"]["name"]];
-            let message = [&event["message"], &event["note"]];
-            let first = |texts: [&Value; 2]| {
-                texts.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
-            };
-            (first(about), first(message))
+        let events = cluster.list(("", "events")).filter(|event| event["reason"] == "Evict");
+        let evictions = events.map(|event| {
+            (text(&event["involvedObject"]["name"]).to_owned(), text(&event["message"]).to_owned())
         });
         Self { pods, nodes: nodes.collect(), evictions: evictions.collect() }
     }

@@ -46,8 +46,14 @@ impl Clock for VirtualClock {
     }
 }
 
-fn moment(time: Timestamp) -> kai_embed::Timestamp {
+/// A moment in the words of the embedded cluster.
+pub(crate) fn moment(time: Timestamp) -> kai_embed::Timestamp {
     kai_embed::Timestamp::from_nanosecond(i128::from(time.nanos)).unwrap_or_default()
+}
+
+/// A duration in the words of the scheduler.
+pub(crate) fn span(duration: Duration) -> Span {
+    Span { nanos: i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX) }
 }
 
 /// A cluster in virtual time, as after an install, with `kai` running on it.

@@ -15,7 +15,7 @@ use super::yaml::Document;
 
 /// Something wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     file: PathBuf,
     line: u64,
     field: String,
@@ -40,7 +40,7 @@ struct Manifest {
 }
 
 /// All objects, in the order in which they are created.
-pub(super) struct Manifests(Vec<Manifest>);
+pub(crate) struct Manifests(Vec<Manifest>);
 
 /// What must be there before anything else; the rest comes as it is written.
 const FIRST: [&str; 8] = [
@@ -60,7 +60,7 @@ const FROM_A_CLUSTER: [&str; 6] =
 
 impl Manifests {
     /// Reads files and folders.
-    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Result<Self, Vec<Fault>>> {
+    pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Result<Self, Vec<Fault>>> {
         let mut files = Vec::new();
         for path in paths {
             find(path, true, &mut files)?;
@@ -96,7 +96,7 @@ impl Manifests {
     }
 
     /// Whether the manifests bring nodes.
-    pub(super) fn has_nodes(&self) -> bool {
+    pub(crate) fn has_nodes(&self) -> bool {
         self.objects().any(|object| object["kind"] == "Node")
     }
 
@@ -106,7 +106,7 @@ impl Manifests {
     }
 
     /// Creates everything; what is wrong with it.
-    pub(super) fn create(&self, cluster: &mut Cluster) -> Vec<Fault> {
+    pub(crate) fn create(&self, cluster: &mut Cluster) -> Vec<Fault> {
         self.0.iter().flat_map(|manifest| manifest.create(cluster)).collect()
     }
 }

@@ -11,7 +11,7 @@ use kai_embed::nodes::SIM_DURATION;
 
 use crate::embedded::{ClusterArguments, play};
 use crate::output;
-use manifests::Manifests;
+pub(crate) use manifests::Manifests;
 use outcome::Outcome;
 
 const EXAMPLES: &str = "\
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
 }
 
 /// Says what is wrong with the manifests; the exit status.
-fn refuse(faults: &[manifests::Fault]) -> u8 {
+pub(crate) fn refuse(faults: &[manifests::Fault]) -> u8 {
     for fault in faults {
         output::complain(&format!("{fault}\n"));
     }

@@ -58,7 +58,7 @@ impl Cluster {
         if !conflicts.is_empty() && !request.query.is_true("force") {
             let causes: Vec<(String, String)> =
                 conflicts.into_iter().map(|(who, path)| (who, fields::shown(&path))).collect();
-            return Err(Failure::apply_conflict(&resource.id, name, &causes));
+            return Err(Failure::apply_conflict(&causes));
         }
         merge_applied("", &mut new, &config, schema.lists());
         let before =

@@ -30,6 +30,7 @@ impl Cluster {
         }
         let old = self.find(subject, name)?;
         let mut new = Value::clone(&old);
+        subject.dialect.speak(&mut new);
         let patch = request.value()?;
         match kind {
             Content::JsonPatch => json::apply(&mut new, &patch)
@@ -45,6 +46,7 @@ impl Cluster {
         if !new.is_object() {
             return Err(Failure::bad_request("the patch leaves no object"));
         }
+        subject.dialect.understand(&mut new);
         keep_identity(&mut new, &old, &patch, subject)?;
         let mut writer = Writer::of(request)?;
         if part == Part::Status {

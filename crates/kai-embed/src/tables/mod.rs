@@ -1,38 +1,39 @@
 //! Tables: the columns that `kubectl get` prints.
 
+mod columns;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::kinds::Version;
+use crate::kinds::{Origin, Resource, Version};
 use crate::object::{self, name, read_moment};
 
 /// Objects as rows.
 pub(crate) fn table(
+    resource: &Resource,
     version: &Version,
     objects: &[&Value],
     metadata: &Value,
     now: Timestamp,
 ) -> Value {
-    let mut columns = vec![column("Name", "string", "name", 0)];
-    let mut paths: Vec<String> = Vec::new();
-    for own in &version.columns {
-        let kind = object::text(&own["type"]);
-        let priority = own["priority"].as_i64().unwrap_or_default();
-        columns.push(column(object::text(&own["name"]), kind, "", priority));
-        paths.push(object::text(&own["jsonPath"]).to_owned());
-    }
-    if version.columns.is_empty() {
-        columns.push(column("Age", "date", "", 0));
-        paths.push(".metadata.creationTimestamp".to_owned());
-    }
-    let rows: Vec<Value> = objects
-        .iter()
-        .map(|object| {
-            let mut cells = vec![json!(name(object))];
-            for (path, column) in paths.iter().zip(&columns[1..]) {
-                let value = at_path(object, path);
-                cells.push(cell(value, object::text(&column["type"]), now));
-            }
+    let (columns, rows) = match resource.origin {
+        Origin::Builtin => {
+            let columns = columns::of(resource);
+            let cells =
+                |object: &Value| columns.iter().map(|one| (one.cell)(object, now)).collect();
+            let rows: Vec<Vec<Value>> = objects.iter().map(|object| cells(object)).collect();
+            let head: Vec<Value> = columns
+                .iter()
+                .map(|one| column(one.name, "string", format(one.name), one.priority))
+                .collect();
+            (head, rows)
+        }
+        Origin::Custom => custom(version, objects, now),
+    };
+    let rows: Vec<Value> = rows
+        .into_iter()
+        .zip(objects)
+        .map(|(cells, object)| {
             json!({"cells": cells, "object": {
                 "kind": "PartialObjectMetadata",
                 "apiVersion": "meta.k8s.io/v1",
@@ -47,6 +48,36 @@ pub(crate) fn table(
         "columnDefinitions": columns,
         "rows": rows,
     })
+}
+
+/// The columns that a definition asks for.
+fn custom(version: &Version, objects: &[&Value], now: Timestamp) -> (Vec<Value>, Vec<Vec<Value>>) {
+    let mut columns = vec![column("Name", "string", "name", 0)];
+    let mut paths: Vec<&str> = Vec::new();
+    for own in &version.columns {
+        let kind = object::text(&own["type"]);
+        let priority = own["priority"].as_i64().unwrap_or_default();
+        columns.push(column(object::text(&own["name"]), kind, "", priority));
+        paths.push(object::text(&own["jsonPath"]));
+    }
+    if version.columns.is_empty() {
+        columns.push(column("Age", "date", "", 0));
+        paths.push(".metadata.creationTimestamp");
+    }
+    let rows = objects.iter().map(|object| {
+        let own = paths
+            .iter()
+            .zip(&columns[1..])
+            .map(|(path, column)| cell(at_path(object, path), object::text(&column["type"]), now));
+        std::iter::once(json!(name(object))).chain(own).collect()
+    });
+    let rows = rows.collect();
+    (columns, rows)
+}
+
+/// Commands put the kind before what is formatted as a name.
+fn format(column: &str) -> &'static str {
+    if column == "Name" { "name" } else { "" }
 }
 
 fn column(name: &str, kind: &str, format: &str, priority: i64) -> Value {

@@ -1,0 +1,122 @@
+//! `kai up`: the embedded cluster for `kubectl`, until somebody ends it.
+
+mod kubeconfig;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use kai_cluster::env::Env;
+use kai_cluster::planner::Settings;
+use kai_cluster::run::run as schedule;
+use kai_embed::Cluster;
+use kai_embed::serve::{Identity, serve};
+use kai_embed::service::Embedded;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::embedded::{ClusterArguments, installed, moment, span};
+use crate::output;
+use crate::simulate::Manifests;
+use kubeconfig::Kubeconfig;
+
+const EXAMPLES: &str = "\
+Examples:
+  kai up                                      one node with 8 GPUs
+  kai up --nodes 4 --gpus 8 --time-slicing 10
+  kai up --cluster nodes.yaml                 nodes and whatever else the manifests say
+  kubectl --kubeconfig kai.kubeconfig get pods";
+
+/// Which cluster, and how it is reached.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct UpArguments {
+    #[command(flatten)]
+    nodes: ClusterArguments,
+
+    /// Manifests of what exists from the start: files of YAML or JSON, or folders of them.
+    #[arg(long, value_name = "PATH")]
+    cluster: Vec<PathBuf>,
+
+    /// Where to write the kubeconfig; it goes when the cluster ends.
+    #[arg(long, default_value = "kai.kubeconfig", value_name = "FILE")]
+    kubeconfig: PathBuf,
+
+    /// The port on 127.0.0.1; 0: any that is free.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    port: u16,
+}
+
+/// Runs until it is told to stop; the exit status.
+pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<u8> {
+    let manifests = match Manifests::read(&arguments.cluster)? {
+        Ok(manifests) => manifests,
+        Err(faults) => return Ok(crate::simulate::refuse(&faults)),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(up(arguments, &manifests))
+}
+
+async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8> {
+    // Whoever sees the kubeconfig may end us from then on.
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let (mut terminate, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let env = Env::real();
+    let clock = env.clone();
+    let cluster = Cluster::new(seed()?, moment(env.now()));
+    let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
+    for object in installed()? {
+        embedded.with(|cluster, _| cluster.make(&object)).context("cannot install")?;
+    }
+    for node in arguments.nodes.profiles(manifests.has_nodes()) {
+        embedded.with(|cluster, _| cluster.add_node(&node)).context("cannot add a node")?;
+    }
+    let faults = embedded.with(|cluster, _| manifests.create(cluster));
+    if !faults.is_empty() {
+        return Ok(crate::simulate::refuse(&faults));
+    }
+    let identity = Identity::new(random()? + &random()?)?;
+    let listener = TcpListener::bind(("127.0.0.1", arguments.port))
+        .await
+        .with_context(|| format!("cannot listen on 127.0.0.1:{}", arguments.port))?;
+    let url = format!("https://{}", listener.local_addr().context("a socket without address")?);
+    let _kubeconfig = Kubeconfig::write(&arguments.kubeconfig, &identity.kubeconfig(&url))?;
+    let sleeper = env.clone();
+    env.spawn("embedded cluster", embedded.clone().drive(move |wait| sleeper.sleep(span(wait))));
+    let client = Client::new(embedded.clone(), "default");
+    let (_nobody_asks, questions) = kai_cluster::serve::questions();
+    let endless = std::future::pending();
+    env.spawn("kai", schedule(client, env.clone(), Settings::default(), questions, endless));
+    output::print(&format!(
+        "A cluster is up at {url}. Try\n  kubectl --kubeconfig {} get nodes\nCtrl-C ends it.\n",
+        arguments.kubeconfig.display()
+    ))?;
+    let spawner = env.clone();
+    let server =
+        serve(listener, &identity, embedded, move |work| spawner.spawn("connection", work));
+    tokio::select! { biased;
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        never = server => match never {},
+    }
+    Ok(0)
+}
+
+/// Something that nobody can guess.
+fn random() -> anyhow::Result<String> {
+    const SOURCE: &str = "/proc/sys/kernel/random/uuid";
+    let text = fs::read_to_string(SOURCE).with_context(|| format!("cannot read {SOURCE}"))?;
+    Ok(text.trim().replace('-', ""))
+}
+
+fn seed() -> anyhow::Result<u64> {
+    let digits: String = random()?.chars().take(16).collect();
+    u64::from_str_radix(&digits, 16).context("random digits that are none")
+}
