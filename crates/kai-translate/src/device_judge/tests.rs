@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-fn slice(name: &str, devices: serde_json::Value) -> ResourceSlice {
+fn slice(name: &str, devices: &serde_json::Value) -> ResourceSlice {
     let slice = json!({
         "metadata": {"name": name},
         "spec": {
@@ -20,7 +20,7 @@ fn judge() -> CelJudge {
     let mut judge = CelJudge::default();
     judge.set_slice(&slice(
         "gpus",
-        json!([
+        &json!([
             {
                 "name": "h100",
                 "attributes": {
@@ -99,7 +99,7 @@ fn sets_follow_the_slices() {
     let mut judge = judge();
     let all = ["device.driver == 'gpu.nvidia.com'"];
     assert_eq!(judge.matching(&all).map(|found| found.len()), Ok(2));
-    let more = slice("more", json!([{"name": "l4"}]));
+    let more = slice("more", &json!([{"name": "l4"}]));
     assert!(judge.set_slice(&more), "another device matches");
     assert!(!judge.set_slice(&more), "nothing new");
     assert_eq!(judge.matching(&all).map(|found| found.len()), Ok(3));
