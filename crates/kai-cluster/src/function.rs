@@ -9,6 +9,8 @@ pub enum Function {
     Scheduler,
     /// Makes pod groups.
     PodGrouper,
+    /// Carries bind requests out.
+    Binder,
     /// Sums up what pod groups have and want.
     PodGroupController,
     /// Sums up what queues have and want.
@@ -19,12 +21,18 @@ pub enum Function {
 
 impl Function {
     /// Functions that follow the cluster.
-    pub const FOLLOWING: [Self; 4] =
-        [Self::Scheduler, Self::PodGrouper, Self::PodGroupController, Self::QueueController];
-    /// Every function.
-    pub const ALL: [Self; 5] = [
+    pub const FOLLOWING: [Self; 5] = [
         Self::Scheduler,
         Self::PodGrouper,
+        Self::Binder,
+        Self::PodGroupController,
+        Self::QueueController,
+    ];
+    /// Every function.
+    pub const ALL: [Self; 6] = [
+        Self::Scheduler,
+        Self::PodGrouper,
+        Self::Binder,
         Self::PodGroupController,
         Self::QueueController,
         Self::Admission,
@@ -35,6 +43,7 @@ impl Function {
         match self {
             Self::Scheduler => components::SCHEDULER,
             Self::PodGrouper => components::POD_GROUPER,
+            Self::Binder => components::BINDER,
             Self::PodGroupController => components::POD_GROUP_CONTROLLER,
             Self::QueueController => components::QUEUE_CONTROLLER,
             Self::Admission => components::ADMISSION,
@@ -48,6 +57,7 @@ impl Function {
             (Self::Scheduler, None) => scheduler.to_owned(),
             (Self::Scheduler, Some(partition)) => format!("{scheduler}-{partition}"),
             (Self::PodGrouper, _) => components::POD_GROUPER_LEASE.to_owned(),
+            (Self::Binder, _) => components::BINDER_LEASE.to_owned(),
             (Self::PodGroupController, _) => components::POD_GROUP_CONTROLLER_LEASE.to_owned(),
             (Self::QueueController, _) => components::QUEUE_CONTROLLER_LEASE.to_owned(),
             (Self::Admission, _) => components::ADMISSION_LEASE.to_owned(),

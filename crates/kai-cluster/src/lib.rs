@@ -20,10 +20,12 @@
 //! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
+//! | [`binder`] | bind requests into bound pods |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
 pub mod admission;
+pub mod binder;
 pub mod client;
 pub mod config_file;
 pub mod env;

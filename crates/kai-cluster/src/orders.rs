@@ -17,16 +17,26 @@ pub enum Order {
     Bind(Bind),
     /// Ask for a bind that takes several steps.
     RequestBind(ObjectName, Box<Value>),
-    /// Remove a bind request that failed for good.
-    DropBindRequest(ObjectName),
-    /// Tell pods to go, in this order; the first refusal ends it.
-    Evict(Vec<Victim>),
+    /// Remove a bind request of this UID, which failed for good.
+    DropBindRequest(ObjectName, Text),
+    /// Tell pods to go by these means, in this order; the first refusal ends it.
+    Evict(EvictBy, Vec<Victim>),
     /// Set or remove annotations of a pod group.
     MarkGroup(ObjectName, BTreeMap<&'static str, Option<String>>),
     /// Find out to which group a pod belongs.
     Group(Box<kai_api::view::Pod>),
     /// Write a pod group and link the pod to it.
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
+}
+
+/// How a pod is told to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EvictBy {
+    /// Through the eviction API, which respects disruption budgets.
+    #[default]
+    Eviction,
+    /// By a plain delete, as KAI does.
+    Delete,
 }
 
 /// A pod and its node.
@@ -56,12 +66,16 @@ pub struct Victim {
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// The pod was bound, or its bind was asked for.
+    /// The pod was bound.
     Bound(ObjectName),
+    /// The bind of the pod was asked for.
+    BindAsked(ObjectName),
     /// The pod was not bound.
     BindFailed {
         /// The pod.
         pod: ObjectName,
+        /// The node.
+        node: Text,
         /// Why.
         error: String,
     },
@@ -91,14 +105,15 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
         Order::RequestBind(pod, request) => {
             let _ = reports.send(post_bind_request(&client, pod, &request).await).await;
         }
-        Order::DropBindRequest(name) => {
+        Order::DropBindRequest(name, uid) => {
             let path = object_path("/apis/scheduling.run.ai/v1alpha2", "bindrequests", &name);
-            let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &json!({})).await;
+            let options = json!({"preconditions": {"uid": &*uid}});
+            let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &options).await;
             if let Err(error) = ended.or_else(missing_is_fine) {
                 tracing::warn!(request = %name, %error, "a failed bind request stays");
             }
         }
-        Order::Evict(victims) => evict_all(&client, victims, &reports).await,
+        Order::Evict(by, victims) => evict_all(&client, by, victims, &reports).await,
         Order::MarkGroup(group, annotations) => {
             let path = object_path("/apis/scheduling.run.ai/v2alpha2", "podgroups", &group);
             let patch = json!({"metadata": {"annotations": annotations}});
@@ -148,21 +163,56 @@ pub(crate) async fn send<T: DeserializeOwned>(
     client.request(request).await
 }
 
-async fn post_binding(client: &Client, bind: Bind) -> Report {
-    let Bind { pod, uid, node, annotations } = bind;
+/// Binds a pod of this UID, with annotations that it gets in the same write.
+pub(crate) async fn bind(
+    client: &Client,
+    pod: &ObjectName,
+    uid: &Text,
+    node: &Text,
+    annotations: &BTreeMap<&'static str, String>,
+) -> Result<(), kube::Error> {
     let body = json!({
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": &*uid, "annotations": annotations},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": &*node},
+        "metadata": {"name": &*pod.name, "namespace": &*pod.namespace, "uid": &**uid, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
     });
-    let path = object_path("/api/v1", "pods", &pod) + "/binding";
-    match send::<Value>(client, "POST", &path, None, &body).await {
-        Ok(_) => {
+    let path = object_path("/api/v1", "pods", pod) + "/binding";
+    send::<Value>(client, "POST", &path, None, &body).await.map(|_| ())
+}
+
+/// Tells a pod of this UID to go; one that is gone has gone.
+pub(crate) async fn evict(
+    client: &Client,
+    by: EvictBy,
+    pod: &ObjectName,
+    uid: &Text,
+) -> Result<(), kube::Error> {
+    let path = object_path("/api/v1", "pods", pod);
+    let options = json!({"preconditions": {"uid": &**uid}});
+    let ended = match by {
+        EvictBy::Delete => send::<Value>(client, "DELETE", &path, None, &options).await,
+        EvictBy::Eviction => {
+            let body = json!({
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": &*pod.name, "namespace": &*pod.namespace},
+                "deleteOptions": options,
+            });
+            send::<Value>(client, "POST", &format!("{path}/eviction"), None, &body).await
+        }
+    };
+    ended.or_else(missing_is_fine).map(|_| ())
+}
+
+async fn post_binding(client: &Client, order: Bind) -> Report {
+    let Bind { pod, uid, node, annotations } = order;
+    match bind(client, &pod, &uid, &node, &annotations).await {
+        Ok(()) => {
             tracing::info!(%pod, %node, "bound");
             Report::Bound(pod)
         }
-        Err(error) => Report::BindFailed { pod, error: error.to_string() },
+        Err(error) => Report::BindFailed { pod, node, error: error.to_string() },
     }
 }
 
@@ -172,25 +222,20 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
     match send::<Value>(client, "POST", &path, None, request).await {
         Ok(_) => {
             tracing::info!(%pod, "asked for a bind");
-            Report::Bound(pod)
+            Report::BindAsked(pod)
         }
-        Err(error) => Report::BindFailed { pod, error: error.to_string() },
+        Err(error) => {
+            let node = request["spec"]["selectedNode"].as_str().unwrap_or_default().into();
+            Report::BindFailed { pod, node, error: error.to_string() }
+        }
     }
 }
 
-async fn evict_all(client: &Client, victims: Vec<Victim>, reports: &Sender<Report>) {
+async fn evict_all(client: &Client, by: EvictBy, victims: Vec<Victim>, reports: &Sender<Report>) {
     let mut victims = victims.into_iter();
     while let Some(victim) = victims.next() {
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": &*victim.pod.name, "namespace": &*victim.pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": &*victim.uid}},
-        });
-        let path = object_path("/api/v1", "pods", &victim.pod) + "/eviction";
-        let ended = send::<Value>(client, "POST", &path, None, &body).await;
-        let report = match ended.or_else(missing_is_fine) {
-            Ok(_) => {
+        let report = match evict(client, by, &victim.pod, &victim.uid).await {
+            Ok(()) => {
                 tracing::info!(pod = %victim.pod, message = %victim.message, "told to go");
                 Report::Evicted(victim.pod)
             }

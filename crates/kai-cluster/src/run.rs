@@ -8,6 +8,7 @@ use kube::Client;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::binder::driver::{BinderReport, Driver};
 use crate::env::Env;
 use crate::function::Function;
 use crate::grouper::Grouper;
@@ -62,6 +63,11 @@ pub(crate) async fn run_planner(
         .grouper
         .clone()
         .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
+    let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
+    let binder = settings.binder.clone().map(|config| {
+        let client = gates.of(Function::Binder).client(&client);
+        Driver::new(client, env.clone(), config, settings.election.is_none(), binder_sink)
+    });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let runner = Runner {
         client: gates.of(Function::Scheduler).client(&client),
@@ -69,12 +75,13 @@ pub(crate) async fn run_planner(
         env: env.clone(),
         planner: Planner::new(settings),
         grouper,
+        binder,
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
         window_end: None,
     };
-    let inputs = Inputs { changes, reports, turns, questions };
-    runner.run(inputs, shutdown).await;
+    let inputs = Inputs { changes, reports, binder_reports, turns, questions };
+    Box::pin(runner.run(inputs, shutdown)).await;
     if let Some((election, leases)) = resignation {
         lease::release(&client, &env, &election, &leases).await;
     }
@@ -116,6 +123,7 @@ fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Rece
 struct Inputs {
     changes: Receiver<Change>,
     reports: Receiver<Report>,
+    binder_reports: Receiver<BinderReport>,
     turns: Option<Receiver<Turn>>,
     questions: Receiver<Question>,
 }
@@ -128,6 +136,7 @@ struct Runner {
     env: Env,
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
+    binder: Option<Driver>,
     reports: Sender<Report>,
     limit: Arc<Semaphore>,
     /// When the changes seen so far are planned.
@@ -136,24 +145,34 @@ struct Runner {
 
 impl Runner {
     async fn run(mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
-        let Inputs { mut changes, mut reports, mut turns, mut questions } = inputs;
+        let Inputs { mut changes, mut reports, mut binder_reports, mut turns, mut questions } =
+            inputs;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at()];
+            let binder = self.binder.as_ref().and_then(Driver::wake_at);
+            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at(), binder];
             let deadline = moments.into_iter().flatten().min();
             tokio::select! { biased;
                 () = &mut shutdown => return self.finish().await,
-                turn = lease::next_turn(&mut turns) => self.planner.take_turn(turn, self.env.now()),
+                turn = lease::next_turn(&mut turns) => self.take_turn(turn),
                 Some(question) = questions.recv() => self.planner.answer(question),
                 Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
+                Some(report) = binder_reports.recv() => {
+                    if let Some(binder) = &mut self.binder {
+                        binder.settle(report);
+                    }
+                },
                 change = changes.recv() => match change {
-                    Some(change) => self.planner.apply(change, self.env.now()),
+                    Some(change) => self.apply(change),
                     None => return,
                 },
                 () = self.env.sleep_until(deadline) => {}
             }
             while let Ok(change) = changes.try_recv() {
-                self.planner.apply(change, self.env.now());
+                self.apply(change);
+            }
+            if let Some(binder) = &mut self.binder {
+                binder.step();
             }
             self.send_orders();
             self.plan_if_due();
@@ -167,6 +186,20 @@ impl Runner {
             _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
             () = self.env.sleep(LAST_WRITES) => {}
         }
+    }
+
+    fn take_turn(&mut self, turn: Turn) {
+        if let (Function::Binder, Some(binder)) = (turn.function, &mut self.binder) {
+            binder.set_leading(turn.leads);
+        }
+        self.planner.take_turn(turn, self.env.now());
+    }
+
+    fn apply(&mut self, change: Change) {
+        if let Some(binder) = &mut self.binder {
+            binder.apply(&change);
+        }
+        self.planner.apply(change, self.env.now());
     }
 
     fn plan_if_due(&mut self) {

@@ -13,6 +13,8 @@ const PODS: &str = "/api/v1/pods";
 const POLL: Duration = Duration::from_millis(100);
 /// How a reservation pod says which device it holds.
 const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
+/// Devices of a node.
+const MOST_DEVICES: u32 = 64;
 const RESERVATIONS: &str = "kai-resource-reservation";
 
 /// Plays the kubelet of every node until it is dropped.
@@ -45,7 +47,8 @@ async fn attend(client: &Client, pods: &[Value]) {
             let taken = devices.get(node).map_or(&[][..], Vec::as_slice);
             let is_free =
                 |device: &String| !taken.contains(&device.as_str()) && !given.contains(device);
-            let free = (0..).map(|number| format!("GPU-{node}-{number}")).find(is_free);
+            let devices = (0..MOST_DEVICES).map(|number| format!("GPU-{node}-{number}"));
+            let free = devices.into_iter().find(is_free);
             let patch = json!({"metadata": {"annotations": {RESERVED_DEVICE: free}}});
             given.extend(free);
             patch_pod(client, pod, "", &patch).await;
@@ -58,7 +61,9 @@ async fn attend(client: &Client, pods: &[Value]) {
 async fn start(client: &Client, pod: &Value) {
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": null});
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
-    let patch = json!({"status": {"phase": "Running", "conditions": conditions}});
+    let started = &pod["metadata"]["creationTimestamp"];
+    let patch =
+        json!({"status": {"phase": "Running", "startTime": started, "conditions": conditions}});
     patch_pod(client, pod, "/status", &patch).await;
 }
 

@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, Running};
 use crate::objects::{Pod, Queue, merge};
 
 /// Longest wait for anything; on a busy machine everything takes many times longer than alone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(60);
 const POOL: &str = "kai.scheduler/node-pool";
 const QUEUE: &str = "kai.scheduler/queue";
@@ -358,9 +358,10 @@ impl Room {
         sent.with_context(|| format!("PATCH {path}"))
     }
 
-    /// Deletes an object.
+    /// Deletes an object; what it owns follows.
     pub async fn delete(&self, path: &str) -> anyhow::Result<()> {
-        let sent = send(&self.client, "DELETE", path, "application/json", &json!({})).await;
+        let options = json!({"propagationPolicy": "Background"});
+        let sent = send(&self.client, "DELETE", path, "application/json", &options).await;
         sent.with_context(|| format!("DELETE {path}")).map(|_| ())
     }
 

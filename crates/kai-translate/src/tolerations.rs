@@ -9,7 +9,7 @@ use crate::view;
 
 /// What a pod tolerates of nodes; one that is not understood tolerates nothing.
 pub(crate) fn of_pod(toleration: &view::Toleration) -> Option<Toleration> {
-    let view::Toleration { key, operator, value, effect } = toleration;
+    let view::Toleration { key, operator, value, effect, toleration_seconds: _ } = toleration;
     read(key.as_ref(), operator.as_deref(), value.as_deref(), effect.as_deref())
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Verb {
     /// See what would become of manifests, without a cluster.
     Simulate(SimulateArguments),
     /// Schedule a Kubernetes cluster.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.
     Explain(ExplainArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

@@ -3,6 +3,7 @@
 mod admission_flags;
 mod arguments;
 mod bench;
+mod binder_flags;
 mod demo;
 mod embedded;
 mod explain;

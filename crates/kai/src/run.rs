@@ -12,12 +12,14 @@ use kai_cluster::env::Env;
 use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
+use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, ServeSettings};
 use kai_cluster::status::{Duties, Events};
 use kai_cluster::{client, config_file, run, shards};
 
 use crate::admission_flags::AdmissionFlags;
+use crate::binder_flags::BinderArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
 
@@ -47,6 +49,13 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     events: EventsWritten,
 
+    /// How victims are told to go: through the eviction API, or by a plain delete, which heeds no disruption budget.
+    #[arg(long, value_enum, default_value = "api")]
+    eviction: Eviction,
+
+    #[command(flatten)]
+    binder: BinderArguments,
+
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
     health_probe_bind_address: Probes,
@@ -65,6 +74,12 @@ struct Probes(Option<SocketAddr>);
 enum PodGroups {
     Needed,
     Always,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Eviction {
+    Api,
+    Delete,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -140,6 +155,8 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
         |function: &Function| arguments.only.is_empty() || arguments.only.contains(function);
     let functions: BTreeSet<Function> = Function::FOLLOWING.into_iter().filter(wanted).collect();
     settings.schedules = functions.contains(&Function::Scheduler);
+    let binds = functions.contains(&Function::Binder);
+    settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
     if !functions.contains(&Function::PodGrouper) {
         settings.grouper = None;
     }
@@ -155,6 +172,10 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.status.events = match arguments.events {
         EventsWritten::Needed => Events::Needed,
         EventsWritten::All => Events::All,
+    };
+    settings.evict_by = match arguments.eviction {
+        Eviction::Api => EvictBy::Eviction,
+        Eviction::Delete => EvictBy::Delete,
     };
     settings.functions = functions;
     settings.election = leader_elect.then(|| election(namespace)).transpose()?;

@@ -39,6 +39,9 @@ pub const MULTI_GROUP_PREFIX: &str = "runai-gpu-group/";
 /// Annotation on a reservation pod: UUID of the device it holds.
 pub const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
 
+/// Annotation on a sharing pod, ours: the devices it was given, `<group>=<device>,...`. KAI writes nothing of the kind.
+pub const DEVICES: &str = "kai.scheduler/gpu-devices";
+
 /// Prefix of the names of reservation pods; 16 hexadecimal digits follow.
 pub const RESERVATION_POD_PREFIX: &str = "gpu-reservation-";
 

@@ -12,6 +12,9 @@ pub const LAST_EVICTION: &str = "kai.scheduler/last-eviction-timestamp";
 /// Label on a bind request: the node chosen.
 pub const SELECTED_NODE: &str = "selected-node";
 
+/// Annotation on a bind request, ours: how many pods of the group must be prepared or placed before the first is bound.
+pub const GANG_SIZE: &str = "gang.kai.scheduler/pods-ready-first";
+
 /// Annotation on a pod: NUMA zones the scheduler expects the pod to use (JSON).
 pub const NUMA_PREDICTED: &str = "kai.scheduler/numa-placement-predicted";
 

@@ -1,4 +1,4 @@
-//! Pods that are left alone for a while: their bind failed, or they may not be evicted.
+//! Pods that are left alone for a while: their bind failed, or they may not be evicted; and nodes on which binds failed.
 
 use std::collections::BTreeMap;
 
@@ -26,28 +26,78 @@ struct Entry {
     until: Option<Timestamp>,
 }
 
-/// Pods that are left alone for a while.
+/// A node on which binds of a pod failed.
+#[derive(Clone, Debug)]
+struct Avoided {
+    uid: Text,
+    reason: String,
+    /// How often in a row, for this reason.
+    failures: u32,
+    /// None: the pod may go there again, the count of failures is kept.
+    until: Option<Timestamp>,
+}
+
+/// Pods that are left alone for a while, and nodes that they avoid.
 #[derive(Clone, Debug, Default)]
 pub struct Backoffs {
     entries: BTreeMap<(ObjectName, Wait), Entry>,
+    avoided: BTreeMap<ObjectName, BTreeMap<Text, Avoided>>,
+}
+
+/// One second, doubled with every failure, a minute at most.
+fn delay(failures: u32) -> Span {
+    let nanos = FIRST.nanos.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    Span { nanos: nanos.min(LONGEST.nanos) }
 }
 
 impl Backoffs {
-    /// A pod failed: it is left alone, longer with every failure.
-    pub fn begin(&mut self, pod: &ObjectName, uid: &Text, wait: Wait, now: Timestamp) {
-        let key = (pod.clone(), wait);
+    /// A pod may not be evicted now: it is left alone, longer with every failure.
+    pub fn eviction_refused(&mut self, pod: &ObjectName, uid: &Text, now: Timestamp) {
+        let key = (pod.clone(), Wait::Eviction);
         let known = self.entries.get(&key).filter(|entry| entry.uid == *uid);
         let failures = known.map_or(0, |entry| entry.failures) + 1;
-        let nanos = FIRST.nanos.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST.nanos);
-        let until = Some(now.plus(Span { nanos }));
+        let until = Some(now.plus(delay(failures)));
         self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
     }
 
-    /// A pod is gone, or its bind went well.
+    /// A bind failed: the pod is left alone for a second, and avoids the node, longer with every failure there for the
+    /// same reason.
+    pub fn bind_failed(
+        &mut self,
+        pod: &ObjectName,
+        uid: &Text,
+        node: &Text,
+        reason: &str,
+        now: Timestamp,
+    ) {
+        let entry = Entry { uid: uid.clone(), failures: 1, until: Some(now.plus(FIRST)) };
+        self.entries.insert((pod.clone(), Wait::Bind), entry);
+        let nodes = self.avoided.entry(pod.clone()).or_default();
+        nodes.retain(|_, avoided| avoided.uid == *uid);
+        let known = nodes.get(node).filter(|avoided| avoided.reason == reason);
+        let failures = known.map_or(0, |avoided| avoided.failures) + 1;
+        let until = Some(now.plus(delay(failures)));
+        let avoided = Avoided { uid: uid.clone(), reason: reason.to_owned(), failures, until };
+        nodes.insert(node.clone(), avoided);
+    }
+
+    /// Nodes that the pod of this UID avoids.
+    pub fn avoided(&self, pod: &ObjectName, uid: &Text) -> Vec<Text> {
+        let nodes = self.avoided.get(pod).into_iter().flatten();
+        let now = nodes.filter(|(_, avoided)| avoided.uid == *uid && avoided.until.is_some());
+        now.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// The bind of a pod went well.
+    pub fn clear_bind(&mut self, pod: &ObjectName) {
+        self.entries.remove(&(pod.clone(), Wait::Bind));
+        self.avoided.remove(pod);
+    }
+
+    /// A pod is gone.
     pub fn clear(&mut self, pod: &ObjectName) {
-        for wait in [Wait::Bind, Wait::Eviction] {
-            self.entries.remove(&(pod.clone(), wait));
-        }
+        self.clear_bind(pod);
+        self.entries.remove(&(pod.clone(), Wait::Eviction));
     }
 
     /// Is the pod of this UID left alone?
@@ -58,7 +108,8 @@ impl Backoffs {
 
     /// When the next wait ends.
     pub fn next(&self) -> Option<Timestamp> {
-        self.entries.values().filter_map(|entry| entry.until).min()
+        let avoided = self.avoided.values().flatten().filter_map(|(_, avoided)| avoided.until);
+        self.entries.values().filter_map(|entry| entry.until).chain(avoided).min()
     }
 
     /// Ends the waits whose time has come.
@@ -68,6 +119,14 @@ impl Backoffs {
             if entry.until.is_some_and(|until| until <= now) {
                 entry.until = None;
                 pods.push(pod.clone());
+            }
+        }
+        for (pod, nodes) in &mut self.avoided {
+            for avoided in nodes.values_mut() {
+                if avoided.until.is_some_and(|until| until <= now) {
+                    avoided.until = None;
+                    pods.push(pod.clone());
+                }
             }
         }
         pods
@@ -86,23 +145,43 @@ mod tests {
     fn waits_grow_and_end() {
         let (pod, uid): (ObjectName, Text) = (ObjectName::new("a", "p"), "u".into());
         let mut backoffs = Backoffs::default();
-        backoffs.begin(&pod, &uid, Wait::Bind, at(0));
-        assert!(backoffs.holds(&pod, &uid, Wait::Bind));
-        assert!(!backoffs.holds(&pod, &uid, Wait::Eviction));
-        assert!(!backoffs.holds(&pod, &"other".into(), Wait::Bind));
+        backoffs.eviction_refused(&pod, &uid, at(0));
+        assert!(backoffs.holds(&pod, &uid, Wait::Eviction));
+        assert!(!backoffs.holds(&pod, &uid, Wait::Bind));
+        assert!(!backoffs.holds(&pod, &"other".into(), Wait::Eviction));
         assert_eq!(backoffs.next(), Some(at(1)));
         assert_eq!(backoffs.expire(at(1)), std::slice::from_ref(&pod));
-        assert!(!backoffs.holds(&pod, &uid, Wait::Bind));
+        assert!(!backoffs.holds(&pod, &uid, Wait::Eviction));
         assert_eq!(backoffs.next(), None);
-        backoffs.begin(&pod, &uid, Wait::Bind, at(1));
+        backoffs.eviction_refused(&pod, &uid, at(1));
         assert_eq!(backoffs.next(), Some(at(3)));
         for _ in 0..40 {
-            backoffs.begin(&pod, &uid, Wait::Bind, at(3));
+            backoffs.eviction_refused(&pod, &uid, at(3));
         }
         assert_eq!(backoffs.next(), Some(at(63)));
-        backoffs.begin(&pod, &"re-created".into(), Wait::Bind, at(3));
+        backoffs.eviction_refused(&pod, &"re-created".into(), at(3));
         assert_eq!(backoffs.next(), Some(at(4)));
         backoffs.clear(&pod);
+        assert_eq!(backoffs.next(), None);
+    }
+
+    #[test]
+    fn a_node_is_avoided_longer_when_the_same_happens_there_again() {
+        let (pod, uid): (ObjectName, Text) = (ObjectName::new("a", "p"), "u".into());
+        let mut backoffs = Backoffs::default();
+        backoffs.bind_failed(&pod, &uid, &"n".into(), "refused", at(0));
+        backoffs.expire(at(1));
+        assert!(backoffs.avoided(&pod, &uid).is_empty());
+        backoffs.bind_failed(&pod, &uid, &"n".into(), "refused", at(1));
+        backoffs.expire(at(2));
+        assert!(!backoffs.holds(&pod, &uid, Wait::Bind), "it may go elsewhere");
+        assert_eq!(backoffs.avoided(&pod, &uid), [Text::from("n")]);
+        assert_eq!(backoffs.next(), Some(at(3)));
+        backoffs.bind_failed(&pod, &uid, &"n".into(), "another reason", at(2));
+        assert_eq!(backoffs.next(), Some(at(3)), "counted from the start");
+        backoffs.bind_failed(&pod, &"re-created".into(), &"m".into(), "refused", at(2));
+        assert!(backoffs.avoided(&pod, &uid).is_empty());
+        backoffs.clear_bind(&pod);
         assert_eq!(backoffs.next(), None);
     }
 }

@@ -11,25 +11,28 @@ use kai_translate::time;
 use serde_json::{Value, json};
 
 use super::pods::Membership;
-use super::{Planner, Publish, Wait};
+use super::{Planner, Publish};
 use crate::orders::{Bind, Order, Victim};
 
 impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
     pub fn cycle(&mut self, now: Timestamp) {
+        self.wait_after_failed_requests(now);
         self.end_waits(now);
         self.dirty = false;
         self.wake_at = None;
         if !self.schedules() {
             return;
         }
-        let made = plan(&mut self.world, now);
+        let mut made = plan(&mut self.world, now);
         assume(&mut self.world, &made);
         self.wake_at = made.wake_at;
+        let gangs = self.gangs_to_prepare(&made.steps);
         for step in &made.steps {
             match &step.kind {
-                StepKind::Bind { node, gpu_groups, .. } => {
-                    self.order_bind(step, node, gpu_groups, now);
+                StepKind::Bind { .. } => {
+                    let gang = step.group.as_ref().and_then(|group| gangs.get(group));
+                    self.order_bind(step, gang.copied(), now);
                 }
                 StepKind::Nominate { node, for_job: None, .. } => self.promise(&step.pod, node),
                 StepKind::Nominate { .. } | StepKind::Evict { .. } => {}
@@ -38,37 +41,88 @@ impl Planner {
         self.order_evictions(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
-        self.statuses.note_plan(&made, &self.groups, now);
         self.measure(&made, now);
+        made.waiting.retain(|report| !report.pods.iter().any(|one| self.avoids_nodes(&one.pod)));
+        self.statuses.note_plan(&made, &self.groups, now);
         tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
     }
 
-    fn order_bind(&mut self, step: &Step, node: &Text, groups: &[Text], now: Timestamp) {
-        let pod = step.pod.clone();
-        let Some(entry) = self.pods.get(&pod) else { return };
-        if !entry.base.claims.is_empty() {
-            tracing::warn!(%pod, "it claims devices, which cannot be allocated yet; it waits");
-            self.world.forget(&pod);
-            self.wait(&pod, Wait::Bind, now);
-            return;
+    /// The pod is kept off nodes on which its binds failed: why they failed says more than that no other node was found.
+    fn avoids_nodes(&self, pod: &ObjectName) -> bool {
+        let entry = self.pods.get(pod);
+        entry.is_some_and(|entry| !self.backoffs.avoided(pod, &entry.base.uid).is_empty())
+    }
+
+    /// Groups of which several pods are bound, one of them in several steps: no pod may be bound before all of them can
+    /// be. With the number of pods that must be ready or placed by then.
+    fn gangs_to_prepare(&self, steps: &[Step]) -> BTreeMap<ObjectName, u32> {
+        let mut gangs: BTreeMap<&ObjectName, (u32, bool)> = BTreeMap::new();
+        for step in steps {
+            if let (StepKind::Bind { .. }, Some(group)) = (&step.kind, &step.group) {
+                let (pods, prepared) = gangs.entry(group).or_default();
+                *pods += 1;
+                *prepared |= !self.is_bound_at_once(step);
+            }
         }
-        let kind = received(&entry.base.request.gpu);
-        let filled = entry.base.constraints.volume_claims.iter().all(|claim| {
-            let claim = ObjectName { namespace: pod.namespace.clone(), name: claim.clone() };
+        let gangs = gangs.into_iter().filter(|(_, (pods, prepared))| *pods > 1 && *prepared);
+        gangs.map(|(group, (pods, _))| (group.clone(), pods + self.placed_members(group))).collect()
+    }
+
+    /// Pods of a group that have a node or are about to get one.
+    fn placed_members(&self, group: &ObjectName) -> u32 {
+        let members = self.members.get(group).into_iter().flatten();
+        let placed = members.filter(|pod| {
+            let entry = self.pods.get(*pod);
+            entry.is_some_and(|entry| entry.base.status.is_active_allocated())
+                || self.is_being_bound(pod)
+        });
+        u32::try_from(placed.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The pod needs nothing but its node.
+    fn is_bound_at_once(&self, step: &Step) -> bool {
+        let StepKind::Bind { gpu_groups, claims, .. } = &step.kind else { return false };
+        let Some(entry) = self.pods.get(&step.pod) else { return false };
+        let namespace = &step.pod.namespace;
+        let mut volumes = entry.base.constraints.volume_claims.iter();
+        let filled = volumes.all(|claim| {
+            let claim = ObjectName { namespace: namespace.clone(), name: claim.clone() };
             self.filled_claims.contains(&claim)
         });
-        if groups.is_empty() && filled {
-            let annotations = [(gpu::RECEIVED_RESOURCE_TYPE, kind.to_owned())].into();
+        gpu_groups.is_empty() && claims.is_empty() && filled
+    }
+
+    fn order_bind(&mut self, step: &Step, gang: Option<u32>, now: Timestamp) {
+        let StepKind::Bind { node, numa_zones, .. } = &step.kind else { return };
+        let pod = step.pod.clone();
+        let Some(entry) = self.pods.get(&pod) else { return };
+        let kind = received(&entry.base.request.gpu);
+        if !entry.base.claims.is_empty() {
+            let reason = "it claims devices, which cannot be allocated yet";
+            tracing::warn!(%pod, reason, "it waits");
+            self.world.forget(&pod);
+            self.wait_after_bind(&pod, node, reason, now);
+            return;
+        }
+        self.in_flight.insert(pod.clone());
+        if gang.is_none() && self.is_bound_at_once(step) {
+            let mut annotations = BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE, kind.to_owned())]);
+            if let Some(zones) = numa_zones {
+                annotations.insert(scheduling::NUMA_PREDICTED, zones.to_string());
+            }
             let bind = Bind { pod, uid: step.uid.clone(), node: node.clone(), annotations };
             self.orders.push(Order::Bind(bind));
         } else {
-            let request = self.bind_request_for(step, node, groups);
+            let request = self.bind_request_for(step, gang);
             self.orders.push(Order::RequestBind(pod, Box::new(request)));
         }
     }
 
     /// The object that asks a binder for a bind of several steps.
-    fn bind_request_for(&self, step: &Step, node: &Text, groups: &[Text]) -> Value {
+    fn bind_request_for(&self, step: &Step, gang: Option<u32>) -> Value {
+        let StepKind::Bind { node, gpu_groups, numa_zones, .. } = &step.kind else {
+            return Value::Null;
+        };
         let pod = &step.pod;
         let request = self.pods.get(pod).map(|entry| &entry.base.request.gpu);
         let mut labels = BTreeMap::from([(scheduling::SELECTED_NODE.to_owned(), node.to_string())]);
@@ -86,7 +140,7 @@ impl Planner {
             Some(GpuRequest::Whole { count }) => (*count, 100),
             _ => (0, 0),
         };
-        json!({
+        let mut object = json!({
             "apiVersion": "scheduling.run.ai/v1alpha2",
             "kind": "BindRequest",
             "metadata": {
@@ -100,9 +154,18 @@ impl Planner {
                 "selectedNode": &**node,
                 "receivedResourceType": request.map_or(gpu::RECEIVED_REGULAR, received),
                 "receivedGPU": {"count": count, "portion": format!("{}.{:02}", centi / 100, centi % 100)},
-                "selectedGPUGroups": groups.iter().map(|group| &**group).collect::<Vec<_>>(),
+                "selectedGPUGroups": gpu_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
             },
-        })
+        });
+        if let Some(pods) = gang {
+            let annotations = json!({scheduling::GANG_SIZE: pods.to_string()});
+            object["metadata"]["annotations"] = annotations;
+        }
+        let zones = numa_zones.as_ref().map(|zones| serde_json::from_str::<Value>(zones));
+        if let Some(Ok(zones)) = zones {
+            object["spec"]["predictedNUMAZones"] = zones;
+        }
+        object
     }
 
     /// The pod prefers the node it was promised.
@@ -118,12 +181,13 @@ impl Planner {
 
     /// Victims for one job are told to go one after the other; other jobs' victims do not wait for them.
     fn order_evictions(&mut self, steps: &[Step]) {
+        let by = self.settings.evict_by;
         let mut latest: Option<&Option<ObjectName>> = None;
         let mut victims: Vec<Victim> = Vec::new();
         for step in steps {
             let StepKind::Evict { for_job, message, .. } = &step.kind else { continue };
             if latest.is_some_and(|latest| latest != for_job) {
-                self.orders.push(Order::Evict(std::mem::take(&mut victims)));
+                self.orders.push(Order::Evict(by, std::mem::take(&mut victims)));
             }
             latest = Some(for_job);
             victims.push(Victim {
@@ -133,7 +197,7 @@ impl Planner {
             });
         }
         if !victims.is_empty() {
-            self.orders.push(Order::Evict(victims));
+            self.orders.push(Order::Evict(by, victims));
         }
     }
 
@@ -156,6 +220,9 @@ impl Planner {
             marks.insert(scheduling::LAST_EVICTION, Some(time::format(now)));
         }
         for (group, since) in &made.staleness {
+            if since.is_none() && self.is_being_completed(group) {
+                continue;
+            }
             let marks = marks.entry(group.clone()).or_default();
             marks.insert(scheduling::STALE_SINCE, since.map(time::format));
         }
@@ -175,6 +242,12 @@ impl Planner {
             self.tell_group(&group);
             self.orders.push(Order::MarkGroup(group, marks));
         }
+    }
+
+    /// Pods of the group are being bound: whether it will be whole is not known before they show it.
+    fn is_being_completed(&self, group: &ObjectName) -> bool {
+        let mut members = self.members.get(group).into_iter().flatten();
+        members.any(|pod| self.in_flight.contains(pod))
     }
 
     /// Pods that are their own group and have waited long enough get an object of it.

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::{BindRequest, PodGroup};
 use kai_core::config::Config;
-use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
+use kai_core::input::pod::PodRole;
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_core::world::World;
 use kai_translate::partition::Partition;
@@ -24,11 +25,12 @@ use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
 
+use crate::binder::BinderSettings;
 use crate::function::Function;
 use crate::kinds::Kind;
 use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
-use crate::orders::{Order, Report};
+use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
 use crate::status::verdicts::TextOptions;
@@ -51,6 +53,10 @@ pub struct Settings {
     pub schedules: bool,
     /// When a pod that is its own group gets a `PodGroup` object.
     pub publish: Publish,
+    /// How bind requests are carried out; none: somebody else does.
+    pub binder: Option<BinderSettings>,
+    /// How victims are told to go.
+    pub evict_by: EvictBy,
     /// What is told about all this.
     pub status: StatusSettings,
     /// What is measured.
@@ -76,12 +82,14 @@ pub const PUBLISH_AFTER: Span = seconds(5);
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            config: Config::default(),
+            config: Config { plugins: crate::shards::default_plugins(), ..Config::default() },
             rules: PodRules::default(),
             partition: Partition::default(),
             grouper: Some(GrouperConfig::default()),
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
+            binder: Some(BinderSettings::default()),
+            evict_by: EvictBy::default(),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             functions: Function::FOLLOWING.into(),
@@ -107,6 +115,12 @@ pub struct Planner {
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
+    /// Bind requests that failed and are being removed, with their UIDs.
+    failed_requests: BTreeMap<ObjectName, Text>,
+    /// Pods whose bind requests failed since the latest plan: on which node, and why.
+    failed_binds: BTreeMap<ObjectName, (Text, String)>,
+    /// Pods that a plan bound and that do not show it yet.
+    in_flight: BTreeSet<ObjectName>,
     devices: Devices,
     backoffs: Backoffs,
     statuses: Statuses,
@@ -151,6 +165,9 @@ impl Planner {
             members: BTreeMap::new(),
             bind_requests: BTreeMap::new(),
             filled_claims: BTreeSet::new(),
+            failed_requests: BTreeMap::new(),
+            failed_binds: BTreeMap::new(),
+            in_flight: BTreeSet::new(),
             devices: Devices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
@@ -225,14 +242,21 @@ impl Planner {
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
+            Report::BindAsked(pod) => {
+                self.statuses.note_bound(&pod, now);
+                self.metrics.note_bound(&pod, now);
+            }
             Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
-            Report::BindFailed { pod, error } => {
+            Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
+                self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
+                self.tell_bind_request(&pod);
+                self.failed_binds.remove(&pod);
                 self.statuses.note_bind_failed(&pod, &error, now);
                 self.metrics.note_unbound(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
-                self.wait(&pod, Wait::Bind, now);
+                self.wait_after_bind(&pod, &node, &error, now);
             }
             Report::EvictionRefused { victim, spared, error } => {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
@@ -241,17 +265,25 @@ impl Planner {
                     self.statuses.note_spared(pod);
                 }
                 self.dirty = true;
-                self.wait(&victim, Wait::Eviction, now);
+                self.wait_after_eviction(&victim, now);
             }
             Report::Grouped(grouped) => self.set_grouping(*grouped),
             Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
     }
 
-    /// Keeps a pod out of the next plans for a while.
-    fn wait(&mut self, pod: &ObjectName, wait: Wait, now: Timestamp) {
+    /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed.
+    fn wait_after_bind(&mut self, pod: &ObjectName, node: &Text, reason: &str, now: Timestamp) {
+        self.in_flight.remove(pod);
         let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
-        self.backoffs.begin(pod, &uid, wait, now);
+        self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        self.refresh_pod(pod);
+    }
+
+    /// Keeps a pod from being evicted for a while.
+    fn wait_after_eviction(&mut self, pod: &ObjectName, now: Timestamp) {
+        let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
+        self.backoffs.eviction_refused(pod, &uid, now);
         self.refresh_pod(pod);
     }
 
@@ -288,19 +320,59 @@ impl Planner {
     fn tell_bind_request(&mut self, name: &ObjectName) {
         let Some(request) = self.bind_requests.get(name) else { return };
         let Some(entry) = self.pods.get(name) else { return };
-        let mut owners = request.metadata.owner_references.iter().flatten();
-        if owners.any(|owner| owner.kind == "Pod" && *owner.uid != *entry.base.uid) {
+        if is_for_another(request, &entry.base.uid) {
             self.forget_object(ObjectKey::BindRequest(name.clone()));
             return;
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
+        let is_ours = self.schedules() && entry.base.role == PodRole::Workload;
+        let uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
+        let reason = request.status.as_ref().and_then(|status| status.reason.clone());
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
-            if spec.failed && self.schedules() {
-                self.orders.push(Order::DropBindRequest(name.clone()));
-            }
+            let failure = spec.failed.then(|| (spec.node.clone(), reason.unwrap_or_default()));
             self.tell(Delta::Set(Object::BindRequest(spec)));
+            if let Some(failure) = failure.filter(|_| is_ours) {
+                self.drop_bind_request(name, uid, failure);
+            }
         }
     }
+
+    /// A bind request that failed for good is removed, and its pod left alone for a while.
+    fn drop_bind_request(&mut self, name: &ObjectName, uid: Text, failure: (Text, String)) {
+        if self.failed_requests.get(name) == Some(&uid) {
+            return;
+        }
+        self.orders.push(Order::DropBindRequest(name.clone(), uid.clone()));
+        self.failed_requests.insert(name.clone(), uid);
+        self.failed_binds.insert(name.clone(), failure);
+        self.world.forget(name);
+        self.dirty = true;
+    }
+
+    /// Pods whose bind requests failed are left alone for a while.
+    fn wait_after_failed_requests(&mut self, now: Timestamp) {
+        for (pod, (node, reason)) in std::mem::take(&mut self.failed_binds) {
+            self.statuses.note_bind_failed(&pod, &reason, now);
+            self.metrics.note_unbound(&pod);
+            self.wait_after_bind(&pod, &node, &reason, now);
+        }
+    }
+
+    /// A bind request is gone: whatever it was to do is not under way any more.
+    fn bind_request_gone(&mut self, name: &ObjectName) {
+        self.failed_requests.remove(name);
+        let Some(request) = self.bind_requests.remove(name) else { return };
+        if self.pods.get(name).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
+            self.in_flight.remove(name);
+            self.world.forget(name);
+        }
+    }
+}
+
+/// The request was made for an earlier pod of the name.
+fn is_for_another(request: &BindRequest, pod: &Text) -> bool {
+    let mut owners = request.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.kind == "Pod" && *owner.uid != **pod)
 }
 
 fn complain(problem: &Problem) {

@@ -13,6 +13,7 @@ use kai_translate::{Translated, budget, node, numa, pod_group, queue, storage, t
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::pods::PodEntry;
 use super::{Planner, complain};
 use crate::kinds::Kind;
 
@@ -71,7 +72,7 @@ impl Planner {
             }
             _ => {
                 if kind == Kind::BindRequest {
-                    self.bind_requests.remove(&name);
+                    self.bind_request_gone(&name);
                 }
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
@@ -111,7 +112,11 @@ impl Planner {
     pub(super) fn tell_group(&mut self, name: &ObjectName) {
         let Some(group) = self.groups.get(name) else { return };
         let spec = pod_group::translate(group, &self.classes, &self.settings.partition);
-        if let Some(spec) = Self::heard(spec) {
+        // The group of one pod may be written after the pod was bound: nobody marked when it started.
+        let only = self.own_groups.get(name).and_then(|pod| self.pods.get(pod));
+        let started = only.and_then(PodEntry::started);
+        if let Some(mut spec) = Self::heard(spec) {
+            spec.last_start = spec.last_start.or(started);
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kai_api::view::Pod as GroupingView;
 use kai_core::input::pod::PodRole;
-use kai_core::input::selectors::LabelSelector;
+use kai_core::input::selectors::{LabelSelector, NodeTerm, Operator, Requirement};
 use kai_core::input::{BudgetSpec, Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
 use kai_core::status::Status;
 use kai_core::time::Timestamp;
@@ -53,6 +53,14 @@ pub(super) enum Membership {
     },
 }
 
+impl PodEntry {
+    /// When it started, by its own word.
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        let nanos = self.started.as_ref()?.0.as_nanosecond();
+        i64::try_from(nanos).ok().map(|nanos| Timestamp { nanos })
+    }
+}
+
 impl Planner {
     pub(super) fn set_pod(&mut self, view: &kai_translate::view::Pod) {
         let name = pod::name(view);
@@ -71,6 +79,10 @@ impl Planner {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
         });
         let placed = base.node.is_some();
+        if placed {
+            self.backoffs.clear_bind(&name);
+            self.in_flight.remove(&name);
+        }
         let entry = PodEntry {
             base,
             view: view.for_grouping(),
@@ -139,6 +151,7 @@ impl Planner {
             }
         }
         self.backoffs.clear(name);
+        self.in_flight.remove(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
         self.forget_object(ObjectKey::BindRequest(name.clone()));
@@ -237,6 +250,8 @@ impl Planner {
         let Some(entry) = self.pods.get(name) else { return };
         let Membership::Own { plan, .. } = &entry.group else { return };
         if self.groups.contains_key(&group_name(plan)) {
+            let group = group_name(plan);
+            self.tell_group(&group);
             return;
         }
         let mut group = planned_group(plan);
@@ -248,10 +263,9 @@ impl Planner {
         let created = entry.view.metadata.creation_timestamp.as_deref();
         group.metadata.creation_timestamp = created.and_then(|text| text.parse().ok()).map(Time);
         let translated = pod_group::translate(&group, &self.classes, &self.settings.partition);
-        let started = entry.started.as_ref().map(|time| time.0.as_nanosecond());
+        let started = entry.started();
         if let Some(mut spec) = Self::heard(translated) {
-            let started = started.and_then(|nanos| i64::try_from(nanos).ok());
-            spec.last_start = started.map(|nanos| Timestamp { nanos });
+            spec.last_start = started;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }
@@ -268,9 +282,11 @@ impl Planner {
             spec.nominated_node.clone_from(&entry.promised);
         }
         let uid = &entry.base.uid;
-        if spec.status == Status::Pending && self.backoffs.holds(name, uid, Wait::Bind) {
+        let waits = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
+        if spec.status == Status::Pending && waits {
             spec.status = Status::Gated;
         }
+        avoid(&mut spec, &self.backoffs.avoided(name, uid));
         let held = self.backoffs.holds(name, uid, Wait::Eviction);
         let budget = if held {
             spec.labels.insert(HELD.into(), uid.clone());
@@ -282,6 +298,31 @@ impl Planner {
         };
         self.tell(budget);
         self.tell(Delta::Set(Object::Pod(Box::new(spec))));
+    }
+}
+
+impl Planner {
+    /// A bind request of the pod is there that has not failed.
+    pub(super) fn is_being_bound(&self, pod: &ObjectName) -> bool {
+        self.bind_requests.contains_key(pod) && !self.failed_requests.contains_key(pod)
+    }
+}
+
+/// Keeps a pod off nodes by the same means by which it could itself.
+fn avoid(pod: &mut PodSpec, nodes: &[Text]) {
+    if nodes.is_empty() || pod.node.is_some() {
+        return;
+    }
+    let terms = &mut pod.constraints.node_terms;
+    if terms.is_empty() {
+        terms.push(NodeTerm { labels: Vec::new(), fields: Vec::new() });
+    }
+    for term in terms {
+        term.fields.push(Requirement {
+            key: "metadata.name".into(),
+            operator: Operator::NotIn,
+            values: nodes.to_vec(),
+        });
     }
 }
 

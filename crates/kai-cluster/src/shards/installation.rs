@@ -141,6 +141,7 @@ impl Installation {
 
 fn only_scheduler(part: &mut Part) {
     part.settings.grouper = None;
+    part.settings.binder = None;
     part.settings.functions = [Function::Scheduler].into();
     part.settings.status.duties = Duties { verdicts: true, groups: false, queues: false };
     part.settings.metrics.shard.clone_from(&part.shard);

@@ -22,7 +22,7 @@ use crate::run::{WAITING_CHANGES, run_planner, start_watches};
 use crate::serve::Question;
 use crate::watch::{Change, watch};
 use installation::{Installation, Part};
-pub(crate) use translate::{known_plugin, search_budgets};
+pub(crate) use translate::{default_plugins, known_plugin, search_budgets};
 
 /// Changes of settings that come together count together.
 const WINDOW: Span = Span { nanos: 500_000_000 };

@@ -47,6 +47,11 @@ pub(crate) fn known_plugin(name: &str) -> bool {
     PLUGINS.iter().any(|(known, _)| *known == name)
 }
 
+/// The plugins of a shard that says nothing about them.
+pub(crate) fn default_plugins() -> Vec<PluginSpec> {
+    plugins(&SchedulingShardSpec::default(), &mut Vec::new())
+}
+
 /// How a shard is scheduled, and what about it makes no sense.
 pub(super) fn settings(shard: &SchedulingShard, base: &Settings) -> (Settings, Vec<String>) {
     let spec = &shard.spec;

@@ -1,8 +1,9 @@
-//! A scripted API: lists, watches that never end by themselves, binds, and a log of every request.
+//! A scripted API: lists, watches that never end by themselves, writes, faults, and a log of every request.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -19,11 +20,26 @@ type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 /// Seconds since the story began.
 pub(crate) type Clock = Arc<dyn Fn() -> f64 + Send + Sync>;
 
+/// Requests that are refused.
+#[derive(Clone)]
+pub(crate) struct Fault {
+    /// Method.
+    pub(crate) method: &'static str,
+    /// Part of the path.
+    pub(crate) path: &'static str,
+    /// Status of the answer.
+    pub(crate) code: u16,
+    /// How often.
+    pub(crate) times: u32,
+    /// The request is carried out, only the answer says otherwise.
+    pub(crate) carried_out: bool,
+}
+
 #[derive(Clone)]
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
     clock: Clock,
-    /// Who asks.
+    /// Who asks; begins with a space where somebody is named.
     caller: &'static str,
 }
 
@@ -33,32 +49,73 @@ struct State {
     version: u64,
     objects: BTreeMap<String, Vec<Value>>,
     watches: BTreeMap<String, Vec<UnboundedSender<Bytes>>>,
-    failing_binds: u32,
-    failed: BTreeMap<String, u32>,
-    refused_evictions: u32,
+    faults: Vec<Fault>,
+    /// After how many seconds each reservation pod tells its device, the latest value for all that follow; none: never.
+    agents: Vec<u64>,
+    reservations: usize,
     leases: BTreeMap<String, Value>,
     /// Whose requests for leases fail.
     cut_off: Option<&'static str>,
 }
 
+/// An object that a path names.
+struct Place {
+    list: String,
+    namespace: String,
+    name: String,
+    subresource: Option<String>,
+}
+
+impl Place {
+    fn of(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').collect();
+        let api = if path.starts_with("/apis/") { 4 } else { 3 };
+        let (api, rest) = (parts.get(..api)?, parts.get(api..)?);
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let list = format!("{}/{}", api.join("/"), rest.first()?);
+        let part = |at: usize| rest.get(at).map(|part| (*part).to_owned());
+        let name = part(1).unwrap_or_default();
+        Some(Self { list, namespace: namespace.to_owned(), name, subresource: part(2) })
+    }
+
+    fn is_of(&self, object: &Value) -> bool {
+        let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+        text("name") == self.name && text("namespace") == self.namespace
+    }
+}
+
 impl State {
     /// Adds or replaces an object and tells those who watch.
-    fn set(&mut self, path: &str, mut object: Value) {
+    fn set(&mut self, list: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let list = self.objects.entry(path.to_owned()).or_default();
-        let same = |one: &Value| one["metadata"]["name"] == object["metadata"]["name"];
-        let known = list.iter_mut().find(|one| same(one));
+        let objects = self.objects.entry(list.to_owned()).or_default();
+        let same = |one: &Value| {
+            ["name", "namespace"].iter().all(|key| one["metadata"][key] == object["metadata"][key])
+        };
+        let known = objects.iter_mut().find(|one| same(one));
         let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
         if let Some(known) = known {
             *known = object.clone();
         } else {
-            list.push(object.clone());
+            objects.push(object.clone());
         }
+        self.tell(list, kind, &object);
+        object
+    }
+
+    fn tell(&mut self, list: &str, kind: &str, object: &Value) {
         let line = Bytes::from(format!("{}\n", json!({"type": kind, "object": object})));
-        for watch in self.watches.entry(path.to_owned()).or_default() {
+        for watch in self.watches.entry(list.to_owned()).or_default() {
             let _ = watch.unbounded_send(line.clone());
         }
+    }
+
+    fn find(&self, place: &Place) -> Option<Value> {
+        self.objects.get(&place.list)?.iter().find(|one| place.is_of(one)).cloned()
     }
 
     fn list(&self, path: &str) -> Answer {
@@ -105,36 +162,107 @@ impl State {
         json_answer(200, &body)
     }
 
-    fn evict(&mut self, pod: &str) -> Answer {
-        if self.refused_evictions > 0 {
-            self.refused_evictions -= 1;
-            return status(
-                429,
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-            );
+    fn create(&mut self, place: &mut Place, mut object: Value) -> Answer {
+        object["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut place.name);
+        if self.find(place).is_some() {
+            return status(409, "it exists already");
         }
-        let pods = self.objects.get("/api/v1/pods").cloned().unwrap_or_default();
-        let Some(mut told) = pods.into_iter().find(|one| one["metadata"]["name"] == pod) else {
-            return status(404, "no such pod");
+        object["metadata"]["namespace"] = json!(place.namespace);
+        object["metadata"]["uid"] = json!(format!("uid-{}-{}", place.name, self.version));
+        let made = self.set(&place.list, object);
+        json_answer(201, &made)
+    }
+
+    /// A merge patch, or an apply patch, which may create.
+    fn patch(&mut self, place: &Place, patch: &Value, applies: bool) -> Answer {
+        let mut object = match self.find(place) {
+            Some(object) => object,
+            None if applies => {
+                json!({"metadata": {"name": place.name, "namespace": place.namespace, "uid": format!("uid-{}", place.name)}})
+            }
+            None => return status(404, "not found"),
         };
+        for key in ["uid", "resourceVersion"] {
+            let wanted = &patch["metadata"][key];
+            if wanted.is_string() && *wanted != object["metadata"][key] {
+                return status(409, "it is not what it was");
+            }
+        }
+        merge(&mut object, patch);
+        let made = self.set(&place.list, object);
+        json_answer(200, &made)
+    }
+
+    fn delete(&mut self, place: &Place, options: &Value) -> Answer {
+        let Some(object) = self.find(place) else { return status(404, "not found") };
+        let wanted = &options["preconditions"]["uid"];
+        if wanted.is_string() && *wanted != object["metadata"]["uid"] {
+            return status(409, "it is another");
+        }
+        self.objects.entry(place.list.clone()).or_default().retain(|one| !place.is_of(one));
+        self.version += 1;
+        self.tell(&place.list, "DELETED", &object);
+        json_answer(200, &object)
+    }
+
+    fn evict(&mut self, place: &Place) -> Answer {
+        let Some(mut told) = self.find(place) else { return status(404, "no such pod") };
         told["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:10:00Z");
-        self.set("/api/v1/pods", told);
+        self.set(&place.list, told);
         json_answer(201, &json!({"kind": "Status", "status": "Success"}))
     }
 
-    fn bind(&mut self, pod: &str, node: &Value) -> Answer {
-        let failed = self.failed.entry(pod.to_owned()).or_default();
-        if *failed < self.failing_binds {
-            *failed += 1;
-            return status(500, "not today");
+    fn bind(&mut self, place: &Place, binding: &Value) -> Answer {
+        let Some(mut bound) = self.find(place) else { return status(404, "no such pod") };
+        if bound["spec"]["nodeName"].is_string() {
+            return status(409, "pod is already assigned to a node");
         }
-        let pods = self.objects.get("/api/v1/pods").cloned().unwrap_or_default();
-        let Some(mut bound) = pods.into_iter().find(|one| one["metadata"]["name"] == pod) else {
-            return status(404, "no such pod");
-        };
-        bound["spec"]["nodeName"] = node.clone();
-        self.set("/api/v1/pods", bound);
+        if binding["metadata"]["uid"] != bound["metadata"]["uid"] {
+            return status(409, "it is another pod");
+        }
+        bound["spec"]["nodeName"] = binding["target"]["name"].clone();
+        let annotations = json!({"metadata": {"annotations": binding["metadata"]["annotations"]}});
+        merge(&mut bound, &annotations);
+        self.set(&place.list, bound);
         json_answer(201, &json!({"kind": "Status", "status": "Success"}))
+    }
+
+    /// The fault that this request meets.
+    fn fault(&mut self, method: &str, path: &str) -> Option<Fault> {
+        let mut faults = self.faults.iter_mut();
+        let fault = faults
+            .find(|fault| fault.times > 0 && fault.method == method && path.contains(fault.path))?;
+        fault.times -= 1;
+        Some(fault.clone())
+    }
+
+    fn write(&mut self, method: &str, place: &mut Place, body: Value, applies: bool) -> Answer {
+        match (method, place.subresource.as_deref()) {
+            ("POST", Some("binding")) => self.bind(place, &body),
+            ("POST", Some("eviction")) => self.evict(place),
+            ("POST", None) => self.create(place, body),
+            ("PATCH", _) => self.patch(place, &body, applies),
+            ("DELETE", None) => self.delete(place, &body),
+            _ => status(405, "not in the script"),
+        }
+    }
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in fields {
+        if value.is_null() {
+            target.as_object_mut().expect("an object").remove(key);
+        } else {
+            merge(&mut target[key], value);
+        }
     }
 }
 
@@ -151,8 +279,8 @@ fn status(code: u16, message: &str) -> Answer {
 }
 
 impl Api {
-    pub(crate) fn new(clock: Clock, failing_binds: u32, refused_evictions: u32) -> Self {
-        let state = State { failing_binds, refused_evictions, ..State::default() };
+    pub(crate) fn new(clock: Clock, faults: Vec<Fault>, agents: Vec<u64>) -> Self {
+        let state = State { faults, agents, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), clock, caller: "" }
     }
 
@@ -170,6 +298,12 @@ impl Api {
         self.state.lock().expect("the state").set(path, object);
     }
 
+    pub(crate) fn remove(&self, path: &str) {
+        let mut state = self.state.lock().expect("the state");
+        let place = Place::of(path).expect("the path of an object");
+        state.delete(&place, &Value::Null);
+    }
+
     pub(crate) fn rewrite(&self, path: &str, objects: Vec<Value>) {
         self.state.lock().expect("the state").rewrite(path, objects);
     }
@@ -178,40 +312,75 @@ impl Api {
         self.state.lock().expect("the state").log.clone()
     }
 
+    /// What there is in the end.
+    pub(crate) fn objects(&self) -> BTreeMap<String, Vec<Value>> {
+        self.state.lock().expect("the state").objects.clone()
+    }
+
     pub(crate) async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut state = self.state.lock().expect("the state");
-        let caller = self.caller;
-        state.log.push(format!(
-            "{:.3}{caller} {} {} {body}",
-            (self.clock)(),
-            parts.method,
-            parts.uri
-        ));
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        let method = parts.method.as_str();
+        let caller = self.caller;
+        state.log.push(format!("{:.3}{caller} {method} {} {body}", (self.clock)(), parts.uri));
+        let fault = state.fault(method, path);
+        let place = Place::of(path);
         let segments: Vec<&str> = path.split('/').collect();
-        Ok(match (parts.method.as_str(), segments.as_slice()) {
-            (_, [.., "leases"] | [.., "leases", _])
-                if state.cut_off.is_some_and(|cut| cut == caller) =>
-            {
-                status(500, "not for you")
-            }
-            (method, [.., "leases"]) => {
-                let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let answer = match (method, place) {
+            _ if segments.contains(&"leases") => {
+                if state.cut_off.is_some_and(|cut| cut == caller) {
+                    return Ok(status(500, "not for you"));
+                }
+                let named = body["metadata"]["name"].as_str().map(str::to_owned);
+                let name = segments.last().filter(|last| **last != "leases");
+                let name = name.map(|name| (*name).to_owned()).or(named).unwrap_or_default();
                 state.lease(method, &name, body)
             }
-            (method, [.., "leases", name]) => state.lease(method, name, body),
+            ("POST", _) if path.ends_with("/events") => json_answer(201, &body),
+            _ if fault.as_ref().is_some_and(|fault| !fault.carried_out) => {
+                status(503, "not reached")
+            }
             ("GET", _) if path.contains("noderesourcetopologies") => status(404, "unknown kind"),
-            ("GET", [.., "namespaces", _, _, _]) => status(404, "not found"),
+            ("GET", Some(place)) if !place.name.is_empty() => match state.find(&place) {
+                Some(object) => json_answer(200, &object),
+                None => status(404, "not found"),
+            },
             ("GET", _) if query.contains("watch=true") => state.watch(path),
             ("GET", _) => state.list(path),
-            ("POST", [.., "pods", pod, "binding"]) => state.bind(pod, &body["target"]["name"]),
-            ("POST", [.., "pods", pod, "eviction"]) => state.evict(pod),
-            ("POST", [.., "events"]) => json_answer(201, &body),
-            ("PATCH", _) => json_answer(200, &body),
+            (_, Some(mut place)) => {
+                let applies = query.contains("fieldManager");
+                let answer = state.write(method, &mut place, body, applies);
+                if method == "POST" && answer.status() == 201 && place.subresource.is_none() {
+                    self.answer_for_reservation(&mut state, place);
+                }
+                answer
+            }
             _ => status(405, "not in the script"),
+        };
+        Ok(match fault {
+            Some(fault) => status(fault.code, "not today"),
+            None => answer,
         })
+    }
+
+    /// A reservation pod tells its device after a while.
+    fn answer_for_reservation(&self, state: &mut State, place: Place) {
+        if place.namespace != "kai-resource-reservation" {
+            return;
+        }
+        let number = state.reservations;
+        state.reservations += 1;
+        let Some(seconds) = state.agents.get(number).or(state.agents.last()).copied() else {
+            return;
+        };
+        let api = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": format!("GPU-{number}")}}});
+            api.state.lock().expect("the state").patch(&place, &patch, false);
+        });
     }
 }

@@ -1,13 +1,21 @@
 //! The controllers in virtual time over a scripted API: the same script gives the same requests at the same moments.
 
 mod api;
+mod binder;
 mod leases;
 mod statuses;
 mod virtual_time;
 
+use kai_cluster::orders::EvictBy;
 use serde_json::{Value, json};
 
+use crate::api::Fault;
 use crate::virtual_time::{Story, tell};
+
+/// Requests that are refused so many times.
+fn fault(method: &'static str, path: &'static str, code: u16, times: u32) -> Fault {
+    Fault { method, path, code, times, carried_out: false }
+}
 
 fn node(name: &str, cpu: &str) -> Value {
     json!({"metadata": {"name": name}, "status": {
@@ -51,7 +59,10 @@ fn story() -> Story {
             ("/api/v1/pods", pod("large", "4")),
         ],
         later: vec![(30, "/api/v1/nodes", node("n2", "4"))],
-        failing_binds: 1,
+        faults: vec![
+            fault("POST", "pods/small/binding", 500, 1),
+            fault("POST", "pods/large/binding", 500, 1),
+        ],
         seconds: 100,
         ..Story::default()
     }
@@ -85,7 +96,7 @@ fn the_same_story_gives_the_same_requests() {
     assert!((30.0..30.1).contains(&large[0]), "{large:?}");
     let group = times(
         &writes,
-        "PATCH /apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups/pg-large-uid-large",
+        "PATCH /apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups/pg-large-uid-large?field",
     );
     assert_eq!(group.len(), 1, "the pod that waits gets a group, once: {writes:#?}");
 }
@@ -139,8 +150,8 @@ fn what_happens_while_a_watch_is_cut_is_not_missed() {
     assert!((20.0..21.0).contains(&bound[0]), "{bound:?}");
 }
 
-#[test]
-fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
+/// A gang of two that fills the node, and a pod that is more urgent.
+fn preemption() -> Story {
     let member = |name: &str| {
         let mut pod = running(name, "1", "n1");
         pod["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
@@ -152,7 +163,7 @@ fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
     let class = |name: &str, value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
     let mut urgent = pod("urgent", "2");
     urgent["metadata"]["labels"]["priorityClassName"] = json!("urgent");
-    let log = tell(Story {
+    Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),
@@ -163,10 +174,26 @@ fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
             ("/api/v1/pods", member("m2")),
             ("/api/v1/pods", urgent),
         ],
-        refused_evictions: 1,
         seconds: 30,
         ..Story::default()
-    });
+    }
+}
+
+#[test]
+fn victims_are_deleted_where_that_is_configured() {
+    let log = tell(Story { evict_by: EvictBy::Delete, ..preemption() });
+    let writes = writes(&log);
+    let deleted: Vec<&&str> = writes.iter().filter(|line| line.contains("DELETE ")).collect();
+    assert_eq!(deleted.len(), 2, "{writes:#?}");
+    assert!(deleted.iter().all(|line| line.contains("\"preconditions\":{\"uid\":\"uid-m")));
+    assert!(times(&writes, "/eviction").is_empty());
+    assert_eq!(times(&writes, "pods/urgent/binding").len(), 1, "{writes:#?}");
+}
+
+#[test]
+fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
+    let faults = vec![fault("POST", "/eviction", 429, 1)];
+    let log = tell(Story { faults, ..preemption() });
     let writes = writes(&log);
     let mut evictions = times(&writes, "/eviction");
     assert_eq!(evictions.len(), 3, "one refused, then both: {writes:#?}");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, tell};
-use crate::{node, pod, running, times, writes};
+use crate::{fault, node, pod, running, times, writes};
 
 /// A queue that can have all there is.
 fn queue() -> Value {
@@ -58,7 +58,8 @@ fn a_waiting_pod_is_told_why_once() {
     assert_eq!(condition["status"], "False");
     assert_eq!(condition["reason"], "Unschedulable");
     assert_eq!(condition["message"], TOLD);
-    let events = events(&writes, "Unschedulable");
+    let mut events = events(&writes, "Unschedulable");
+    events.retain(|event| event["involvedObject"]["kind"] == "Pod");
     assert_eq!(events.len(), 1, "{writes:#?}");
     assert_eq!((&events[0]["message"], &events[0]["type"]), (&json!(TOLD), &json!("Warning")));
     let sums = bodies(&writes, "PATCH /apis/scheduling.run.ai/v2/queues/q/status");
@@ -150,7 +151,8 @@ fn what_the_cluster_shows_already_is_not_written_again() {
     let log = tell(Story { objects, seconds: 50, ..Story::default() });
     let told = writes(&log)
         .into_iter()
-        .filter(|line| line.contains("/status") || line.contains("/events"));
+        .filter(|line| line.contains("/status") || line.contains("/events"))
+        .filter(|line| !line.contains("pg-large")); // its group is new
     assert_eq!(told.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
@@ -162,7 +164,7 @@ fn a_failed_bind_is_told() {
             ("/apis/scheduling.run.ai/v2/queues", queue()),
             ("/api/v1/pods", pod("small", "1")),
         ],
-        failing_binds: 3,
+        faults: vec![fault("POST", "pods/small/binding", 500, 3)],
         seconds: 30,
         ..Story::default()
     };

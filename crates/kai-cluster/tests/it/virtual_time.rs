@@ -1,8 +1,10 @@
 //! Runs a story: one thread, a clock that jumps to the next timer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
+use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
 use kai_cluster::status::Events;
@@ -12,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant};
 
-use crate::api::Api;
+use crate::api::{Api, Fault};
 
 /// 2026-01-01T00:00:00Z
 const BEGINNING: i64 = 1_767_225_600_000_000_000;
@@ -26,12 +28,16 @@ pub(crate) struct Story {
     pub(crate) later: Vec<(u64, &'static str, Value)>,
     /// Lists that are changed after so many seconds while the watch is cut.
     pub(crate) rewritten: Vec<(u64, &'static str, Vec<Value>)>,
-    /// How often an eviction is refused.
-    pub(crate) refused_evictions: u32,
-    /// How often the bind of each pod fails.
-    pub(crate) failing_binds: u32,
+    /// Objects that are gone after so many seconds, by their paths.
+    pub(crate) gone: Vec<(u64, &'static str)>,
+    /// Requests that are refused.
+    pub(crate) faults: Vec<Fault>,
+    /// After how many seconds each reservation pod tells its device; none: never.
+    pub(crate) agents: Vec<u64>,
     /// Binds that went well are told.
     pub(crate) tell_success: bool,
+    /// How victims are told to go.
+    pub(crate) evict_by: EvictBy,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -57,15 +63,17 @@ pub(crate) fn client(api: &Api) -> Client {
 
 /// Every request, with the second at which it was made.
 pub(crate) fn tell(story: Story) -> Vec<String> {
+    play(story).0
+}
+
+/// Every request, and what there is in the end, by the path of its list.
+pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let begin = Instant::now();
-        let api = Api::new(
-            Arc::new(move || begin.elapsed().as_secs_f64()),
-            story.failing_binds,
-            story.refused_evictions,
-        );
+        let clock = Arc::new(move || begin.elapsed().as_secs_f64());
+        let api = Api::new(clock, story.faults, story.agents);
         for (path, object) in story.objects {
             api.set(path, object);
         }
@@ -74,6 +82,13 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(second)).await;
                 api.set(path, object);
+            });
+        }
+        for (second, path) in story.gone {
+            let api = api.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(second)).await;
+                api.remove(path);
             });
         }
         for (second, path, objects) in story.rewritten {
@@ -86,12 +101,12 @@ pub(crate) fn tell(story: Story) -> Vec<String> {
         let client = client(&api);
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
-        let mut settings = Settings::default();
+        let mut settings = Settings { evict_by: story.evict_by, ..Settings::default() };
         if story.tell_success {
             settings.status.events = Events::All;
         }
         let (_silence, questions) = channel(1);
         run(client, env, settings, questions, end).await;
-        api.log()
+        (api.log(), api.objects())
     })
 }

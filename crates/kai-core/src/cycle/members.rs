@@ -86,6 +86,9 @@ impl World {
     fn member_state(&self, scope: Scope<'_>, member: Member) -> MemberState {
         let job = self.job(scope.job);
         match member {
+            Member::Leaf(leaf) if self.is_left_out(scope, leaf) => {
+                MemberState { have: 0, need: job.leaves[leaf].min_available }
+            }
             Member::Leaf(leaf) => {
                 MemberState { have: self.placed(scope, leaf), need: scope.leaf_min(job, leaf) }
             }
@@ -94,6 +97,14 @@ impl World {
                 MemberState { have, need: scope.threshold(job, set) }
             }
         }
+    }
+
+    /// No pod of the leaf is in the part. It must not pass for one that has all it needs, and so stand in for a sibling
+    /// that has pods in the part. KAI lowers what it needs to nothing.
+    fn is_left_out(&self, scope: Scope<'_>, leaf: usize) -> bool {
+        scope.part.is_some()
+            && !self.config.compatibility.is_kai()
+            && !self.job(scope.job).leaves[leaf].tasks.iter().any(|task| scope.has(*task))
     }
 
     fn satisfied_members(&self, scope: Scope<'_>, set: usize) -> u32 {

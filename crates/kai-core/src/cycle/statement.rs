@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::ids::{NodeId, TaskId};
+use crate::placement::fit::When;
 use crate::status::Status;
 use crate::world::ledger::Place;
 use crate::world::{Checkpoint, World};
@@ -107,9 +108,15 @@ impl Statement {
         keep_eviction: bool,
     ) {
         // A task that moved before has an entry on the node it left, too: only where it is now can it stay. KAI takes
-        // the eviction back for either node, and so leaves it where it was promised.
-        let stays = world.config().compatibility.is_kai()
-            || world.task(task).state.node == Some(place.node);
+        // the eviction back for either node, and so leaves it where it was promised; we do so only while nobody else
+        // was promised that place.
+        let stays = match world.task(task).state.node {
+            Some(node) if node != place.node => {
+                world.config().compatibility.is_kai()
+                    && world.fits(task, world.node(node), When::Later)
+            }
+            _ => true,
+        };
         if let Some(at) = world.node(place.node).resident(task)
             && stays
             && !keep_eviction

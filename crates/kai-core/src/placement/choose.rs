@@ -7,7 +7,7 @@ use crate::placement::node_set::NodeSet;
 use crate::placement::score::ScoreContext;
 use crate::plugins::nodeplacement::Strategy;
 use crate::plugins::topology::TopologyScores;
-use crate::plugins::{Filter, Score, dynamicresources, numa, predicates};
+use crate::plugins::{Filter, Score, dynamicresources, numa, podaffinity, predicates};
 use crate::report::refusal::NodeRefusal;
 use crate::resources::GPU;
 use crate::world::World;
@@ -79,6 +79,7 @@ impl NodeSearch<'_> {
                 | Score::ResourceType
                 | Score::Nominated => {}
                 Score::Topology if self.topology.is_empty() => {}
+                Score::PodAffinity if podaffinity::is_silent(world, self.task) => {}
                 Score::Topology | Score::PodAffinity | Score::Numa => return false,
             }
         }

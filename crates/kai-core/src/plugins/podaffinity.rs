@@ -35,13 +35,19 @@ pub(crate) struct DomainScores {
     by_key: Vec<(Text, FxHashMap<Text, i64>)>,
 }
 
+/// Nobody prefers anything that could speak of `task`: every node scores zero.
+pub(crate) fn is_silent(world: &World, task: TaskId) -> bool {
+    let own = &world.task(task).spec.constraints.preferred_pod_terms;
+    own.is_empty() && world.terms.has_no_drawn()
+}
+
 /// The scores of domains for `task`; none when no term of anybody matches, and every node scores zero. They do
 /// not depend on the nodes that are tried. True as long as nothing in the world changes.
 pub(crate) fn scores(world: &World, task: TaskId) -> Option<DomainScores> {
     let pod = &world.task(task).spec;
     let has_terms = !pod.constraints.preferred_pod_terms.is_empty();
     let required = if world.config.compatibility.is_kai() { 0 } else { REQUIRED_TERM };
-    if !has_terms && world.terms.has_no_drawn() {
+    if is_silent(world, task) {
         return None;
     }
     let mut sums = DomainScores::default();

@@ -34,10 +34,7 @@ async fn nodes(room: &Room) -> anyhow::Result<()> {
         let first = pods.iter().find(|pod| pod["spec"]["nodeName"] == full.as_str());
         let owner = first.and_then(|pod| pod["metadata"]["labels"]["job-name"].as_str());
         let owner = owner.unwrap_or_default();
-        let path = format!(
-            "/apis/batch/v1/namespaces/{}/jobs/{owner}?propagationPolicy=Background",
-            room.name
-        );
+        let path = format!("/apis/batch/v1/namespaces/{}/jobs/{owner}", room.name);
         room.delete(&path).await?;
     }
     room.left("one-", 2).await?;

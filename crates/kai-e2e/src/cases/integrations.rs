@@ -9,9 +9,9 @@ use crate::room::Room;
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("a pod", |room| Box::pin(plain(room))),
-    ("a ReplicaSet", |room| Box::pin(built_in(room, "apps/v1", "ReplicaSet", 2, 2))),
+    ("a ReplicaSet", |room| Box::pin(built_in(room, "apps/v1", "ReplicaSet", 2, 1))),
     ("a Deployment", |room| Box::pin(built_in(room, "apps/v1", "Deployment", 2, 2))),
-    ("a StatefulSet", |room| Box::pin(built_in(room, "apps/v1", "StatefulSet", 2, 2))),
+    ("a StatefulSet", |room| Box::pin(built_in(room, "apps/v1", "StatefulSet", 2, 1))),
     ("a Job", |room| Box::pin(built_in(room, "batch/v1", "Job", 2, 1))),
     ("a pod group made by somebody else", |room| Box::pin(external_group(room))),
     ("overhead of a runtime class counts", |room| Box::pin(overhead(room))),

@@ -5,6 +5,7 @@ mod api;
 mod consolidation;
 mod hierarchy;
 mod integrations;
+mod operators;
 mod placement;
 mod predicates;
 mod preempt;
@@ -33,7 +34,7 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 12] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 13] = [
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         ("api", api::CASES),
         ("consolidation", consolidation::CASES),
         ("integrations", integrations::CASES),
+        ("integrations", operators::CASES),
         ("preempt", preempt::CASES),
         ("reclaim", reclaim::CASES),
     ];

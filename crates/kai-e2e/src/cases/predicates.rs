@@ -72,10 +72,10 @@ async fn config_map(room: &Room, exists: bool) -> anyhow::Result<()> {
         let map = json!({"metadata": {"name": "settings"}, "data": {"a": "b"}});
         room.create(&format!("/api/v1/namespaces/{}/configmaps", room.name), &map).await?;
     }
-    room.pod(
-        &pod("p", "q").with(json!({"volumes": [{"name": "v", "configMap": {"name": "settings"}}]})),
-    )
-    .await?;
+    let volumes = json!([{"name": "v", "configMap": {"name": "settings"}}]);
+    let mut object = room.pod_object(&pod("p", "q").with(json!({"volumes": volumes})));
+    object["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+    room.create(&format!("/api/v1/namespaces/{}/pods", room.name), &object).await?;
     if exists { room.scheduled(&["p"]).await } else { room.unschedulable(&["p"]).await }
 }
 

@@ -105,7 +105,7 @@ fn moment(text: Option<&String>, field: &str, complaints: &mut Complaints) -> Op
 }
 
 /// Groups of shared devices, from the label of one and the labels of several.
-fn gpu_groups(pod: &view::Pod) -> Vec<Text> {
+pub fn gpu_groups(pod: &view::Pod) -> Vec<Text> {
     let labels = &pod.metadata.labels;
     let several = labels
         .iter()

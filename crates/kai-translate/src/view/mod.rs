@@ -7,9 +7,10 @@ use serde::{Deserialize, Deserializer};
 
 pub use node::{Condition, Node, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    Container, ContainerPort, EnvFrom, EnvSource, EnvVar, EphemeralSource, NamedSource, Pod,
-    PodCondition, PodResourceClaim, PodResourceClaimStatus, PodSpec, PodStatus, Projected,
-    ProjectedSource, Resources, Toleration, Volume, VolumeClaimSource, VolumeMount,
+    Container, ContainerPort, ContainerState, ContainerStatus, ContainerWaiting, EnvFrom,
+    EnvSource, EnvVar, EphemeralSource, NamedSource, Pod, PodCondition, PodResourceClaim,
+    PodResourceClaimStatus, PodSpec, PodStatus, Projected, ProjectedSource, Resources, Toleration,
+    Volume, VolumeClaimSource, VolumeMount,
 };
 
 /// Some clients write `null` for an empty map or list.

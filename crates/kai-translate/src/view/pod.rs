@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Affinity;
 use kai_api::view::{self, ObjectMeta, WorkloadReference};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::null_is_default;
 use crate::amounts::ResourceList;
@@ -111,10 +111,12 @@ pub struct ContainerPort {
     pub protocol: Option<String>,
 }
 
-/// An environment variable; only references to config maps are kept.
+/// An environment variable; of values only references to config maps are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvVar {
+    /// Name.
+    pub name: String,
     /// Where its value comes from.
     pub value_from: Option<EnvSource>,
 }
@@ -200,17 +202,24 @@ pub struct ProjectedSource {
 }
 
 /// A toleration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
     /// Key; empty with `Exists`: every key.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// `Exists` or `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
     /// Value.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Effect; empty: every effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
+    /// How long it is tolerated; none: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
 }
 
 /// A claim of devices as the pod names it.
@@ -240,9 +249,43 @@ pub struct PodStatus {
     /// Claims that were made from templates.
     #[serde(deserialize_with = "null_is_default")]
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+    /// Why it is in its phase, in a word.
+    pub reason: Option<String>,
+    /// Why it is in its phase.
+    pub message: Option<String>,
+    /// How its containers fare.
+    #[serde(deserialize_with = "null_is_default")]
+    pub container_statuses: Vec<ContainerStatus>,
     /// Conditions.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: Vec<PodCondition>,
+}
+
+/// How a container fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ContainerStatus {
+    /// Where it is in its life.
+    #[serde(deserialize_with = "null_is_default")]
+    pub state: ContainerState,
+}
+
+/// Where a container is in its life; only what keeps it from starting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    /// It does not run yet.
+    pub waiting: Option<ContainerWaiting>,
+}
+
+/// Why a container does not run yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ContainerWaiting {
+    /// In a word.
+    pub reason: String,
+    /// In full.
+    pub message: String,
 }
 
 /// A condition of a pod.

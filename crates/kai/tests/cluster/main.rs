@@ -2,11 +2,15 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod admission;
+mod binder;
 mod explained;
+mod faults;
 mod installation;
 mod leases;
+mod mortal;
 mod served;
 mod shards;
+mod sharing;
 mod statuses;
 mod world;
 

@@ -1,6 +1,6 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct World {
     // Ended in this order.
     kai: Vec<Process>,
     plane: Arc<ControlPlane>,
-    client: Client,
+    pub(crate) client: Client,
     /// Namespace and scheduler name.
     pub(crate) name: &'static str,
     /// Our node pool; none: the cluster is ours.
@@ -55,12 +55,12 @@ impl World {
 
     /// Starts `kai run` as a service account of the installation.
     pub(crate) async fn start_kai(&mut self, account: &str, arguments: &[&str]) {
-        let kubeconfig =
-            self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token");
+        let kubeconfig = self.kubeconfig(account).await;
         let kubeconfig = kubeconfig.to_str().expect("a path");
         let pool = self.pool.map(|pool| ["--partition-label-value", pool]);
         let pool = pool.as_ref().map_or(&[][..], <[&str; 2]>::as_slice);
-        let own = [&["--scheduler-name", self.name], pool].concat();
+        let named = ["--scheduler-name", self.name, "--resource-reservation-app-label", self.name];
+        let own = [&named, pool].concat();
         // Many run on this machine: those that are not asked anything listen nowhere.
         let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
         let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
@@ -77,8 +77,7 @@ impl World {
 
     /// What `kai explain` says as a service account.
     pub(crate) async fn explain(&self, account: &str, arguments: &[&str]) -> String {
-        let kubeconfig = self.plane.account_kubeconfig("kai-scheduler", account).await;
-        let kubeconfig = kubeconfig.expect("a token");
+        let kubeconfig = self.kubeconfig(account).await;
         let mut command = Command::new(KAI);
         command.arg("explain").args(arguments).args(["-n", self.name]);
         command.arg("--kubeconfig").arg(kubeconfig).args(["--scheduler-name", self.name]);
@@ -87,6 +86,11 @@ impl World {
         }
         let told = command.output().expect("it runs");
         String::from_utf8([told.stdout, told.stderr].concat()).expect("text")
+    }
+
+    /// The kubeconfig of a service account of the installation.
+    pub(crate) async fn kubeconfig(&self, account: &str) -> PathBuf {
+        self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token")
     }
 
     /// Kills `kai` as a crash would.
@@ -245,13 +249,24 @@ impl World {
         kind: &str,
         body: &Value,
     ) -> Result<Value, kube::Error> {
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", kind)
-            .body(body)
-            .expect("a request");
-        self.client.request(request).await
+        send(&self.client, method, path, kind, body).await
     }
+}
+
+/// Sends a body, none where it is null, and reads the answer.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &Value,
+) -> Result<Value, kube::Error> {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(body)
+        .expect("a request");
+    client.request(request).await
 }

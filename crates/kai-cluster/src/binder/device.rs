@@ -1,0 +1,361 @@
+//! A shared device: its reservation is made when somebody needs it, waited for, repaired when it is lost, and released
+//! when nobody needs it any more.
+
+use std::collections::BTreeMap;
+
+use kai_core::input::{ObjectName, Text};
+use kai_core::time::{Span, Timestamp};
+use kai_translate::time::seconds;
+use kai_translate::view;
+
+use super::facts::{Life, Vanished};
+use super::reservation::{self, Reservation};
+use super::writes::{Failure, Order};
+use super::{Binder, DeviceKey, Item, PATIENCE, TRIES, delay};
+
+/// After so many reservations that came to nothing, pods on the device cannot be helped any more.
+const REPAIRS: u32 = 3;
+/// A pod that was told to go and stays is told again after this time.
+const EVICT_AGAIN: Span = seconds(30);
+
+/// What is remembered of a shared device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeviceMemory {
+    /// A write is under way.
+    busy: bool,
+    /// Somebody needed it since we look.
+    needed: bool,
+    /// Since when nobody has needed it.
+    idle_since: Option<Timestamp>,
+    /// Since when this reservation has been waited for.
+    awaited: Option<(Text, Timestamp)>,
+    /// Why those who wait for it wait in vain.
+    failure: Option<String>,
+    /// Reservations in a row that came to nothing.
+    tries: u32,
+    not_before: Option<Timestamp>,
+    /// Users that were told to go, and when.
+    evicted: BTreeMap<ObjectName, Timestamp>,
+}
+
+/// Who needs a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// A request of ours, and perhaps others.
+    Requested,
+    /// Pods of ours that have a node.
+    Used,
+    /// Only pods that are not ours: it is left as it is.
+    OfOthers,
+}
+
+/// What a request can expect of a device.
+pub(super) enum DeviceState {
+    /// The reservation keeps this device.
+    Kept(Text),
+    /// The reservation is still to tell, or to be made.
+    Awaited,
+    /// There will be none, for this reason.
+    Failed(String),
+}
+
+impl Binder {
+    pub(super) fn device_state(&self, key: &DeviceKey) -> DeviceState {
+        let failure = self.devices.get(key).and_then(|memory| memory.failure.clone());
+        if let Some(reason) = failure {
+            return DeviceState::Failed(reason);
+        }
+        let device = self.facts.reservation(key).and_then(|(_, one)| one.device.clone());
+        device.map_or(DeviceState::Awaited, DeviceState::Kept)
+    }
+
+    pub(super) fn look_at_device(&mut self, key: &DeviceKey, now: Timestamp) {
+        let mut memory = self.devices.remove(key).unwrap_or_default();
+        if !memory.busy {
+            let requests: Vec<ObjectName> = self.facts.requests_of_device(key).cloned().collect();
+            if let Some(need) = self.need(key) {
+                memory.needed = true;
+                memory.idle_since = None;
+                if need != Need::OfOthers {
+                    self.keep(key, &mut memory, need == Need::Requested, now);
+                }
+                self.due.extend(requests.into_iter().map(Item::Request));
+            } else if !self.release(key, &mut memory, now) {
+                return; // nothing is left of it
+            }
+        }
+        self.devices.insert(key.clone(), memory);
+    }
+
+    /// Who needs the device; none: nobody.
+    fn need(&self, key: &DeviceKey) -> Option<Need> {
+        let holding = self.facts.requests_of_device(key).filter(|name| self.holds_devices(name));
+        let waiting = holding.filter_map(|name| self.facts.subject(self.facts.request(name)?));
+        let users = self.facts.users(key).filter_map(|name| self.facts.pod(name));
+        let waiting: Vec<bool> = waiting.map(|pod| pod.is_ours).collect();
+        let users: Vec<bool> = users.map(|pod| pod.is_ours).collect();
+        if waiting.contains(&true) {
+            Some(Need::Requested)
+        } else if users.contains(&true) {
+            Some(Need::Used)
+        } else if !waiting.is_empty() || !users.is_empty() || self.is_held_by_orphan(key) {
+            Some(Need::OfOthers)
+        } else {
+            None
+        }
+    }
+
+    /// Reservations that went without leave are removed, unless somebody needs them: then making one anew tells what
+    /// became of the last.
+    pub(super) fn clear_vanished(&mut self) {
+        for Vanished { device, pod, uid } in self.facts.take_vanished() {
+            let needed = self.need(&device).is_some();
+            let memory = self.devices.entry(device.clone()).or_default();
+            if !memory.busy && !needed {
+                memory.busy = true;
+                self.orders.push(Order::Release { device, pod, uid });
+            }
+        }
+    }
+
+    /// Nobody needs the device: its reservations go. False where none is left.
+    fn release(&mut self, key: &DeviceKey, memory: &mut DeviceMemory, now: Timestamp) -> bool {
+        let Some((pod, one)) = self.facts.reservations(key).find(|(_, one)| !one.leaving) else {
+            return false;
+        };
+        let since = *memory.idle_since.get_or_insert(now);
+        let due = since.plus(PATIENCE);
+        if !memory.needed && now < due {
+            // Who needs it may not have been told yet.
+            self.look_again_at(due, Item::Device(key.clone()));
+            return true;
+        }
+        if let Some(moment) = memory.not_before.filter(|moment| now < *moment) {
+            self.look_again_at(moment, Item::Device(key.clone()));
+            return true;
+        }
+        let order = Order::Release { device: key.clone(), pod: pod.clone(), uid: one.uid.clone() };
+        self.orders.push(order);
+        memory.busy = true;
+        true
+    }
+
+    /// Somebody needs the device: there is one good reservation of it, or there will be.
+    fn keep(
+        &mut self,
+        key: &DeviceKey,
+        memory: &mut DeviceMemory,
+        requested: bool,
+        now: Timestamp,
+    ) {
+        let Some((pod, one)) = self.facts.reservation(key) else {
+            self.reserve(key, memory, requested, now);
+            return;
+        };
+        let (pod, one) = (pod.clone(), one.clone());
+        if let Some(reason) = self.fault(key, &pod, &one, memory, now) {
+            memory.failure = Some(format!("reservation pod {pod}: {reason}"));
+            if !requested && self.facts.users(key).next().is_some() {
+                // Requests would fail and let it go; users can only be given another.
+                self.orders.push(Order::Release { device: key.clone(), pod, uid: one.uid });
+                memory.busy = true;
+            }
+            return;
+        }
+        if let Some(device) = one.device {
+            memory.failure = None;
+            memory.tries = 0;
+            self.evict_users_of_other(key, memory, &device, now);
+        }
+    }
+
+    /// Why the reservation is of no use.
+    fn fault(
+        &mut self,
+        key: &DeviceKey,
+        pod: &ObjectName,
+        one: &Reservation,
+        memory: &mut DeviceMemory,
+        now: Timestamp,
+    ) -> Option<String> {
+        if let Some(trouble) = &one.trouble {
+            return Some(trouble.clone());
+        }
+        if let Some(device) = &one.device {
+            let other = self.holder_of(key, pod, one, device)?;
+            return Some(format!("it got device {device}, which is that of gpu group <{other}>"));
+        }
+        let since = match &memory.awaited {
+            Some((uid, since)) if *uid == one.uid => *since,
+            _ => now,
+        };
+        memory.awaited = Some((one.uid.clone(), since));
+        let wait = self.settings.reservation.wait;
+        let late = since.plus(wait);
+        if now < late {
+            self.look_again_at(late, Item::Device(key.clone()));
+            return None;
+        }
+        Some(format!("it did not tell its device within {} s", wait.as_seconds()))
+    }
+
+    /// Another group of the node that has this device, and has a better right to it: it is used, or it was first.
+    fn holder_of(
+        &self,
+        key: &DeviceKey,
+        pod: &ObjectName,
+        one: &Reservation,
+        device: &Text,
+    ) -> Option<Text> {
+        let right = |key: &DeviceKey, pod: &ObjectName, one: &Reservation| {
+            let unused = self.facts.users(key).next().is_none();
+            (unused, one.created.clone(), pod.clone())
+        };
+        let ours = right(key, pod, one);
+        let others = self.facts.devices_of_node(&key.node).filter(|other| *other != key);
+        let mut holders = others.filter(|other| {
+            let theirs = self.facts.reservation(other);
+            theirs.is_some_and(|(pod, one)| {
+                one.device.as_ref() == Some(device) && right(other, pod, one) < ours
+            })
+        });
+        holders.next().map(|other| other.group.clone())
+    }
+
+    fn reserve(
+        &mut self,
+        key: &DeviceKey,
+        memory: &mut DeviceMemory,
+        requested: bool,
+        now: Timestamp,
+    ) {
+        let Some(is_fake) = self.facts.node(&key.node).map(|node| node.is_fake) else { return };
+        let leaves = self.facts.reservations(key).next().is_some();
+        if leaves || (requested && memory.failure.is_some()) {
+            return; // its name is still taken, or those who wait are about to give up
+        }
+        memory.failure = None;
+        if !requested && memory.tries >= REPAIRS {
+            self.evict_users(
+                key,
+                memory,
+                "the GPU it shares was lost and cannot be had again",
+                now,
+            );
+        }
+        if let Some(moment) = memory.not_before.filter(|moment| now < *moment) {
+            self.look_again_at(moment, Item::Device(key.clone()));
+            return;
+        }
+        let tolerations = self.tolerations(key);
+        let settings = &self.settings.reservation;
+        let pod = reservation::manifest(key, &tolerations, is_fake, settings);
+        self.facts.expect_reservation(reservation::name(key, settings));
+        self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
+        memory.busy = true;
+    }
+
+    /// Taints that the first who needs the device tolerates.
+    fn tolerations(&self, key: &DeviceKey) -> Vec<view::Toleration> {
+        let requests = self.facts.requests_of_device(key).filter(|name| self.holds_devices(name));
+        let requests = requests.filter_map(|name| self.facts.request(name));
+        let waiting = requests.filter_map(|request| self.facts.subject(request));
+        let users = self.facts.users(key).filter_map(|name| self.facts.pod(name));
+        let mut pods = waiting.chain(users);
+        pods.next().map(|pod| pod.tolerations.clone()).unwrap_or_default()
+    }
+
+    /// Pods that were given another device than the one that is reserved now would use one that is not theirs.
+    fn evict_users_of_other(
+        &mut self,
+        key: &DeviceKey,
+        memory: &mut DeviceMemory,
+        device: &Text,
+        now: Timestamp,
+    ) {
+        let other = |name: &ObjectName| {
+            let given = self.facts.pod(name).and_then(|pod| pod.given.get(&key.group));
+            given.is_some_and(|given| given != device)
+        };
+        if self.facts.users(key).any(other) {
+            let message = format!("the GPU it shares was lost; its group has {device} now");
+            self.evict_users(key, memory, &message, now);
+        }
+    }
+
+    fn evict_users(
+        &mut self,
+        key: &DeviceKey,
+        memory: &mut DeviceMemory,
+        message: &str,
+        now: Timestamp,
+    ) {
+        let users: Vec<ObjectName> = self.facts.users(key).cloned().collect();
+        memory.evicted.retain(|pod, _| users.contains(pod));
+        for pod in users {
+            let last = memory.evicted.get(&pod).map(|last| last.plus(EVICT_AGAIN));
+            let Some(facts) = self.facts.pod(&pod) else { continue };
+            if facts.life == Life::Alive && last.is_none_or(|again| again <= now) {
+                let uid = facts.uid.clone();
+                self.orders.push(Order::Evict {
+                    pod: pod.clone(),
+                    uid,
+                    message: message.to_owned(),
+                });
+                memory.evicted.insert(pod, now);
+            }
+        }
+        self.look_again_at(now.plus(EVICT_AGAIN), Item::Device(key.clone()));
+    }
+
+    pub(super) fn reserved(
+        &mut self,
+        key: &DeviceKey,
+        ended: Result<Box<view::Pod>, Failure>,
+        now: Timestamp,
+    ) {
+        let memory = self.devices.entry(key.clone()).or_default();
+        memory.busy = false;
+        let name = reservation::name(key, &self.settings.reservation);
+        self.facts.take_reservation(&name, ended.as_deref().ok());
+        match ended {
+            Ok(_) => {
+                if self.facts.reservation(key).is_none() {
+                    memory.tries += 1; // it is on its way out, or it is none of ours
+                    memory.not_before = Some(now.plus(delay(memory.tries)));
+                }
+            }
+            Err(failure) => {
+                memory.tries += 1;
+                memory.not_before = Some(now.plus(delay(memory.tries)));
+                if !failure.may_pass() || memory.tries >= TRIES {
+                    memory.failure = Some(failure.reason);
+                }
+            }
+        }
+        self.due.insert(Item::Device(key.clone()));
+    }
+
+    pub(super) fn released(
+        &mut self,
+        key: &DeviceKey,
+        pod: &ObjectName,
+        ended: Result<(), Failure>,
+        now: Timestamp,
+    ) {
+        let memory = self.devices.entry(key.clone()).or_default();
+        memory.busy = false;
+        memory.tries += 1;
+        memory.not_before = Some(now.plus(delay(memory.tries)));
+        match ended {
+            Ok(()) => {
+                tracing::info!(node = %key.node, group = %key.group, "a device was released");
+                self.facts.forget_reservation(pod);
+            }
+            Err(failure) => {
+                tracing::warn!(node = %key.node, group = %key.group, reason = failure.reason, "a device was not released");
+            }
+        }
+        self.due.insert(Item::Device(key.clone()));
+    }
+}

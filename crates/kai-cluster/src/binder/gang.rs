@@ -1,0 +1,65 @@
+//! Gangs: no pod of a group is bound before all that are to be bound with it are ready.
+
+use kai_core::input::ObjectName;
+
+use super::attempt::Attempt;
+use super::facts::{Life, PodFacts};
+use super::request::Request;
+use super::{Binder, Item};
+
+impl Binder {
+    /// Pods of the group of the request's pod that have a node or are ready to be bound, this one among them.
+    pub(super) fn ready_members(&self, request: &Request, pod: &PodFacts) -> u32 {
+        let Some(gang) = &pod.gang else { return request.members_needed };
+        let ready = self.facts.members(gang).filter(|member| {
+            **member == request.pod || self.is_placed(member) || {
+                let mut requests = self.facts.requests_of_pod(member);
+                requests.any(|name| self.attempts.get(name).is_some_and(Attempt::is_ready))
+            }
+        });
+        u32::try_from(ready.count()).unwrap_or(u32::MAX)
+    }
+
+    fn is_placed(&self, pod: &ObjectName) -> bool {
+        let pod = self.facts.pod(pod);
+        pod.is_some_and(|pod| pod.node.is_some() && pod.life == Life::Alive)
+    }
+
+    /// Requests of the other pods of the group.
+    fn companions(&self, request: &Request) -> Vec<ObjectName> {
+        let gang = self.facts.subject(request).and_then(|pod| pod.gang.as_ref());
+        let members = gang.into_iter().flat_map(|gang| self.facts.members(gang));
+        let others = members.filter(|member| **member != request.pod);
+        others.flat_map(|member| self.facts.requests_of_pod(member)).cloned().collect()
+    }
+
+    /// One more is ready: the others may be complete now.
+    pub(super) fn look_at_companions(&mut self, request: &Request) {
+        let companions = self.companions(request);
+        self.due.extend(companions.into_iter().map(Item::Request));
+    }
+
+    /// A gang of which nobody is bound yet goes back as a whole.
+    pub(super) fn cancel_companions(&mut self, request: &Request, reason: &str) {
+        if request.members_needed <= 1 {
+            return;
+        }
+        let companions = self.companions(request);
+        let has_begun = companions.iter().any(|name| {
+            self.attempts.get(name).is_some_and(Attempt::binds)
+                || self.facts.request(name).is_some_and(|other| self.is_placed(&other.pod))
+        });
+        if has_begun {
+            return;
+        }
+        for name in companions {
+            if let Some(attempt) = self.attempts.get_mut(&name)
+                && !attempt.is_failing()
+            {
+                attempt.cancel(reason);
+                self.due.extend(attempt.devices().map(Item::Device));
+                self.due.insert(Item::Request(name));
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The binder: carries bind requests out, ours and those of KAI's scheduler, and keeps the reservations of shared devices.
+//!
+//! Changes and reports in, orders out; no clock and no client, so that nothing waits here. Everything but counts of tries
+//! can be read off the cluster: after a restart an attempt begins anew, and what is done already is not done again.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `facts` | what the watches told |
+//! | `request` | a bind request, as the binder reads it |
+//! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `gang` | pods that are bound together or not at all |
+//! | `device` | a shared device: its reservation is made, waited for, repaired and released |
+//! | `reservation` | reservation pods |
+//! | `sharing` | what the containers of a sharing pod are told |
+//! | `repair` | pods that an interrupted bind left with labels |
+//! | [`driver`] | orders into requests to the API server |
+
+mod attempt;
+mod device;
+pub mod driver;
+mod facts;
+mod gang;
+mod index;
+mod repair;
+mod request;
+mod reservation;
+mod settings;
+mod sharing;
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kai_core::input::{ObjectName, Text};
+use kai_core::time::{Span, Timestamp};
+use kai_translate::time::seconds;
+
+pub use settings::{BinderSettings, ReservationSettings};
+
+use attempt::Attempt;
+use device::DeviceMemory;
+use facts::Facts;
+use repair::Repair;
+use writes::{Order, Report};
+
+use crate::watch::Change;
+
+/// How long something may be missing that another watch may still tell of.
+const PATIENCE: Span = seconds(5);
+/// How often a write is tried that fails for reasons that may pass.
+const TRIES: u32 = 6;
+
+/// A device of a node that pods share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceKey {
+    /// The node.
+    pub node: Text,
+    /// The group of pods that share it.
+    pub group: Text,
+}
+
+/// Something that may need to be acted upon.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Item {
+    Device(DeviceKey),
+    Request(ObjectName),
+    Pod(ObjectName),
+}
+
+/// The state of all binds.
+pub struct Binder {
+    settings: BinderSettings,
+    leads: bool,
+    facts: Facts,
+    attempts: BTreeMap<ObjectName, Attempt>,
+    devices: BTreeMap<DeviceKey, DeviceMemory>,
+    repairs: BTreeMap<ObjectName, Repair>,
+    due: BTreeSet<Item>,
+    timers: BTreeSet<(Timestamp, Item)>,
+    orders: Vec<Order>,
+}
+
+impl Binder {
+    /// A binder that knows nothing yet.
+    pub fn new(settings: BinderSettings) -> Self {
+        Self {
+            facts: Facts::new(&settings),
+            settings,
+            leads: true,
+            attempts: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            repairs: BTreeMap::new(),
+            due: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            orders: Vec::new(),
+        }
+    }
+
+    /// Takes a change of the cluster over.
+    pub fn apply(&mut self, change: &Change) {
+        self.facts.apply(change);
+    }
+
+    /// Begins or ceases to act. Attempts begin anew: what they had done can be seen.
+    fn set_leading(&mut self, leads: bool) {
+        self.leads = leads;
+        self.attempts.clear();
+        self.devices.clear();
+        self.repairs.clear();
+        self.due.clear();
+        self.timers.clear();
+        self.facts.touch_all();
+    }
+
+    /// When something is to be done although nothing changed.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(moment, _)| *moment).filter(|_| self.facts.is_complete())
+    }
+
+    /// Orders since the latest call.
+    fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Takes over what came of an order.
+    fn settle(&mut self, report: Report, now: Timestamp) {
+        match report {
+            Report::Reserved { device, ended } => self.reserved(&device, ended, now),
+            Report::Released { device, pod, ended } => self.released(&device, &pod, ended, now),
+            Report::Wrote { request, ended } => self.wrote(&request, ended, now),
+            Report::Repaired { pod, ended } => self.repaired(&pod, ended, now),
+        }
+    }
+
+    /// Looks at everything that changed or whose time has come.
+    fn step(&mut self, now: Timestamp) {
+        if !self.leads {
+            self.facts.forget_touched();
+        }
+        if !self.leads || !self.facts.is_complete() {
+            return;
+        }
+        loop {
+            self.clear_vanished();
+            self.due.extend(self.facts.take_touched());
+            while self.timers.first().is_some_and(|(moment, _)| *moment <= now) {
+                self.due.extend(self.timers.pop_first().map(|(_, item)| item));
+            }
+            match self.due.pop_first() {
+                Some(Item::Device(device)) => self.look_at_device(&device, now),
+                Some(Item::Request(request)) => self.look_at_request(&request, now),
+                Some(Item::Pod(pod)) => self.look_at_pod(&pod, now),
+                None => return,
+            }
+        }
+    }
+
+    fn look_again_at(&mut self, moment: Timestamp, item: Item) {
+        self.timers.insert((moment, item));
+    }
+}
+
+/// A second, doubled with every failure, a minute at most.
+fn delay(failures: u32) -> Span {
+    let doubled = seconds(1).nanos.saturating_mul(1 << failures.saturating_sub(1).min(6));
+    Span { nanos: doubled.min(seconds(60).nanos) }
+}

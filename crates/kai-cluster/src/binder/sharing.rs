@@ -1,0 +1,157 @@
+//! What the containers of a sharing pod are told: two config maps, which admission has referred them to.
+
+use std::collections::BTreeMap;
+
+use kai_api::names::{env, gpu, objects};
+use kai_translate::view;
+
+/// A config map that belongs to a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfigMap {
+    pub(super) name: String,
+    pub(super) data: BTreeMap<&'static str, String>,
+}
+
+/// The container that gets the share.
+struct Target<'a> {
+    container: &'a view::Container,
+    /// As it appears in names: `0`, or `i0` among init containers.
+    place: String,
+}
+
+fn target(pod: &view::Pod) -> Result<Target<'_>, String> {
+    let spec = &pod.spec;
+    let Some(name) = pod.metadata.annotations.get(gpu::FRACTION_CONTAINER) else {
+        let container = spec.containers.first().ok_or("the pod has no containers")?;
+        return Ok(Target { container, place: "0".to_owned() });
+    };
+    let places = |mark: &'static str, containers: &'_ [view::Container]| {
+        let at = containers.iter().position(|container| container.name == *name)?;
+        Some((at, format!("{mark}{at}")))
+    };
+    if let Some((at, place)) = places("i", &spec.init_containers) {
+        return Ok(Target { container: &spec.init_containers[at], place });
+    }
+    match places("", &spec.containers) {
+        Some((at, place)) => Ok(Target { container: &spec.containers[at], place }),
+        None => Err(format!(
+            "failed to get fraction container ref: container with name {name} not found for fraction request"
+        )),
+    }
+}
+
+/// The names of the map of capabilities and of the map of variables.
+fn names(pod: &view::Pod, target: &Target<'_>) -> Result<(String, String), String> {
+    let prefix = pod.metadata.annotations.get(gpu::SHARED_CONFIG_MAP).ok_or_else(|| {
+        format!(
+            "failed to get capabilities configmap name: no desired configmap name found in pod {}/{} annotations",
+            pod.metadata.namespace, pod.metadata.name
+        )
+    })?;
+    let capabilities = format!("{prefix}-{}", target.place);
+    let variables = format!("{capabilities}{}", objects::EVAR_SUFFIX);
+    Ok((capabilities, variables))
+}
+
+/// The config maps of a pod that got a share of these devices.
+pub(super) fn config_maps(
+    pod: &view::Pod,
+    devices: &[&str],
+    portion: &str,
+    cdi: bool,
+) -> Result<Vec<ConfigMap>, String> {
+    let target = target(pod)?;
+    let (capabilities, variables) = names(pod, &target)?;
+    let prefix = if cdi { gpu::CDI_DEVICE_PREFIX } else { "" };
+    let device = |id: &&str| format!("{prefix}{id}");
+    let visible = devices.iter().map(device).collect::<Vec<_>>().join(",");
+    let refers = target.container.env.iter().any(|variable| {
+        let source = variable.value_from.as_ref();
+        variable.name == env::NVIDIA_VISIBLE_DEVICES
+            && source.is_some_and(|source| source.config_map_key_ref.is_some())
+    });
+    let mut capabilities = ConfigMap {
+        name: capabilities,
+        data: BTreeMap::from([
+            (env::GPU_PORTION, portion.to_owned()),
+            (env::RUNAI_NUM_OF_GPUS, portion.to_owned()),
+        ]),
+    };
+    let mut variables = ConfigMap { name: variables, data: BTreeMap::new() };
+    let teller = if refers { &mut capabilities } else { &mut variables };
+    teller.data.insert(env::NVIDIA_VISIBLE_DEVICES, visible);
+    Ok(vec![capabilities, variables])
+}
+
+/// The names of the config maps that a bind may have made for the pod.
+pub(super) fn config_map_names(pod: &view::Pod) -> Vec<String> {
+    let named = target(pod).and_then(|target| names(pod, &target));
+    named.map(|(capabilities, variables)| vec![capabilities, variables]).unwrap_or_default()
+}
+
+/// Does the label tell a shared device?
+pub(super) fn is_group_label(key: &str) -> bool {
+    key == gpu::GROUP || key.starts_with(gpu::MULTI_GROUP_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(annotations: &serde_json::Value) -> view::Pod {
+        let refers = json!({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "p-0", "key": "NVIDIA_VISIBLE_DEVICES"}}});
+        let object = json!({
+            "metadata": {"name": "n", "namespace": "ns", "annotations": annotations},
+            "spec": {
+                "initContainers": [{"name": "first"}],
+                "containers": [{"name": "main", "env": [refers]}, {"name": "side"}],
+            },
+        });
+        serde_json::from_value(object).expect("a pod")
+    }
+
+    fn told(annotations: &serde_json::Value, cdi: bool) -> Result<Vec<ConfigMap>, String> {
+        config_maps(&pod(annotations), &["GPU-1", "GPU-2"], "0.50", cdi)
+    }
+
+    #[test]
+    fn devices_are_told_where_admission_said() {
+        let maps = told(&json!({"runai/shared-gpu-configmap": "p"}), false).expect("maps");
+        assert_eq!((&*maps[0].name, &*maps[1].name), ("p-0", "p-0-evar"));
+        assert_eq!(maps[0].data["NVIDIA_VISIBLE_DEVICES"], "GPU-1,GPU-2");
+        assert_eq!(maps[0].data["GPU_PORTION"], "0.50");
+        assert_eq!(maps[0].data["RUNAI_NUM_OF_GPUS"], "0.50");
+        assert!(maps[1].data.is_empty());
+    }
+
+    #[test]
+    fn a_container_without_the_reference_gets_the_variable() {
+        let annotations =
+            json!({"runai/shared-gpu-configmap": "p", "gpu-fraction-container-name": "first"});
+        let maps = told(&annotations, true).expect("maps");
+        assert_eq!((&*maps[0].name, &*maps[1].name), ("p-i0", "p-i0-evar"));
+        assert!(!maps[0].data.contains_key("NVIDIA_VISIBLE_DEVICES"));
+        assert_eq!(
+            maps[1].data["NVIDIA_VISIBLE_DEVICES"],
+            "k8s.device-plugin.nvidia.com/gpu=GPU-1,k8s.device-plugin.nvidia.com/gpu=GPU-2"
+        );
+        let annotations =
+            json!({"runai/shared-gpu-configmap": "p", "gpu-fraction-container-name": "side"});
+        assert_eq!(told(&annotations, false).expect("maps")[1].name, "p-1-evar");
+    }
+
+    #[test]
+    fn what_admission_left_out_is_said() {
+        let error = told(&json!({}), false).expect_err("no prefix");
+        assert!(
+            error.ends_with("no desired configmap name found in pod ns/n annotations"),
+            "{error}"
+        );
+        let annotations = json!({"gpu-fraction-container-name": "x"});
+        let error = told(&annotations, false).expect_err("no container");
+        assert!(error.ends_with("container with name x not found for fraction request"), "{error}");
+        assert!(config_map_names(&pod(&json!({}))).is_empty());
+    }
+}

@@ -1,0 +1,273 @@
+//! Orders of the binder, and how each is written. Every write names the UID of what it is meant for, and may be repeated.
+
+use std::collections::BTreeMap;
+
+use kai_core::input::{ObjectName, Text};
+use kai_translate::view;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::DeviceKey;
+use super::sharing::ConfigMap;
+use crate::orders::{APPLY_PATCH, EvictBy, MERGE_PATCH, evict, object_path, send};
+
+const BIND_REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2";
+/// The name under which config maps are written.
+const MANAGER: &str = "kai-binder";
+
+/// Something to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Order {
+    /// Make the reservation pod of a device.
+    Reserve { device: DeviceKey, pod: Box<Value> },
+    /// Remove a reservation pod.
+    Release { device: DeviceKey, pod: ObjectName, uid: Text },
+    /// Tell a pod to go that shares a device it may no longer use.
+    Evict { pod: ObjectName, uid: Text, message: String },
+    /// A step of a bind.
+    Write { request: ObjectName, pod: ObjectName, write: Write },
+    /// Remove what a bind left on a pod.
+    Repair { pod: ObjectName, undo: Undo },
+}
+
+/// A step of a bind.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Write {
+    /// Set and remove labels of the pod.
+    Label { uid: Text, labels: BTreeMap<String, Option<String>> },
+    /// Write the pod's config maps.
+    Configure { uid: Text, maps: Vec<ConfigMap> },
+    /// Bind the pod, with annotations.
+    Bind { uid: Text, node: Text, annotations: BTreeMap<&'static str, String> },
+    /// Undo what was done to the pod.
+    Undo(Undo),
+    /// Tell how it ended.
+    Tell(Tell),
+    /// Remove the request.
+    Drop { uid: Text },
+}
+
+/// What has to be undone on a pod that has no node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Undo {
+    pub(super) uid: Text,
+    /// The pod must not have changed since: it might have been bound.
+    pub(super) version: String,
+    pub(super) labels: Vec<String>,
+    pub(super) config_maps: Vec<String>,
+}
+
+/// How a bind ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tell {
+    pub(super) uid: Text,
+    pub(super) phase: &'static str,
+    pub(super) reason: Option<String>,
+    pub(super) failed_attempts: i32,
+}
+
+/// What came of an order. A pod in it is the answer of the API server.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Report {
+    Reserved { device: DeviceKey, ended: Result<Box<view::Pod>, Failure> },
+    Released { device: DeviceKey, pod: ObjectName, ended: Result<(), Failure> },
+    Wrote { request: ObjectName, ended: Result<Option<Box<view::Pod>>, Failure> },
+    Repaired { pod: ObjectName, ended: Result<Option<Box<view::Pod>>, Failure> },
+}
+
+/// Why a write failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) reason: String,
+    pub(super) kind: FailureKind,
+}
+
+/// What a failure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FailureKind {
+    /// The same write may succeed later.
+    MayPass,
+    /// What it is about does not exist.
+    Gone,
+    /// It will not succeed.
+    Refused,
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        let kind = match &error {
+            kube::Error::Api(status) => match status.code {
+                404 => FailureKind::Gone,
+                408 | 409 | 429 | 500..=599 => FailureKind::MayPass,
+                _ => FailureKind::Refused,
+            },
+            _ => FailureKind::MayPass,
+        };
+        let reason = match error {
+            kube::Error::Api(status) if !status.message.is_empty() => status.message,
+            error => error.to_string(),
+        };
+        Self { reason, kind }
+    }
+}
+
+impl Failure {
+    pub(super) fn may_pass(&self) -> bool {
+        self.kind == FailureKind::MayPass
+    }
+}
+
+/// What a write that needs no answer ended with.
+type Written = Result<Option<Box<view::Pod>>, Failure>;
+
+/// Carries an order out.
+pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
+    match order {
+        Order::Reserve { device, pod } => {
+            let ended = reserve(client, &pod).await;
+            Some(Report::Reserved { device, ended })
+        }
+        Order::Release { device, pod, uid } => {
+            let path = object_path("/api/v1", "pods", &pod);
+            let ended = delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await;
+            Some(Report::Released { device, pod, ended })
+        }
+        Order::Evict { pod, uid, message } => {
+            tracing::warn!(%pod, message, "told to go");
+            if let Err(error) = evict(client, EvictBy::Eviction, &pod, &uid).await {
+                tracing::warn!(%pod, %error, "an eviction was refused");
+            }
+            None
+        }
+        Order::Write { request, pod, write } => {
+            let ended = write_step(client, &request, &pod, write).await;
+            Some(Report::Wrote { request, ended })
+        }
+        Order::Repair { pod, undo } => {
+            let ended = undo_all(client, &pod, undo).await;
+            Some(Report::Repaired { pod, ended })
+        }
+    }
+}
+
+async fn write_step(
+    client: &Client,
+    request: &ObjectName,
+    pod: &ObjectName,
+    write: Write,
+) -> Written {
+    match write {
+        Write::Label { uid, labels } => {
+            let patch = json!({"metadata": {"uid": &*uid, "labels": labels}});
+            patch_pod(client, pod, &patch).await
+        }
+        Write::Configure { uid, maps } => {
+            for map in maps {
+                apply_config_map(client, pod, &uid, &map).await?;
+            }
+            Ok(None)
+        }
+        Write::Bind { uid, node, annotations } => {
+            crate::orders::bind(client, pod, &uid, &node, &annotations).await?;
+            Ok(None)
+        }
+        Write::Undo(undo) => undo_all(client, pod, undo).await,
+        Write::Tell(tell) => {
+            let path = object_path(BIND_REQUESTS, "bindrequests", request) + "/status";
+            let Tell { uid, phase, reason, failed_attempts } = tell;
+            let status =
+                json!({"phase": phase, "reason": reason, "failedAttempts": failed_attempts});
+            let patch = json!({"metadata": {"uid": &*uid}, "status": status});
+            let ended: Result<Value, kube::Error> =
+                send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await;
+            gone_is_fine(ended.map(|_| None).map_err(Failure::from))
+        }
+        Write::Drop { uid } => {
+            let path = object_path(BIND_REQUESTS, "bindrequests", request);
+            delete(client, &path, Some(&uid), json!({})).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Makes a reservation pod; one that is there already is as good.
+async fn reserve(client: &Client, pod: &Value) -> Result<Box<view::Pod>, Failure> {
+    let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
+    let pods = format!("/api/v1/namespaces/{}/pods", text("namespace"));
+    match send::<view::Pod>(client, "POST", &pods, None, pod).await {
+        Ok(made) => Ok(Box::new(made)),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let path = format!("{pods}/{}", text("name"));
+            let request =
+                http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+            Ok(Box::new(client.request(request).await?))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn patch_pod(client: &Client, pod: &ObjectName, patch: &Value) -> Written {
+    let path = object_path("/api/v1", "pods", pod);
+    let answer: view::Pod = send(client, "PATCH", &path, Some(MERGE_PATCH), patch).await?;
+    Ok(Some(Box::new(answer)))
+}
+
+async fn apply_config_map(
+    client: &Client,
+    pod: &ObjectName,
+    uid: &Text,
+    map: &ConfigMap,
+) -> Result<(), Failure> {
+    let name = ObjectName { namespace: pod.namespace.clone(), name: map.name.as_str().into() };
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &**uid});
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": &*name.name, "namespace": &*name.namespace, "ownerReferences": [owner]},
+        "data": map.data,
+    });
+    let path = object_path("/api/v1", "configmaps", &name);
+    let path = format!("{path}?fieldManager={MANAGER}&force=true");
+    let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
+    Ok(())
+}
+
+/// Labels first: where they cannot be removed the pod has changed, and may need the rest.
+async fn undo_all(client: &Client, pod: &ObjectName, undo: Undo) -> Written {
+    let Undo { uid, version, labels, config_maps } = undo;
+    let labels: BTreeMap<String, Option<String>> =
+        labels.into_iter().map(|label| (label, None)).collect();
+    let patch = json!({"metadata": {"uid": &*uid, "resourceVersion": version, "labels": labels}});
+    let answer = gone_is_fine(patch_pod(client, pod, &patch).await)?;
+    for map in config_maps {
+        let name = ObjectName { namespace: pod.namespace.clone(), name: map.into() };
+        let path = object_path("/api/v1", "configmaps", &name);
+        delete(client, &path, None, json!({})).await?;
+    }
+    Ok(answer)
+}
+
+/// Removes an object; one that is gone, or of which another has the name, is gone.
+async fn delete(
+    client: &Client,
+    path: &str,
+    uid: Option<&Text>,
+    mut options: Value,
+) -> Result<(), Failure> {
+    if let Some(uid) = uid {
+        options["preconditions"] = json!({"uid": &**uid});
+    }
+    match send::<Value>(client, "DELETE", path, None, &options).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 && uid.is_some() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn gone_is_fine(ended: Written) -> Written {
+    match ended {
+        Err(failure) if failure.kind == FailureKind::Gone => Ok(None),
+        ended => ended,
+    }
+}

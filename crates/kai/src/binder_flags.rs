@@ -1,0 +1,83 @@
+//! Flags of the binder, under KAI's names.
+
+use clap::Args;
+use kai_cluster::binder::{BinderSettings, ReservationSettings};
+use kai_translate::pod::PodRules;
+use kai_translate::time::seconds;
+use serde_json::Value;
+
+/// How bind requests are carried out.
+#[derive(Args)]
+#[command(next_help_heading = "Binder")]
+pub(crate) struct BinderArguments {
+    /// Namespace of reservation pods.
+    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    resource_reservation_namespace: String,
+
+    /// Service account of reservation pods.
+    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    resource_reservation_service_account: String,
+
+    /// Image of reservation pods.
+    #[arg(
+        long,
+        default_value = "registry/local/kai-scheduler/resource-reservation",
+        value_name = "IMAGE"
+    )]
+    resource_reservation_pod_image: String,
+
+    /// How long a reservation pod may take to tell its device.
+    #[arg(long, default_value_t = 40, value_name = "SECONDS")]
+    resource_reservation_allocation_timeout: u32,
+
+    /// Resources of reservation pods beside the device, JSON.
+    #[arg(long, value_parser = object, value_name = "JSON")]
+    resource_reservation_pod_resources: Option<Value>,
+
+    /// Security context of reservation pods, JSON.
+    #[arg(long, value_parser = object, value_name = "JSON")]
+    resource_reservation_pod_security_context: Option<Value>,
+
+    /// Security context of the containers of reservation pods, JSON; by default they may do nothing.
+    #[arg(long, value_parser = object, value_name = "JSON")]
+    resource_reservation_container_security_context: Option<Value>,
+
+    /// Runtime class of reservation pods.
+    #[arg(long, value_name = "NAME")]
+    runtime_class_name: Option<String>,
+
+    /// Tell containers their devices in the notation of CDI.
+    #[arg(long)]
+    cdi_enabled: bool,
+}
+
+fn object(text: &str) -> Result<Value, String> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err("must be a JSON object".to_owned()),
+        Err(error) => Err(format!("must be a JSON object: {error}")),
+    }
+}
+
+impl BinderArguments {
+    pub(crate) fn settings(&self, rules: &PodRules) -> BinderSettings {
+        let reservation = ReservationSettings::default();
+        let security = self.resource_reservation_container_security_context.clone();
+        BinderSettings {
+            scheduler_name: rules.scheduler_name.clone(),
+            cdi: self.cdi_enabled,
+            reservation: ReservationSettings {
+                namespace: self.resource_reservation_namespace.clone(),
+                service_account: self.resource_reservation_service_account.clone(),
+                app_label: rules.reservation_app.clone(),
+                image: self.resource_reservation_pod_image.clone(),
+                runtime_class: self.runtime_class_name.clone().filter(|name| !name.is_empty()),
+                wait: seconds(self.resource_reservation_allocation_timeout.into()),
+                resources: self.resource_reservation_pod_resources.clone(),
+                pod_security: self.resource_reservation_pod_security_context.clone(),
+                container_security: security.or(reservation.container_security),
+            },
+            ..BinderSettings::default()
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What may happen while pods that share devices are bound. Afterwards nothing is leaked, nothing is bound twice and no
+//! device is over-committed.
+
+use serde_json::Value;
+
+use crate::binder::{cluster, gpu_node, half};
+use crate::mortal::Mortal;
+use crate::sharing::{Answer, NodeAgents, device_of};
+use crate::world::World;
+
+/// More than the writes of any bind.
+const MANY: usize = 30;
+
+/// The pod is bound once, keeps the device that it was told, and everything about it fits together.
+async fn assert_sound(world: &World, name: &str, node: &str, what: &str) {
+    world.wait_bound(name).await;
+    let pod = world.see_pod(name).await.expect("the pod");
+    assert_eq!(pod["spec"]["nodeName"], node, "{what}");
+    let reservations = world.reservations().await;
+    let [reservation] = &reservations[..] else { panic!("{what}: {reservations:#?}") };
+    assert_eq!(reservation["spec"]["nodeName"], node, "{what}");
+    let group = |object: &Value| object["metadata"]["labels"]["runai-gpu-group"].clone();
+    assert_eq!(group(&pod), group(reservation), "{what}");
+    let told = world.told(name).await.expect("a config map");
+    assert_eq!(
+        told["NVIDIA_VISIBLE_DEVICES"].as_str(),
+        device_of(reservation).as_deref(),
+        "{what}"
+    );
+    world
+        .wait("the request is done", async || {
+            let requests = world.bind_requests().await;
+            requests.len() == 1
+                && requests[0]["status"]["phase"] == "Succeeded"
+                && requests[0]["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn kai_may_die_between_any_two_writes_of_a_bind() {
+    let Some(mut world) = cluster("mortal", 1).await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    for writes in 0..MANY {
+        let what = format!("killed after {writes} writes");
+        let mortal = Mortal::start(&world, writes).await;
+        world.create_pod(&half(&world, "p")).await;
+        world
+            .wait(&format!("{what}, or done"), async || {
+                let requests = world.bind_requests().await;
+                mortal.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
+            })
+            .await;
+        let died = mortal.is_dead();
+        drop(mortal);
+        world.start_kai("kai", &[]).await;
+        assert_sound(&world, "p", "mortal-n", &what).await;
+        world.remove_pod("p").await;
+        world.wait_released().await;
+        world
+            .wait("the request goes with the pod", async || world.bind_requests().await.is_empty())
+            .await;
+        world.kill_kai();
+        if !died {
+            assert!(writes >= 7, "a bind takes seven writes: {what}");
+            return;
+        }
+    }
+    panic!("the bind took more than {MANY} writes");
+}
+
+#[tokio::test]
+async fn a_node_may_go_while_pods_are_bound_to_it() {
+    let Some(mut world) = cluster("node-gone", 1).await else { return };
+    world.start_kai("kai", &[]).await;
+    world.create_pod(&half(&world, "p")).await;
+    world.wait("a device is awaited", async || world.reservations().await.len() == 1).await;
+    world.delete("/api/v1/nodes/node-gone-n", &Value::Null).await;
+    world.node("m", gpu_node(1)).await;
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    world
+        .wait("only the new node is used", async || {
+            let reservations = world.reservations().await;
+            reservations.len() == 1 && reservations[0]["spec"]["nodeName"] == "node-gone-m"
+        })
+        .await;
+    assert_sound(&world, "p", "node-gone-m", "a node went").await;
+}
+
+#[tokio::test]
+async fn a_pod_may_be_made_anew_under_its_name() {
+    let Some(mut world) = cluster("anew", 1).await else { return };
+    world.start_kai("kai", &[]).await;
+    world.create_pod(&half(&world, "p")).await;
+    world.wait("a device is awaited", async || world.reservations().await.len() == 1).await;
+    let first = world.reservations().await[0]["metadata"]["name"].clone();
+    world.remove_pod("p").await;
+    world.create_pod(&half(&world, "p")).await;
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    world
+        .wait("the device of the first is released", async || {
+            world.reservations().await.iter().all(|one| one["metadata"]["name"] != first)
+        })
+        .await;
+    assert_sound(&world, "p", "anew-n", "another pod of the name").await;
+    world.remove_pod("p").await;
+    world.wait_released().await;
+}

@@ -1,0 +1,111 @@
+//! `kai` in this process, which dies after so many writes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use kai_cluster::binder::{BinderSettings, ReservationSettings};
+use kai_cluster::env::Env;
+use kai_cluster::flags::{Flagged, apply};
+use kai_cluster::planner::Settings;
+use kai_cluster::status::Duties;
+use kai_cluster::{client, run};
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::oneshot;
+
+use crate::world::World;
+
+/// `kai` with everything in it, with the rights of its account, until it is dropped.
+pub(crate) struct Mortal {
+    /// Writes that were carried out or attempted.
+    attempted: Arc<AtomicUsize>,
+    writes: usize,
+    end: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Mortal {
+    /// Carries so many writes out; the next one, and all that follow, are never sent.
+    pub(crate) async fn start(world: &World, writes: usize) -> Self {
+        let (end, ended) = oneshot::channel();
+        let attempted = Arc::new(AtomicUsize::new(0));
+        let life = Life {
+            kubeconfig: world.kubeconfig("kai").await,
+            settings: settings(world.name),
+            writes,
+            attempted: Arc::clone(&attempted),
+        };
+        let thread = std::thread::spawn(move || life.live(ended));
+        Self { attempted, writes, end: Some((end, thread)) }
+    }
+
+    /// It wanted to write once more than it may.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.attempted.load(Ordering::SeqCst) > self.writes
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.end.take() {
+            let _ = end.send(());
+            thread.join().expect("it ended");
+        }
+    }
+}
+
+struct Life {
+    kubeconfig: PathBuf,
+    settings: Settings,
+    writes: usize,
+    attempted: Arc<AtomicUsize>,
+}
+
+impl Life {
+    /// In a runtime of its own, so that everything of it ends with it.
+    fn live(self, ended: oneshot::Receiver<()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async {
+            let client = client::connect(Some(&self.kubeconfig)).await.expect("a client");
+            let client = mortal(client, self.writes, self.attempted);
+            let (_silence, questions) = kai_cluster::serve::questions();
+            let end = async { drop(ended.await) };
+            run::run(client, Env::real(), self.settings, questions, end).await;
+        });
+        runtime.shutdown_background();
+    }
+}
+
+/// A client whose writes beyond the first few are never answered, and never sent.
+fn mortal(client: Client, writes: usize, attempted: Arc<AtomicUsize>) -> Client {
+    let transport = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, attempted) = (client.clone(), Arc::clone(&attempted));
+        async move {
+            let writing = request.method() != http::Method::GET;
+            if writing && attempted.fetch_add(1, Ordering::SeqCst) >= writes {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await.map_err(tower::BoxError::from)
+        }
+    });
+    Client::new(transport, "default")
+}
+
+/// As `kai run` would be set up for this cluster, but that it tells nothing: only the writes of binds count.
+fn settings(name: &str) -> Settings {
+    let mut flagged = Flagged::default();
+    for flag in ["scheduler-name", "partition-label-value", "resource-reservation-app-label"] {
+        apply(&mut flagged, flag, name).expect("a flag");
+    }
+    let mut settings = flagged.settings;
+    settings.config.params.node_pool = settings.partition.name().map(Into::into);
+    settings.status.duties = Duties { verdicts: false, groups: false, queues: false };
+    settings.binder = Some(BinderSettings {
+        scheduler_name: name.to_owned(),
+        reservation: ReservationSettings { app_label: name.to_owned(), ..Default::default() },
+        ..BinderSettings::default()
+    });
+    settings
+}

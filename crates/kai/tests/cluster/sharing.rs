@@ -1,0 +1,131 @@
+//! Pods that share devices, and the node agent that answers for their reservations.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::world::{World, send};
+
+const RESERVATIONS: &str = "/api/v1/namespaces/kai-resource-reservation/pods";
+const POLL: Duration = Duration::from_millis(50);
+
+/// What the agents of a cluster's nodes do with reservation pods.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer {
+    /// Each gets a device of its own: `<node>-0`, `<node>-1`, ...
+    OwnDevice,
+    /// All get the first device of the node, as time-slicing may do it.
+    FirstDevice,
+    /// The node refuses them.
+    Refusal,
+    /// Nobody answers.
+    Silence,
+}
+
+/// Plays the agents of a cluster's nodes until it is dropped.
+pub(crate) struct NodeAgents(JoinHandle<()>);
+
+impl NodeAgents {
+    pub(crate) fn start(world: &World, answer: Answer) -> Self {
+        let (client, app) = (world.client.clone(), world.name);
+        Self(tokio::spawn(async move {
+            loop {
+                answer_all(&client, app, answer).await;
+                tokio::time::sleep(POLL).await;
+            }
+        }))
+    }
+}
+
+impl Drop for NodeAgents {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn list(client: &Client, app: &str) -> Vec<Value> {
+    let path = format!("{RESERVATIONS}?labelSelector=app%3D{app}");
+    let list = send(client, "GET", &path, "application/json", &Value::Null).await.expect("a list");
+    list["items"].as_array().cloned().expect("items")
+}
+
+async fn answer_all(client: &Client, app: &str, answer: Answer) {
+    let pods = list(client, app).await;
+    let mut taken: BTreeSet<String> = pods.iter().filter_map(device_of).collect();
+    for pod in
+        pods.iter().filter(|pod| device_of(pod).is_none() && pod["status"]["phase"] == "Pending")
+    {
+        let node = pod["spec"]["nodeName"].as_str().expect("a node");
+        let mut devices = (0..).map(|number| format!("{node}-{number}"));
+        let device = match answer {
+            Answer::Silence => continue,
+            Answer::Refusal => None,
+            Answer::FirstDevice => devices.next(),
+            Answer::OwnDevice => devices.find(|device| !taken.contains(device)),
+        };
+        let path = format!("{RESERVATIONS}/{}", pod["metadata"]["name"].as_str().expect("a name"));
+        let (path, patch) = if let Some(device) = &device {
+            let annotations = json!({"run.ai/reserve_for_gpu_index": device});
+            (path, json!({"metadata": {"annotations": annotations}}))
+        } else {
+            let status = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices left"});
+            (path + "/status", json!({"status": status}))
+        };
+        // It may be gone by now.
+        let _ = send(client, "PATCH", &path, "application/merge-patch+json", &patch).await;
+        taken.extend(device);
+    }
+}
+
+/// The device that a reservation pod says it keeps.
+pub(crate) fn device_of(pod: &Value) -> Option<String> {
+    pod["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"].as_str().map(str::to_owned)
+}
+
+impl World {
+    /// A pod that wants this part of a device, as admission would leave it.
+    pub(crate) fn sharing_pod(&self, name: &str, queue: &str, annotations: &Value) -> Value {
+        let mut pod = self.pod(name, &[("kai.scheduler/queue", queue)], &json!({"cpu": "10m"}));
+        let prefix = format!("{name}-shared-gpu");
+        pod["metadata"]["annotations"] = annotations.clone();
+        pod["metadata"]["annotations"]["runai/shared-gpu-configmap"] = json!(prefix);
+        let map = format!("{prefix}-0");
+        let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
+        pod["spec"]["containers"][0]["env"] =
+            json!(["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable));
+        pod["spec"]["containers"][0]["envFrom"] =
+            json!([{"configMapRef": {"name": format!("{map}-evar")}}]);
+        pod
+    }
+
+    /// Our reservation pods.
+    pub(crate) async fn reservations(&self) -> Vec<Value> {
+        list(&self.client, self.name).await
+    }
+
+    /// Our bind requests.
+    pub(crate) async fn bind_requests(&self) -> Vec<Value> {
+        self.list("/apis/scheduling.run.ai/v1alpha2", "bindrequests").await
+    }
+
+    /// What the containers of a sharing pod are told.
+    pub(crate) async fn told(&self, pod: &str) -> Option<Value> {
+        let path = format!("/api/v1/namespaces/{}/configmaps/{pod}-shared-gpu-0", self.name);
+        self.get(&path).await.map(|map| map["data"].clone())
+    }
+
+    /// Removes a pod at once, as its node would.
+    pub(crate) async fn remove_pod(&self, name: &str) {
+        let path = format!("/api/v1/namespaces/{}/pods/{name}", self.name);
+        self.delete(&path, &json!({"gracePeriodSeconds": 0})).await;
+    }
+
+    /// Waits until no reservation is left.
+    pub(crate) async fn wait_released(&self) {
+        self.wait("every reservation is released", async || self.reservations().await.is_empty())
+            .await;
+    }
+}
