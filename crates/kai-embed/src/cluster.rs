@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::admission::PodWebhook;
 use crate::api::{Answer, Part, Request, Writer};
 use crate::controllers;
 use crate::failure::Failure;
@@ -30,6 +31,7 @@ pub struct Cluster {
     pub(crate) now: Timestamp,
     pub(crate) nodes: Nodes,
     pub(crate) owned: controllers::Owned,
+    pub(crate) pod_webhook: PodWebhook,
     /// What is to be looked at again, in order.
     due: BTreeSet<Item>,
     /// When something is to be looked at again.
@@ -48,6 +50,7 @@ impl Cluster {
             now,
             nodes: Nodes::default(),
             owned: controllers::Owned::default(),
+            pod_webhook: PodWebhook::default(),
             due: BTreeSet::new(),
             alarms: BTreeMap::new(),
             seen: 0,
@@ -60,6 +63,11 @@ impl Cluster {
         }
         cluster.settle();
         cluster
+    }
+
+    /// New pods are shown to this webhook from now on.
+    pub fn set_pod_webhook(&mut self, webhook: PodWebhook) {
+        self.pod_webhook = webhook;
     }
 
     /// Answers a request; then the controllers do what follows from it.

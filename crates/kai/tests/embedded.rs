@@ -179,3 +179,41 @@ fn a_bad_manifest_is_shown_by_file_line_and_field() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("x.yaml:"), "{}", text(&output.stderr));
 }
+
+/// What a walk-through says, in one line.
+fn told(walk_through: &str) -> String {
+    let output = kai(&["demo", "--only", walk_through]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn parts_of_a_gpu_share_it_until_it_is_full() {
+    let told = told("4");
+    assert!(told.contains("60960 of 81920 MiB half, memory"), "{told}");
+    assert!(told.contains("60960 of 81920 MiB used by 2 pods, 40960 MiB requested."), "{told}");
+}
+
+#[test]
+fn the_memory_of_a_time_sliced_gpu_is_given_away_once() {
+    let told = told("5");
+    assert_eq!(told.matches(" was placed on node-1").count(), 4, "{told}");
+    assert!(told.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested."), "{told}");
+}
+
+#[test]
+fn a_bind_that_never_succeeds_does_not_keep_a_simulation_going() {
+    let pod = "
+apiVersion: v1
+kind: Pod
+metadata: {name: half, labels: {kai.scheduler/queue: default-queue}, annotations: {gpu-fraction: '0.5', runai/shared-gpu-configmap: half}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: main, image: x}]
+";
+    let folder = Folder::new("half", &[("half.yaml", pod)]);
+    let path = folder.0.to_str().expect("a path");
+    let output = kai(&["simulate", "-f", path, "--gpus", "1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("half"), "{}", text(&output.stdout));
+}

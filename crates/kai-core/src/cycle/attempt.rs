@@ -8,6 +8,7 @@ use crate::cycle::statement::Statement;
 use crate::fairness::{Amounts, check_capacity};
 use crate::ids::{NodeId, TaskId};
 use crate::input::node::WholeGpuPolicy;
+use crate::input::pod::PodRole;
 use crate::placement::choose::NodeSearch;
 use crate::placement::fit::When;
 use crate::placement::node_set::NodeSet;
@@ -18,7 +19,7 @@ use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
 use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, SlicedNode, TaskFit};
 use crate::world::job::Member;
 use crate::world::ledger::Place;
-use crate::world::node::{DeviceDemand, Groups, Node};
+use crate::world::node::{DeviceDemand, Groups, Node, Resident};
 use crate::world::shape::GpuDemand;
 
 /// Whether an attempt counts.
@@ -439,8 +440,12 @@ fn name_devices(
         if fit.devices.len() >= MOST_DEVICES_NAMED {
             return;
         }
-        let pods =
-            node.residents.iter().filter(|resident| resident.groups.contains(&group.id)).count();
+        // A reservation pod holds the device for others and uses nothing of it.
+        let uses = |resident: &&Resident| {
+            resident.groups.contains(&group.id)
+                && world.task(resident.task).spec.role != PodRole::Reservation
+        };
+        let pods = node.residents.iter().filter(uses).count();
         fit.devices.push(DeviceUse {
             node: node.name().clone(),
             device: world.group_name(group.id).clone(),

@@ -1,7 +1,10 @@
 //! Defaults and rules of built-in objects, where clients or controllers depend on them.
 
 mod pods;
+mod webhook;
 mod workloads;
+
+pub use webhook::PodWebhook;
 
 use serde_json::{Value, json};
 
@@ -17,7 +20,12 @@ pub(crate) fn fill_new(
     object: &mut Value,
 ) -> Result<(), Failure> {
     match (&*resource.id.group, &*resource.id.plural) {
-        ("", "pods") => pods::fill_new(cluster, object),
+        ("", "pods") => {
+            let admitted = cluster.pod_webhook.admit(object, object::uid(object));
+            *object =
+                admitted.map_err(|why| Failure::forbidden(&resource.id, name(object), &why))?;
+            pods::fill_new(cluster, object)
+        }
         ("", "namespaces") => {
             object::set(object, &["spec", "finalizers"], json!(["kubernetes"]));
             object::set(object, &["status", "phase"], json!("Active"));

@@ -5,7 +5,7 @@ use kai_api::quantity::Quantity;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::kinds::{NODES, id};
+use crate::kinds::{NODES, PODS, id};
 use crate::object::{Key, items};
 
 /// A physical device.
@@ -96,8 +96,22 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
     let mut devices: Vec<Device> = (0..physical(node) as usize)
         .map(|index| Device { index, uuid: uuid(name, index), memory_mib, users: Vec::new() })
         .collect();
-    for run in cluster.nodes.runs.values().filter(|run| run.node == name) {
-        for slot in &run.slots {
+    let runs = || cluster.nodes.runs.values().filter(|run| run.node == name);
+    let pod_of = |key: &Key| cluster.store.get(&id(PODS), key);
+    for (run, pod) in runs().filter_map(|run| Some((run, pod_of(&run.pod)?))) {
+        for group in groups(pod) {
+            let holder = runs().find(|holder| {
+                let holds = pod_of(&holder.pod);
+                holds.is_some_and(|pod| is_reservation(pod) && groups(pod).contains(&group))
+            });
+            let slot = holder.and_then(|holder| holder.slots.first());
+            let Some(device) = slot.and_then(|slot| devices.get_mut(slot.device)) else { continue };
+            if !is_reservation(pod) {
+                let mib = share(pod, memory_mib);
+                device.users.push(DeviceUse { pod: run.pod.clone(), mib });
+            }
+        }
+        for slot in run.slots.iter().filter(|_| !is_reservation(pod)) {
             let per_device = slots(node, &slot.resource).len() as u64 / physical(node).max(1);
             let Some(device) = devices.get_mut(slot.device) else { continue };
             let mib = memory_mib / per_device.max(1);
@@ -111,6 +125,28 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
         device.users.sort_by(|one, other| one.pod.cmp(&other.pod));
     }
     devices
+}
+
+/// Whether a pod only holds a device for those who share it.
+pub(super) fn is_reservation(pod: &Value) -> bool {
+    crate::object::name(pod).starts_with(gpu::RESERVATION_POD_PREFIX)
+}
+
+/// The shared devices of a pod.
+fn groups(pod: &Value) -> Vec<&str> {
+    let labels = crate::object::labels(pod).into_iter();
+    let ours =
+        labels.filter(|(key, _)| *key == gpu::GROUP || key.starts_with(gpu::MULTI_GROUP_PREFIX));
+    ours.map(|(_, group)| group).collect()
+}
+
+/// What a pod has of a device that it shares.
+fn share(pod: &Value, memory_mib: u64) -> u64 {
+    let annotation = |key: &str| crate::object::annotation(pod, key);
+    let mib = annotation(gpu::MEMORY).and_then(|text| text.parse().ok());
+    let portion: f64 =
+        annotation(gpu::FRACTION).and_then(|text| text.parse().ok()).unwrap_or_default();
+    mib.unwrap_or((portion * memory_mib as f64) as u64)
 }
 
 /// What the containers of a pod ask of a resource.

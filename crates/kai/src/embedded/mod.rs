@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use kai_cluster::admission::{self, PodRules};
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
 use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
+use kai_embed::admission::PodWebhook;
 use kai_embed::controllers::workload_definitions;
 use kai_embed::nodes::NodeProfile;
 use kai_embed::service::Embedded;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 pub(crate) use nodes::ClusterArguments;
@@ -30,6 +32,10 @@ const QUIET: Duration = Duration::from_secs(75);
 const STEP: Duration = Duration::from_millis(250);
 /// Workloads that never come to rest are shown as they are after this time.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
+/// Where reservation pods are: they come and go with every try.
+const RESERVATIONS: &str = "kai-resource-reservation";
+/// What is only tried again and again, and comes to nothing, is at rest.
+const PATIENCE: Duration = Duration::from_mins(20);
 
 /// Tells virtual time.
 #[derive(Clone, Copy)]
@@ -72,7 +78,8 @@ pub(crate) fn play<T>(
         .context("cannot start the runtime")?;
     runtime.block_on(async {
         let clock = VirtualClock(Instant::now());
-        let cluster = Cluster::new(SEED, moment(clock.now()));
+        let mut cluster = Cluster::new(SEED, moment(clock.now()));
+        cluster.set_pod_webhook(pod_webhook());
         let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
         let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
         let driver = embedded.clone().drive(|span| Box::pin(tokio::time::sleep(span)));
@@ -88,9 +95,30 @@ pub(crate) fn play<T>(
     })
 }
 
+/// The webhook of an install in which pods may share GPUs.
+pub(crate) fn pod_webhook() -> PodWebhook {
+    let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
+    let scheduler = Settings::default().rules.scheduler_name;
+    PodWebhook::new(move |pod, unique| {
+        if pod["spec"]["schedulerName"] != scheduler.as_str() {
+            return Ok(pod.clone());
+        }
+        let completed = admission::mutate::mutated(pod, &rules, unique)?;
+        admission::pods::validate(&completed, true, &rules)?;
+        Ok(completed)
+    })
+}
+
 /// What an install brings, and the kinds that operators of workloads define.
 pub(crate) fn installed() -> anyhow::Result<Vec<Value>> {
     let mut objects: Vec<Value> = workload_definitions().collect();
+    // Where there are GPUs, there is a runtime for them.
+    objects.push(json!({
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "nvidia"},
+        "handler": "nvidia",
+    }));
     for document in kai_cluster::manifests::documents() {
         let read: Vec<Value> =
             serde_saphyr::from_multiple(document).context("an installed document is no YAML")?;
@@ -137,12 +165,22 @@ impl VirtualCluster {
         let begin = Instant::now();
         let mut quiet_since = Instant::now();
         let mut version = self.look(|cluster| cluster.version());
-        while begin.elapsed() < LONGEST && quiet_since.elapsed() < QUIET {
+        let mut places = self.look(|cluster| places_of(cluster));
+        let mut still_since = Instant::now();
+        while begin.elapsed() < LONGEST
+            && quiet_since.elapsed() < QUIET
+            && still_since.elapsed() < PATIENCE
+        {
             let next = self.look(|cluster| {
                 cluster.next_pod_alarm().map(|at| at.duration_since(cluster.now()))
             });
             let wait = next.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or(STEP);
             self.pass(wait.max(STEP)).await;
+            let seen = self.look(|cluster| places_of(cluster));
+            if seen != places || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
+                places = seen;
+                still_since = Instant::now();
+            }
             let now = self.look(|cluster| cluster.version());
             if now != version || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
                 version = now;
@@ -150,4 +188,14 @@ impl VirtualCluster {
             }
         }
     }
+}
+
+/// Where every pod is and how far it came.
+fn places_of(cluster: &Cluster) -> Vec<String> {
+    let place = |pod: &Arc<Value>| {
+        let (metadata, status) = (&pod["metadata"], &pod["status"]);
+        format!("{} {} {}", metadata["uid"], pod["spec"]["nodeName"], status["phase"])
+    };
+    let ours = |pod: &&Arc<Value>| pod["metadata"]["namespace"] != RESERVATIONS;
+    cluster.list(kai_embed::kinds::PODS).filter(ours).map(place).collect()
 }

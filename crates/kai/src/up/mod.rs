@@ -18,7 +18,7 @@ use kube::Client;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::embedded::{ClusterArguments, installed, moment, span};
+use crate::embedded::{ClusterArguments, installed, moment, pod_webhook, span};
 use crate::output;
 use crate::simulate::Manifests;
 use kubeconfig::Kubeconfig;
@@ -70,7 +70,8 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let env = Env::real();
     let clock = env.clone();
-    let cluster = Cluster::new(seed()?, moment(env.now()));
+    let mut cluster = Cluster::new(seed()?, moment(env.now()));
+    cluster.set_pod_webhook(pod_webhook());
     let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
     for object in installed()? {
         embedded.with(|cluster, _| cluster.make(&object)).context("cannot install")?;

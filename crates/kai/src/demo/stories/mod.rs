@@ -3,6 +3,8 @@
 mod gang;
 mod preemption;
 mod shares;
+mod sharing;
+mod slices;
 
 use super::stage::Stage;
 
@@ -19,6 +21,8 @@ enum Plot {
     Shares,
     Gang,
     Preemption,
+    Sharing,
+    Slices,
 }
 
 impl Story {
@@ -28,12 +32,14 @@ impl Story {
             Plot::Shares => shares::tell(stage).await,
             Plot::Gang => gang::tell(stage).await,
             Plot::Preemption => preemption::tell(stage).await,
+            Plot::Sharing => sharing::tell(stage).await,
+            Plot::Slices => slices::tell(stage).await,
         }
     }
 }
 
 /// All of them, in order.
-pub(super) fn all() -> [Story; 3] {
+pub(super) fn all() -> [Story; 5] {
     [
         Story { title: "Queues and fair share", about: shares::ABOUT, plot: Plot::Shares },
         Story { title: "A gang: all or nothing", about: gang::ABOUT, plot: Plot::Gang },
@@ -42,5 +48,7 @@ pub(super) fn all() -> [Story; 3] {
             about: preemption::ABOUT,
             plot: Plot::Preemption,
         },
+        Story { title: "GPU sharing", about: sharing::ABOUT, plot: Plot::Sharing },
+        Story { title: "Memory of a time-sliced GPU", about: slices::ABOUT, plot: Plot::Slices },
     ]
 }

@@ -1,0 +1,53 @@
+//! Halves of a GPU and megabytes of one, side by side.
+
+use kai_embed::nodes::NodeProfile;
+
+use super::super::stage::Stage;
+
+pub(super) const ABOUT: &str = "One GPU, and pods that need only a part of it: two by fraction, one by memory. The \
+node's allocatable shows whole GPUs only; what is really left of the device is in the bars.";
+
+const QUEUE: &str = "
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec: {resources: {gpu: {quota: -1, limit: -1, overQuotaWeight: 1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
+";
+
+const HALF: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: half, namespace: default, labels: {kai.scheduler/queue: team}, annotations: {gpu-fraction: '0.5'}}
+spec:
+  schedulerName: kai-scheduler
+  containers:
+  - {name: main, image: 'notebook:1'}
+";
+
+const MEMORY: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: memory, namespace: default, labels: {kai.scheduler/queue: team}, annotations: {gpu-memory: '20000'}}
+spec:
+  schedulerName: kai-scheduler
+  containers:
+  - {name: main, image: 'notebook:1'}
+";
+
+const SECOND_HALF: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: second-half, namespace: default, labels: {kai.scheduler/queue: team}, annotations: {gpu-fraction: '0.5'}}
+spec:
+  schedulerName: kai-scheduler
+  containers:
+  - {name: main, image: 'notebook:1'}
+";
+
+pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+    stage.nodes(&[NodeProfile::with_gpus("node-1", 1)])?;
+    stage.set_up(QUEUE)?;
+    stage.apply("Half a GPU.", HALF).await?;
+    stage.apply("20,000 MiB more, on the same device.", MEMORY).await?;
+    stage.apply("Another half would be more than the device has: it waits.", SECOND_HALF).await
+}
