@@ -28,7 +28,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
         Box::pin(contest(room, (4.0, 0.0, 0.0), &["2", "0.9", "0.3", "0.3"], &["1"], true))
     }),
     ("priority of queues", |room| Box::pin(queue_priority(room, None))),
-    ("priority of queues and minimal runtime", |room| Box::pin(queue_priority(room, Some("8s")))),
+    ("priority of queues and minimal runtime", |room| Box::pin(queue_priority(room, Some("30s")))),
     ("priority of queues with weights", |room| Box::pin(weights(room))),
     ("elastic: tasks", |room| Box::pin(elastic_tasks(room))),
     ("elastic: the whole job", |room| Box::pin(elastic_whole(room))),
