@@ -217,3 +217,27 @@ spec:
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("half"), "{}", text(&output.stdout));
 }
+
+/// What `kai simulate` says of shipped manifests on one GPU of 32,600 MiB that is advertised as a hundred.
+fn simulated(manifests: &[&str]) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+    let paths: Vec<String> = manifests.iter().map(|path| format!("{root}{path}")).collect();
+    let named = paths.iter().flat_map(|path| ["-f", path.as_str()]);
+    let node = ["--gpus", "1", "--gpu-memory", "32600", "--time-slicing", "100"];
+    let output = kai(&["simulate"].into_iter().chain(named).chain(node).collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn the_shipped_manifests_of_the_quick_start_run() {
+    let half = simulated(&["quickstart/queues.yaml", "gpu-sharing/gpu-sharing.yaml"]);
+    assert!(half.contains("16300 MiB  32600 MiB  default/gpu-sharing"), "{half}");
+    let five = simulated(&["quickstart/queues.yaml", "gpu-sharing/multiubuntu.yaml"]);
+    assert_eq!(five.matches("Running  node-1  0").count(), 4, "{five}");
+    assert!(five.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested."), "{five}");
+    let gang = simulated(&["quickstart/queues.yaml", "batch/pytorch-job.yaml"]);
+    assert_eq!(gang.matches("Pending").count(), 2, "a gang of two on one device: {gang}");
+    let both = simulated(&["quickstart/queues.yaml", "priority/example/train-priority-pod.yaml"]);
+    assert!(both.contains("train-pod  Running"), "{both}");
+}
