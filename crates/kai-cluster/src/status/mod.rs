@@ -10,7 +10,7 @@
 //! | [`render`] | statuses as patches |
 //! | [`events`] | events as objects |
 //! | [`schedule`] | when which status is looked at again |
-//! | [`write`] | patches into requests |
+//! | [`mod@write`] | patches into requests |
 
 pub mod accounts;
 pub mod amounts;
