@@ -28,7 +28,7 @@ pub struct Room {
 }
 
 /// Sends a body, none where it is null, and reads the answer.
-pub(crate) async fn send(
+pub async fn send(
     client: &Client,
     method: &str,
     path: &str,

@@ -4,7 +4,7 @@
 use kai_core::fairness::{Amounts, UNLIMITED};
 use kai_core::input::node::{NumaPolicy, NumaScope, NumaZone};
 use kai_core::input::pod::GpuRequest;
-use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility};
+use kai_core::input::pod_group::{GroupLeaf, GroupSet};
 use kai_core::input::{
     Delta, NodeSpec, NumaSpec, Object, PodGroupSpec, PodSpec, QueueSpec, UsageSpec,
 };
@@ -34,21 +34,7 @@ fn queue(name: &str) -> QueueSpec {
 }
 
 fn group(name: &str, tree: GroupSet) -> PodGroupSpec {
-    PodGroupSpec {
-        name: named(name),
-        uid: name.into(),
-        queue: "queue".into(),
-        priority: 50,
-        preemptibility: Preemptibility::Preemptible,
-        created: Timestamp::default(),
-        last_start: None,
-        last_eviction: None,
-        stale_since: None,
-        staleness_grace: None,
-        preemption_delay: None,
-        schedulable: true,
-        tree,
-    }
+    PodGroupSpec { tree, ..crate::time_slicing::group(name, 1) }
 }
 
 fn bad_node(change: impl FnOnce(&mut NodeSpec)) -> Object {

@@ -140,7 +140,7 @@ async fn delay(room: &Room) -> anyhow::Result<()> {
     half_a_core(room).await?;
     room.pod(&pod("holder", "q").cpu("500m").class(LOW)).await?;
     room.scheduled(&["holder"]).await?;
-    let spec = json!({"minMember": 1, "priorityClassName": HIGH, "preemptionDelay": "6s"});
+    let spec = json!({"minMember": 1, "priorityClassName": HIGH, "preemptionDelay": "20s"});
     room.group("g", "q", spec).await?;
     room.pod(&pod("taker", "q").of_group("g").cpu("500m")).await?;
     room.unschedulable(&["taker"]).await?;

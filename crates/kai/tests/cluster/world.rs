@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use kai_e2e::room::send;
 use kai_testenv::{ControlPlane, Process};
 use kube::Client;
 use serde_json::{Value, json};
@@ -251,22 +252,4 @@ impl World {
     ) -> Result<Value, kube::Error> {
         send(&self.client, method, path, kind, body).await
     }
-}
-
-/// Sends a body, none where it is null, and reads the answer.
-pub(crate) async fn send(
-    client: &Client,
-    method: &str,
-    path: &str,
-    kind: &str,
-    body: &Value,
-) -> Result<Value, kube::Error> {
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    let request = http::Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", kind)
-        .body(body)
-        .expect("a request");
-    client.request(request).await
 }

@@ -8,6 +8,14 @@ mod slices;
 
 use super::stage::Stage;
 
+/// A queue without bounds.
+const OPEN_QUEUE: &str = "
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: team}
+spec: {resources: {gpu: {quota: -1, limit: -1, overQuotaWeight: 1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
+";
+
 /// A walk-through.
 pub(super) struct Story {
     /// What it shows.

@@ -3,16 +3,10 @@
 use kai_embed::nodes::NodeProfile;
 
 use super::super::stage::Stage;
+use super::OPEN_QUEUE;
 
 pub(super) const ABOUT: &str = "One GPU, and pods that need only a part of it: two by fraction, one by memory. The \
 node's allocatable shows whole GPUs only; what is really left of the device is in the bars.";
-
-const QUEUE: &str = "
-apiVersion: scheduling.run.ai/v2
-kind: Queue
-metadata: {name: team}
-spec: {resources: {gpu: {quota: -1, limit: -1, overQuotaWeight: 1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
-";
 
 const HALF: &str = "
 apiVersion: v1
@@ -46,7 +40,7 @@ spec:
 
 pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 1)])?;
-    stage.set_up(QUEUE)?;
+    stage.set_up(OPEN_QUEUE)?;
     stage.apply("Half a GPU.", HALF).await?;
     stage.apply("20,000 MiB more, on the same device.", MEMORY).await?;
     stage.apply("Another half would be more than the device has: it waits.", SECOND_HALF).await

@@ -3,16 +3,10 @@
 use kai_embed::nodes::{NodeProfile, Sharing};
 
 use super::super::stage::Stage;
+use super::OPEN_QUEUE;
 
 pub(super) const ABOUT: &str = "One GPU of 32,600 MiB, time-sliced into 100. Five pods want 8,000 MiB each, in a queue \
 without limits. A scheduler that counts slices would run all five; the device has room for four.";
-
-const QUEUE: &str = "
-apiVersion: scheduling.run.ai/v2
-kind: Queue
-metadata: {name: team}
-spec: {resources: {gpu: {quota: -1, limit: -1, overQuotaWeight: 1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
-";
 
 const FOUR: &str = "
 apiVersion: batch/v1
@@ -47,7 +41,7 @@ pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
         ..NodeProfile::with_gpus("node-1", 1)
     };
     stage.nodes(&[node])?;
-    stage.set_up(QUEUE)?;
+    stage.set_up(OPEN_QUEUE)?;
     stage.apply("Four pods of 8,000 MiB share the device.", FOUR).await?;
     stage.apply("The fifth waits, and is told why.", FIFTH).await
 }
