@@ -21,6 +21,7 @@
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
 //! | [`binder`] | bind requests into bound pods |
+//! | [`own_pod`] | the pod that this process runs in |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
@@ -38,6 +39,7 @@ pub mod lease;
 pub mod manifests;
 pub mod metrics;
 pub mod orders;
+pub mod own_pod;
 pub mod planner;
 pub mod run;
 pub mod serve;

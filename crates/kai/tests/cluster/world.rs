@@ -35,7 +35,8 @@ impl World {
         Self::on(Arc::clone(plane), name, Some(name)).await
     }
 
-    async fn on(
+    /// One on this control plane, with this node pool; none: the cluster is ours.
+    pub(crate) async fn on(
         plane: Arc<ControlPlane>,
         name: &'static str,
         pool: Option<&'static str>,
