@@ -16,6 +16,7 @@ use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::status::{Duties, Events};
+use kai_cluster::usage::settings::Surroundings;
 use kai_cluster::{client, config_file, run, shards};
 use kube::Client;
 use tokio::sync::mpsc::Receiver;
@@ -177,7 +178,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     if let Some(path) = scheduler_conf {
         let text = std::fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let notices = config_file::apply(&text, &mut settings.config);
+        let variable = |name: &str| std::env::var(name).ok();
+        let around = Surroundings { variable: &variable, prometheus: None };
+        let notices = config_file::apply(&text, &mut settings, &around);
         for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
             tracing::warn!("{}: {notice}", path.display());
         }

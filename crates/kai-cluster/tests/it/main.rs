@@ -4,6 +4,7 @@ mod api;
 mod binder;
 mod leases;
 mod statuses;
+mod usage;
 mod virtual_time;
 
 use kai_cluster::orders::EvictBy;
