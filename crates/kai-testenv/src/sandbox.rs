@@ -79,6 +79,7 @@ pub fn enter(test: &str) -> anyhow::Result<Entered> {
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, number.to_string())
         .env("TMPDIR", &folder)
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

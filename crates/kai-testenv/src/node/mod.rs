@@ -24,20 +24,20 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(50);
 
 /// What a new node is like.
-#[derive(Debug)]
-pub struct NodePlan<'a> {
+#[derive(Clone, Debug)]
+pub struct NodePlan {
     /// Its name.
-    pub name: &'a str,
+    pub name: String,
     /// Different for every node of a sandbox.
     pub number: u8,
     /// Labels it registers with.
-    pub labels: &'a [(&'a str, &'a str)],
+    pub labels: Vec<(String, String)>,
     /// Archives of images that it has.
-    pub images: &'a [PathBuf],
+    pub images: Vec<PathBuf>,
     /// What runtime class `nvidia` leads to.
     pub runtime: NvidiaRuntime,
     /// A folder with libraries that this node has under `/usr/lib`, at this path below it.
-    pub own_libraries: Option<(&'a Path, &'a str)>,
+    pub own_libraries: Option<(PathBuf, String)>,
 }
 
 /// What the runtime class `nvidia` does on a node.
@@ -81,7 +81,7 @@ pub struct Node {
 
 impl Node {
     /// Starts a node. That it is ready can be seen in the API.
-    pub fn start(plane: &ControlPlane, plan: &NodePlan<'_>) -> anyhow::Result<Self> {
+    pub fn start(plane: &ControlPlane, plan: &NodePlan) -> anyhow::Result<Self> {
         let folder = plane.folder().join(format!("n{}", plan.number));
         for part in ["cni", "containerd", "kubelet", "log"] {
             fs::create_dir_all(folder.join(part)).context("cannot create a node's folder")?;
@@ -180,12 +180,12 @@ impl Node {
 fn write_files(
     plane: &ControlPlane,
     folder: &Path,
-    plan: &NodePlan<'_>,
+    plan: &NodePlan,
     address: &str,
     cgroup: &str,
     gpu_node: &Path,
 ) -> anyhow::Result<()> {
-    crate::certificates::write_node(plane.folder(), folder, plan.name, address)?;
+    crate::certificates::write_node(plane.folder(), folder, &plan.name, address)?;
     let user = json!({"client-certificate": folder.join("kubelet.crt"), "client-key": folder.join("kubelet.key")});
     plane.kubeconfig(folder, "node", &user)?;
     let kubelet = settings::kubelet(plane.folder(), folder, address, &format!("/{cgroup}"));
@@ -201,7 +201,7 @@ fn write_files(
         fs::write(&path, wrapper)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
-    if let Some((libraries, at)) = plan.own_libraries {
+    if let Some((libraries, at)) = &plan.own_libraries {
         let own = folder.join("own").join(at);
         fs::create_dir_all(&own)?;
         said(Command::new("cp").arg("-r").arg(libraries.join(".")).arg(&own))?;
@@ -212,7 +212,7 @@ fn write_files(
 fn start_init(
     plane: &ControlPlane,
     folder: &Path,
-    plan: &NodePlan<'_>,
+    plan: &NodePlan,
     address: &str,
 ) -> anyhow::Result<Process> {
     let labels: Vec<String> =
