@@ -4,12 +4,11 @@
 //! | module | subject |
 //! |---|---|
 //! | [`settings`] | KAI's `usageDBConfig` in our words |
-//! | [`window`], [`cron`] | which part of the past counts |
+//! | [`window`] | which part of the past counts |
 //! | [`prometheus`] | asks a Prometheus |
 //! | [`history`] | our own record |
 //! | [`store`] | where the record is kept between two processes |
 
-pub mod cron;
 pub mod history;
 pub mod prometheus;
 pub mod settings;

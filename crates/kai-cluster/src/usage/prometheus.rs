@@ -153,10 +153,10 @@ fn reason(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kai_api::cron::Cron;
     use kai_translate::time::seconds;
 
     use super::*;
-    use crate::usage::cron::Cron;
     use crate::usage::settings::Source;
     use crate::usage::window::Window;
 

@@ -1,12 +1,12 @@
 //! KAI's `usageDBConfig` in our words. What makes no sense is said; then past usage is not looked at. Pure.
 
+use kai_api::cron::Cron;
 use kai_api::duration::{DurationText, Units, parse_duration};
 use kai_api::shard::{UsageDbConfig, UsageParams};
 use kai_core::fairness::QueueResource;
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 
-use super::cron::Cron;
 use super::window::Window;
 
 /// Where past usage comes from, and what is done with it.

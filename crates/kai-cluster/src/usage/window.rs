@@ -1,8 +1,8 @@
 //! Which part of the past counts. Pure.
 
+use kai_api::cron::Cron;
 use kai_core::time::{Span, Timestamp};
-
-use super::cron::Cron;
+use kai_translate::time::{from_calendar, on_calendar};
 
 /// Which part of the past counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Window {
                 let passed = now.since(*start).nanos;
                 Timestamp { nanos: now.nanos - passed.rem_euclid(size.nanos.max(1)) }
             }
-            Self::Cron(cron) => cron.latest(now).unwrap_or(now),
+            Self::Cron(cron) => latest(cron, now).unwrap_or(now),
         }
     }
 
@@ -42,15 +42,19 @@ impl Window {
         match self {
             Self::Sliding(size) | Self::Tumbling { size, .. } => *size,
             Self::Cron(cron) => {
-                let began = cron.latest(now);
+                let began = latest(cron, now);
                 let before = began.and_then(|began| {
                     let earlier = Timestamp { nanos: began.nanos - 1 };
-                    Some(began.since(cron.latest(earlier)?))
+                    Some(began.since(latest(cron, earlier)?))
                 });
                 before.unwrap_or(SOME_DAY)
             }
         }
     }
+}
+
+fn latest(cron: &Cron, now: Timestamp) -> Option<Timestamp> {
+    cron.latest(on_calendar(now)).map(from_calendar)
 }
 
 #[cfg(test)]

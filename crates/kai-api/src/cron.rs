@@ -1,13 +1,11 @@
-//! Cron expressions, as far as windows of past usage need them: when did the latest one begin? All times are UTC. Pure.
+//! Cron expressions: when was the latest moment, when comes the next? All times are UTC. Pure.
 
-use kai_core::time::Timestamp;
-use kai_translate::time::{civil, seconds};
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::civil::{Date, Time};
+use k8s_openapi::jiff::tz::TimeZone;
 
-/// How far back a window may have begun: a leap day that falls on a certain weekday comes at least every 40 years.
-const FURTHEST_DAYS: i64 = 40 * 366;
-
-const SECONDS_PER_DAY: i64 = 86_400;
-const NANOS: i64 = 1_000_000_000;
+/// How far away a moment may be: a leap day that falls on a certain weekday comes at least every 40 years.
+const FURTHEST_DAYS: usize = 40 * 366;
 
 /// A cron expression of five fields: minute, hour, day of the month, month, day of the week.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +24,7 @@ pub struct Cron {
 struct Numbers(u64);
 
 impl Numbers {
-    fn holds(self, number: i64) -> bool {
+    fn holds(self, number: i8) -> bool {
         (0..64).contains(&number) && self.0 & (1 << number) != 0
     }
 }
@@ -126,46 +124,59 @@ impl Cron {
 
     /// The latest moment of the expression that is not after `now`; none where there was none in forty years.
     pub fn latest(&self, now: Timestamp) -> Option<Timestamp> {
-        let total = now.nanos.div_euclid(NANOS * 60);
-        let (today, minute) = (total.div_euclid(24 * 60), total.rem_euclid(24 * 60));
-        let day = |back: i64| {
-            let until = if back == 0 { minute } else { 24 * 60 - 1 };
-            let minute = self.latest_minute(today - back, until)?;
-            Some(seconds((today - back) * SECONDS_PER_DAY + minute * 60))
-        };
-        let span = (0..FURTHEST_DAYS).find_map(day)?;
-        Some(Timestamp::default().plus(span))
+        let now = now.to_zoned(TimeZone::UTC).datetime();
+        let before = |at: &Time| *at <= now.time();
+        let today = self.times(now.date()).rev().find(before).map(|at| (now.date(), at));
+        let days = std::iter::successors(now.date().yesterday().ok(), |day| day.yesterday().ok());
+        let mut earlier = days.take(FURTHEST_DAYS);
+        moment(today.or_else(|| earlier.find_map(|day| Some((day, self.times(day).next_back()?)))))
     }
 
-    /// The latest minute of a day that is not after `until`.
-    fn latest_minute(&self, day: i64, until: i64) -> Option<i64> {
-        let (_, month, of_month) = civil(day);
-        let weekday = (day + 4).rem_euclid(7); // 1970-01-01 was a Thursday
-        let (by_month, by_week) = (self.days.holds(of_month), self.weekdays.holds(weekday));
-        let is_day = if self.either_day { by_month || by_week } else { by_month && by_week };
-        if !is_day || !self.months.holds(month) {
-            return None;
-        }
-        let fits = |at: &i64| self.hours.holds(at / 60) && self.minutes.holds(at % 60);
-        (0..=until).rev().find(fits)
+    /// The first moment of the expression after `now`; none where there is none in forty years.
+    pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        let now = now.to_zoned(TimeZone::UTC).datetime();
+        let after = |at: &Time| *at > now.time();
+        let today = self.times(now.date()).find(after).map(|at| (now.date(), at));
+        let days = std::iter::successors(now.date().tomorrow().ok(), |day| day.tomorrow().ok());
+        let mut later = days.take(FURTHEST_DAYS);
+        moment(today.or_else(|| later.find_map(|day| Some((day, self.times(day).next()?)))))
     }
+
+    /// The times of a day.
+    fn times(&self, day: Date) -> impl DoubleEndedIterator<Item = Time> {
+        let weekday = day.weekday().to_sunday_zero_offset();
+        let (by_month, by_week) = (self.days.holds(day.day()), self.weekdays.holds(weekday));
+        let is_day = if self.either_day { by_month || by_week } else { by_month && by_week };
+        let hours = if is_day && self.months.holds(day.month()) { 0..24 } else { 0..0 };
+        let hours = hours.filter(|hour| self.hours.holds(*hour));
+        hours.flat_map(|hour| {
+            let minutes = (0..60).filter(|minute| self.minutes.holds(*minute));
+            minutes.map(move |minute| Time::constant(hour, minute, 0, 0))
+        })
+    }
+}
+
+fn moment(found: Option<(Date, Time)>) -> Option<Timestamp> {
+    let (day, time) = found?;
+    Some(day.to_datetime(time).to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 #[cfg(test)]
 mod tests {
-    use kai_translate::time::{format, parse};
-
     use super::*;
 
-    fn latest(expression: &str, now: Timestamp) -> String {
-        let cron = Cron::parse(expression).expect(expression);
-        cron.latest(now).map_or_else(|| "never".to_owned(), format)
+    fn moment(text: &str) -> Timestamp {
+        text.parse().expect("a moment")
+    }
+
+    fn told(moment: Option<Timestamp>) -> String {
+        moment.map_or_else(|| "never".to_owned(), |moment| moment.to_string())
     }
 
     #[test]
-    fn windows_begin_when_the_expression_says() {
-        let now = parse("2026-11-15T12:34:56Z").expect("a moment"); // a Sunday
-        for (expression, began) in [
+    fn the_latest_moment_is_found() {
+        let now = moment("2026-11-15T12:34:56Z"); // a Sunday
+        for (expression, latest) in [
             ("* * * * *", "2026-11-15T12:34:00Z"),
             ("@hourly", "2026-11-15T12:00:00Z"),
             ("0 13 * * *", "2026-11-14T13:00:00Z"),
@@ -178,7 +189,27 @@ mod tests {
             ("0 0 1 * mon", "2026-11-09T00:00:00Z"),
             ("0 0 31 2 *", "never"),
         ] {
-            assert_eq!(latest(expression, now), began, "{expression}");
+            let cron = Cron::parse(expression).expect(expression);
+            assert_eq!(told(cron.latest(now)), latest, "{expression}");
+        }
+    }
+
+    #[test]
+    fn the_next_moment_is_found() {
+        for (expression, after, next) in [
+            ("* * * * *", "2026-01-01T00:00:30Z", "2026-01-01T00:01:00Z"),
+            ("*/15 * * * *", "2026-01-01T00:45:00Z", "2026-01-01T01:00:00Z"),
+            ("30 2 * * *", "2026-01-01T02:30:00Z", "2026-01-02T02:30:00Z"),
+            ("0 9 * * mon-fri", "2026-01-02T10:00:00Z", "2026-01-05T09:00:00Z"),
+            ("0 0 1,15 * *", "2026-01-02T00:00:00Z", "2026-01-15T00:00:00Z"),
+            ("0 0 13 * 5", "2026-01-03T00:00:00Z", "2026-01-09T00:00:00Z"),
+            ("0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"),
+            ("0 0 * * 7", "2026-01-01T00:00:00Z", "2026-01-04T00:00:00Z"),
+            ("@monthly", "2026-01-31T12:00:00Z", "2026-02-01T00:00:00Z"),
+            ("0 0 31 feb *", "2026-01-01T00:00:00Z", "never"),
+        ] {
+            let cron = Cron::parse(expression).expect(expression);
+            assert_eq!(told(cron.next(moment(after))), next, "{expression} after {after}");
         }
     }
 
