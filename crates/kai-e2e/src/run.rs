@@ -9,6 +9,7 @@ use futures::{StreamExt, stream};
 use crate::cases::Case;
 use crate::cluster::Cluster;
 use crate::room::Room;
+use crate::suites;
 
 /// How a case ended.
 #[derive(Debug)]
@@ -43,6 +44,18 @@ async fn run_one(cluster: Arc<dyn Cluster>, number: usize, case: Case) -> Outcom
     };
     let failure = ended.await.err().map(|error| format!("{error:#}"));
     Outcome { suite: case.suite, name: case.name, failure, took: started.elapsed() }
+}
+
+/// What is not here, then what went wrong, then a line per suite.
+pub fn whole_table(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for (why, cases) in suites::missing() {
+        let _ = writeln!(text, "not here: {why}");
+        for case in cases {
+            let _ = writeln!(text, "  {}: {}", case.suite, case.row);
+        }
+    }
+    text + &table(outcomes)
 }
 
 /// What went wrong, then a line per suite.

@@ -20,6 +20,7 @@ use kai_cluster::{client, config_file, run, shards};
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
+use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
 
@@ -55,6 +56,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     binder: BinderArguments,
+
+    #[command(flatten)]
+    grouper: GrouperArguments,
 
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
@@ -157,7 +161,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.schedules = functions.contains(&Function::Scheduler);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
-    if !functions.contains(&Function::PodGrouper) {
+    if functions.contains(&Function::PodGrouper) {
+        settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
+    } else {
         settings.grouper = None;
     }
     // Another process sees only what is written.

@@ -1,5 +1,5 @@
-//! KAI's end-to-end cases on a real API server, with the rights that are shipped. `KAI_E2E=TEXT` runs only cases whose name
-//! contains the text; `KAI_TEST_LOG=1` shows what `kai` logs.
+//! KAI's end-to-end cases on a real API server, with the rights that are shipped. `KAI_E2E=TEXT` runs only cases whose
+//! `suite: name` contains the text; `KAI_TEST_LOG=1` shows what `kai` logs.
 
 #[path = "../cluster/installation.rs"]
 mod installation;
@@ -55,10 +55,11 @@ async fn kais_end_to_end_cases() {
     let cluster: Arc<dyn Cluster> = Arc::new(Real { plane, client });
     let wanted = std::env::var("KAI_E2E").unwrap_or_default();
     let mut cases = cases::all();
-    cases.retain(|case| case.name.contains(&wanted));
+    cases.retain(|case| format!("{}: {}", case.suite, case.name).contains(&wanted));
     let outcomes = run::run(&cluster, cases, AT_ONCE).await;
     kubelets.abort();
     let table = run::table(&outcomes);
-    installation::tell(&table);
+    let told = if wanted.is_empty() { run::whole_table(&outcomes) } else { table.clone() };
+    installation::tell(&told);
     assert!(outcomes.iter().all(|outcome| outcome.failure.is_none()), "{table}");
 }
