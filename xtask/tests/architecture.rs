@@ -52,9 +52,13 @@ const RULES: &[Rule] = &[
         ours: &["kai-core", "kai-workloads", "kai-api", "kai-translate"],
         others: Others::AnyBut(&[]),
     },
-    Rule { name: "kai-gpu", ours: &[], others: Others::AnyBut(CLIENTS) },
+    Rule { name: "kai-gpu", ours: &["kai-api"], others: Others::AnyBut(CLIENTS) },
     Rule { name: "kai-guard", ours: &[], others: Others::Only(&["libc"]) },
-    Rule { name: "kai-embed", ours: &["kai-api"], others: Others::AnyBut(&["kube-client"]) },
+    Rule {
+        name: "kai-embed",
+        ours: &["kai-api", "kai-gpu"],
+        others: Others::AnyBut(&["kube-client"]),
+    },
     Rule { name: "kai-web", ours: &[], others: Others::AnyBut(CLIENTS) },
     Rule {
         name: "kai",

@@ -1,26 +1,25 @@
 //! Admission for the pods of a room. Its registrations are those of the whole cluster, so that one room has it at a time.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::objects::pod;
 use crate::room::Room;
 
-static TURN: Mutex<()> = Mutex::const_new(());
-
 /// The room has admission while this lives.
 pub struct Admission {
-    _turn: MutexGuard<'static, ()>,
+    _turn: OwnedMutexGuard<()>,
 }
 
 /// Starts admission, waits until the API server asks it about pods of the room, and keeps others from starting theirs.
 ///
 /// Nobody may be held up by a webhook that is gone: objects go through while nobody answers.
 pub async fn start(room: &Room, arguments: &[&str]) -> anyhow::Result<Admission> {
-    let turn = TURN.lock().await;
+    let turn = Arc::clone(&room.admission_turn).lock_owned().await;
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
     let port = listener.local_addr().context("a port without a number")?.port();
     drop(listener);

@@ -8,6 +8,7 @@
 //! | [`settings`] | planners that are set up in another way |
 //! | [`admission`] | admission for one room at a time |
 //! | [`foreign`] | kinds that other people's operators install |
+//! | [`zones`] | nodes with NUMA zones |
 //! | [`kubelet`] | pods start and end on nodes that are nobody's |
 //! | [`cases`] | the cases |
 //! | [`suites`] | the list of KAI's cases, and which of them are here |
@@ -23,3 +24,4 @@ pub mod room;
 pub mod run;
 pub mod settings;
 pub mod suites;
+pub mod zones;

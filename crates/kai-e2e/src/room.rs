@@ -29,6 +29,8 @@ pub struct Room {
     /// Namespace, node pool and scheduler name.
     pub name: String,
     kai: Mutex<Vec<Running>>,
+    /// Admission is there once for the whole cluster: one room has it at a time.
+    pub(crate) admission_turn: Arc<Mutex<()>>,
     /// Pods of the room are completed by admission.
     admitted: AtomicBool,
 }
@@ -52,11 +54,16 @@ pub async fn send(
 }
 
 impl Room {
-    /// A new room.
-    pub async fn open(cluster: Arc<dyn Cluster>, name: &str) -> anyhow::Result<Self> {
+    /// A new room of a cluster whose rooms share this lock.
+    pub async fn open(
+        cluster: Arc<dyn Cluster>,
+        name: &str,
+        admission_turn: Arc<Mutex<()>>,
+    ) -> anyhow::Result<Self> {
         let client = cluster.client();
         let (name, kai) = (name.to_owned(), Mutex::default());
-        let room = Self { cluster, client, name, kai, admitted: AtomicBool::new(false) };
+        let admitted = AtomicBool::new(false);
+        let room = Self { cluster, client, name, kai, admission_turn, admitted };
         room.create("/api/v1/namespaces", &json!({"metadata": {"name": room.name}})).await?;
         let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", room.name);
         room.until("the default account", async || Ok(room.see(&account).await?.is_some())).await?;

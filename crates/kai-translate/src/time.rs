@@ -76,10 +76,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Writes a moment to the second, as Kubernetes does.
-pub fn format(moment: Timestamp) -> String {
-    let seconds = moment.nanos.div_euclid(NANOS);
-    let (day, of_day) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
+/// Year, month and day of a day counted from 1970-01-01.
+pub fn civil(day: i64) -> (i64, i64, i64) {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
@@ -88,7 +86,14 @@ pub fn format(moment: Timestamp) -> String {
     let shifted_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Writes a moment to the second, as Kubernetes does.
+pub fn format(moment: Timestamp) -> String {
+    let seconds = moment.nanos.div_euclid(NANOS);
+    let (day, of_day) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
+    let (year, month, day) = civil(day);
     let (hour, minute, second) = (of_day / 3600, of_day % 3600 / 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }

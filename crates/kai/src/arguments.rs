@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::agent::AgentArguments;
 use crate::bench::BenchArguments;
 use crate::demo::DemoArguments;
 use crate::explain::ExplainArguments;
@@ -33,6 +34,8 @@ pub(crate) enum Verb {
     Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.
     Explain(ExplainArguments),
+    /// Do what has to be done on a node.
+    Agent(AgentArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
     Manifests(ManifestsArguments),
     /// Work with scenarios: small clusters with expectations, run in virtual time.

@@ -1,6 +1,7 @@
 //! The binary: arguments, wiring, output.
 
 mod admission_flags;
+mod agent;
 mod arguments;
 mod bench;
 mod binder_flags;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Verb::Up(arguments) => up::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
+        Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

@@ -91,6 +91,10 @@ pub(super) fn manifest(
         "name": objects::RESERVATION_CONTAINER,
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
+        // Of our image; KAI's, which heeds flags only, is content with it.
+        "args": ["agent", "reserve"],
+        // What it says last is why it failed.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": resources(settings.resources.as_ref()),
         "env": [field(env::POD_NAME, "metadata.name"), field(env::POD_NAMESPACE, "metadata.namespace")],
     });

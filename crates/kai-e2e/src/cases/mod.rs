@@ -16,6 +16,7 @@ mod services;
 mod sets;
 mod sharing;
 mod sub_groups;
+mod timeaware;
 mod topology;
 
 use futures::future::LocalBoxFuture;
@@ -38,7 +39,7 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 19] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 20] = [
         ("admission", admission::DEVICES),
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
@@ -58,6 +59,7 @@ pub fn all() -> Vec<Case> {
         ("preempt", preempt::CASES),
         ("reclaim", reclaim::CASES),
         ("reclaim", hierarchy::FAIRNESS),
+        ("timeaware", timeaware::CASES),
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {
         let case = |(name, run): &(&'static str, Run)| Case { suite, name, run: *run };

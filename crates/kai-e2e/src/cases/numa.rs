@@ -1,23 +1,15 @@
 //! Pods are aligned to the NUMA zones of nodes, as the kubelet will ask.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::Run;
-use crate::foreign::{self, Kind};
+use crate::foreign;
 use crate::objects::{Pod, pod, pods, queue, quota};
 use crate::room::Room;
 use crate::settings;
+use crate::zones::{OBSERVED, TOPOLOGY, zoned_node, zones_of};
 
-const TOPOLOGY: Kind = Kind {
-    group: "topology.node.k8s.io",
-    versions: &["v1alpha2"],
-    kind: "NodeResourceTopology",
-    cluster_wide: true,
-};
-const PREDICTED: &str = "kai.scheduler/numa-placement-predicted";
-/// What the agent of the node says about a pod that runs.
-const OBSERVED: &str = "kai.scheduler/numa-placement-observed";
 const GPU: &str = "nvidia.com/gpu";
 const SINGLE: &str = "single-numa-node";
 const RESTRICTED: &str = "restricted";
@@ -41,21 +33,6 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("reclaim: a gang with a zone for each", |room| Box::pin(reclaim_gang(room))),
 ];
 
-/// A node of 8 GPUs whose two zones have a core, 2 GiB and 4 GPUs each. The node itself has more cores and memory, so that
-/// nothing but its zones can refuse a pod of theirs.
-async fn zoned_node(room: &Room, name: &str, policy: &str) -> anyhow::Result<()> {
-    room.gpu_node(name, 8).await?;
-    let amounts = [("cpu", "1"), ("memory", "2Gi"), (GPU, "4")];
-    let resource = |(name, amount): (&str, &str)| json!({"name": name, "capacity": amount, "allocatable": amount, "available": amount});
-    let resources = amounts.map(resource);
-    let zone = |at| json!({"name": format!("node-{at}"), "type": "Node", "resources": resources});
-    let attributes = [("topologyManagerPolicy", policy), ("topologyManagerScope", "pod")];
-    let attributes = attributes.map(|(name, value)| json!({"name": name, "value": value}));
-    let zones = [zone(0), zone(1)];
-    let object = json!({"metadata": {"name": room.node_name(name)}, "attributes": attributes, "zones": zones});
-    foreign::make(room, &TOPOLOGY, object).await.map(|_| ())
-}
-
 async fn start(room: &Room, policy: &str) -> anyhow::Result<()> {
     zoned_node(room, "n", policy).await?;
     room.queue(&queue("q")).await?;
@@ -75,16 +52,6 @@ fn zone(name: impl Into<String>, queue: &str) -> Pod {
 /// A guaranteed pod that takes both zones.
 fn both_zones(name: &str, queue: &str) -> Pod {
     wants(name, queue, "2", "4Gi").gpus(8)
-}
-
-/// The zones that were promised to a pod.
-async fn zones_of(room: &Room, name: &str) -> anyhow::Result<Vec<String>> {
-    let pod = room.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
-    let text = pod["metadata"]["annotations"][PREDICTED].as_str();
-    let text = text.with_context(|| format!("{name} was promised no zones"))?;
-    let zones: Value = serde_json::from_str(text)?;
-    let name = |zone: &Value| zone["zone"].as_str().unwrap_or_default().to_owned();
-    Ok(zones.as_array().into_iter().flatten().map(name).collect())
 }
 
 /// Writes on a pod what the agent of its node would: it has this much of these zones.
