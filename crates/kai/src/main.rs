@@ -8,6 +8,7 @@ mod binder_flags;
 mod demo;
 mod embedded;
 mod explain;
+mod grouper_flags;
 mod log;
 mod manifests;
 mod output;
