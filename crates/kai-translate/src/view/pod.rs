@@ -290,13 +290,15 @@ pub struct ContainerWaiting {
 
 /// A condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct PodCondition {
     /// Name of the condition.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// Since when it has this status.
+    pub last_transition_time: Option<String>,
     /// One word.
     #[serde(deserialize_with = "null_is_default")]
     pub reason: String,
