@@ -41,6 +41,7 @@ pub mod metrics;
 pub mod orders;
 pub mod own_pod;
 pub mod planner;
+mod reserved;
 pub mod run;
 pub mod serve;
 pub mod shards;
