@@ -61,9 +61,17 @@ fn trouble(pod: &view::Pod) -> Option<String> {
         let why = said(&text(&status.reason), &text(&status.message));
         return Some(if why.is_empty() { format!("it is {phase}") } else { why });
     }
-    let waiting = status.container_statuses.iter().filter_map(|one| one.state.waiting.as_ref());
-    let mut dead_ends = waiting.filter(|waiting| DEAD_ENDS.contains(&waiting.reason.as_str()));
-    dead_ends.next().map(|waiting| said(&waiting.reason, &waiting.message))
+    let mut dead_ends = status.container_statuses.iter().filter_map(|one| {
+        let waiting = one.state.waiting.as_ref();
+        Some((one, waiting.filter(|waiting| DEAD_ENDS.contains(&waiting.reason.as_str()))?))
+    });
+    let (container, waiting) = dead_ends.next()?;
+    // Why it ended says more than that it will be tried again.
+    let last_words = container.last_state.terminated.as_ref().map(|ended| ended.message.trim());
+    Some(match last_words.filter(|words| !words.is_empty()) {
+        Some(words) => said(&waiting.reason, words),
+        None => said(&waiting.reason, &waiting.message),
+    })
 }
 
 /// The name of the reservation of a device: the same for everybody who asks for it. Where others are tried beside the
@@ -190,6 +198,11 @@ mod tests {
         let text = r#"{"status": {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}}"#;
         let pod: view::Pod = serde_json::from_str(text).expect("a pod");
         assert_eq!(trouble(&pod).as_deref(), Some("ImagePullBackOff"));
+        let ended = r#"{"status": {"phase": "Running", "containerStatuses": [{
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+            "lastState": {"terminated": {"reason": "Error", "message": "no library\n"}}}]}}"#;
+        let pod: view::Pod = serde_json::from_str(ended).expect("a pod");
+        assert_eq!(trouble(&pod).as_deref(), Some("CrashLoopBackOff: no library"));
         let text = text.replace("ImagePullBackOff", "ContainerCreating");
         let pod: view::Pod = serde_json::from_str(&text).expect("a pod");
         assert_eq!(trouble(&pod), None);

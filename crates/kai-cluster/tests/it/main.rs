@@ -5,6 +5,7 @@ mod binder;
 mod leases;
 mod slices;
 mod statuses;
+mod usage;
 mod virtual_time;
 
 use kai_cluster::orders::EvictBy;
