@@ -44,6 +44,7 @@ pub mod numa_agent;
 pub mod orders;
 pub mod own_pod;
 pub mod planner;
+mod reserved;
 pub mod run;
 pub mod serve;
 pub mod shards;
