@@ -17,6 +17,7 @@
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
 //! | [`explain`] | why something waits, in words |
+//! | [`usage`] | past usage of queues |
 //! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
@@ -41,10 +42,12 @@ pub mod metrics;
 pub mod orders;
 pub mod own_pod;
 pub mod planner;
+mod reserved;
 pub mod run;
 pub mod serve;
 pub mod shards;
 pub mod snapshot;
 pub mod status;
+pub mod usage;
 pub mod watch;
 mod zip;

@@ -1,12 +1,14 @@
 //! A part of a cluster that one case has for itself: a namespace, a node pool and a scheduler of one name.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
+// The clock of the runtime: on the embedded cluster it is a virtual one.
+use tokio::time::Instant;
 
 use crate::cluster::{Cluster, Running};
 use crate::objects::{Pod, Queue, merge};

@@ -14,9 +14,12 @@ use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
-use kai_cluster::serve::{self, ServeSettings};
+use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::status::{Duties, Events};
+use kai_cluster::usage::settings::Surroundings;
 use kai_cluster::{client, config_file, run, shards};
+use kube::Client;
+use tokio::sync::mpsc::Receiver;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
@@ -131,6 +134,19 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         admission::server::start(client.clone(), env.clone(), admission).await?;
     }
     let settings = settings(arguments, flagged)?;
+    follow(arguments, settings, client, env, questions, shutdown).await;
+    Ok(0)
+}
+
+/// Does what the arguments ask for until `shutdown` is done.
+async fn follow(
+    arguments: &RunArguments,
+    settings: Settings,
+    client: Client,
+    env: Env,
+    questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
     if settings.functions.is_empty() {
         run::answer_until(questions, shutdown).await;
     } else if settings.schedules && !arguments.scheduler.names("partition-label-value") {
@@ -138,7 +154,23 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     } else {
         run::run(client, env, settings, questions, shutdown).await;
     }
-    Ok(0)
+}
+
+/// Starts the same in this process, without listeners, for as long as `env` carries it.
+pub(crate) fn start_beside(
+    arguments: RunArguments,
+    client: Client,
+    env: &Env,
+) -> anyhow::Result<()> {
+    let (flagged, _) = arguments.scheduler.read()?;
+    let settings = settings(&arguments, flagged)?;
+    let inner = env.clone();
+    env.spawn("kai", async move {
+        let (_nobody_asks, questions) = serve::questions();
+        let endless = std::future::pending();
+        follow(&arguments, settings, client, inner, questions, endless).await;
+    });
+    Ok(())
 }
 
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
@@ -146,7 +178,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     if let Some(path) = scheduler_conf {
         let text = std::fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let notices = config_file::apply(&text, &mut settings.config);
+        let variable = |name: &str| std::env::var(name).ok();
+        let around = Surroundings { variable: &variable, prometheus: None };
+        let notices = config_file::apply(&text, &mut settings, &around);
         for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
             tracing::warn!("{}: {notice}", path.display());
         }

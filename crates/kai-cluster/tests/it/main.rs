@@ -3,7 +3,9 @@
 mod api;
 mod binder;
 mod leases;
+mod slices;
 mod statuses;
+mod usage;
 mod virtual_time;
 
 use kai_cluster::orders::EvictBy;

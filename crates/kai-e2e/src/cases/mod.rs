@@ -12,6 +12,7 @@ mod preempt;
 mod reclaim;
 mod sharing;
 mod sub_groups;
+mod timeaware;
 mod topology;
 
 use futures::future::LocalBoxFuture;
@@ -34,7 +35,7 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 13] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 14] = [
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Case> {
         ("integrations", operators::CASES),
         ("preempt", preempt::CASES),
         ("reclaim", reclaim::CASES),
+        ("timeaware", timeaware::CASES),
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {
         let case = |(name, run): &(&'static str, Run)| Case { suite, name, run: *run };
