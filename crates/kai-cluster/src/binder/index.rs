@@ -28,7 +28,11 @@ impl<K: Ord + Clone, V: Ord + Clone> Index<K, V> {
         }
     }
 
-    pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> {
+    pub(super) fn take(&mut self, key: &K) -> BTreeSet<V> {
+        self.sets.remove(key).unwrap_or_default()
+    }
+
+    pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> + Clone {
         self.sets.get(key).into_iter().flatten()
     }
 }

@@ -7,6 +7,7 @@ mod devices;
 mod leading;
 mod objects;
 mod pods;
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,6 +3,7 @@
 mod allocate;
 mod api;
 mod consolidation;
+mod dra;
 mod hierarchy;
 mod integrations;
 mod operators;
@@ -13,6 +14,7 @@ mod reclaim;
 mod sharing;
 mod sub_groups;
 mod topology;
+mod volumes;
 
 use futures::future::LocalBoxFuture;
 
@@ -34,7 +36,7 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 13] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 18] = [
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -42,12 +44,17 @@ pub fn all() -> Vec<Case> {
         ("allocate", hierarchy::CASES),
         ("allocate", sharing::CASES),
         ("allocate", topology::CASES),
+        ("allocate", dra::ALLOCATE),
+        ("allocate", volumes::CASES),
         ("api", api::CASES),
         ("consolidation", consolidation::CASES),
+        ("consolidation", dra::CONSOLIDATION),
         ("integrations", integrations::CASES),
         ("integrations", operators::CASES),
         ("preempt", preempt::CASES),
+        ("preempt", dra::PREEMPT),
         ("reclaim", reclaim::CASES),
+        ("reclaim", dra::RECLAIM),
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {
         let case = |(name, run): &(&'static str, Run)| Case { suite, name, run: *run };
