@@ -3,6 +3,7 @@
 pub mod bind_request;
 pub mod config;
 pub mod crds;
+pub mod cron;
 pub mod duration;
 pub mod names;
 pub mod pod_group;

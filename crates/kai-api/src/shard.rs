@@ -89,7 +89,7 @@ pub struct MinRuntime {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageDbConfig {
-    /// `prometheus`, `fake` or `fake-with-history`.
+    /// `prometheus`, or `recorder` for our own record.
     pub client_type: String,
     /// Address.
     #[serde(default, skip_serializing_if = "Option::is_none")]

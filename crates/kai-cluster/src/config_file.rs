@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::shard::ScenarioSearchBudgets;
-use kai_core::config::{ActionKind, Config, PluginSpec};
+use kai_api::shard::{ScenarioSearchBudgets, UsageDbConfig};
+use kai_core::config::{ActionKind, PluginSpec};
 use serde::Deserialize;
 
+use crate::planner::Settings;
 use crate::shards::{known_plugin, search_budgets};
+use crate::usage::settings::{Surroundings, read};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -16,7 +18,7 @@ struct File {
     queue_depth_per_action: BTreeMap<String, usize>,
     scenario_search_budgets: Option<ScenarioSearchBudgets>,
     #[serde(rename = "usageDBConfig")]
-    usage_db_config: Option<serde_json::Value>,
+    usage_db_config: Option<UsageDbConfig>,
 }
 
 #[derive(Deserialize, Default)]
@@ -33,9 +35,14 @@ struct Plugin {
 }
 
 /// Takes a file over; what is to be said about it. A file with an action that does not exist is refused.
-pub fn apply(text: &str, config: &mut Config) -> Result<Vec<String>, String> {
+pub fn apply(
+    text: &str,
+    settings: &mut Settings,
+    around: &Surroundings<'_>,
+) -> Result<Vec<String>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let mut notices = Vec::new();
+    let config = &mut settings.config;
     if let Some(actions) = &file.actions {
         let found: Result<Vec<ActionKind>, String> =
             actions.split(',').map(|name| action(name.trim())).collect();
@@ -55,8 +62,8 @@ pub fn apply(text: &str, config: &mut Config) -> Result<Vec<String>, String> {
     if let Some(wanted) = &file.scenario_search_budgets {
         config.budgets = Some(search_budgets(wanted, &mut notices));
     }
-    if file.usage_db_config.is_some() {
-        notices.push("usageDBConfig is not supported yet: past usage is not looked at".to_owned());
+    if let Some(wanted) = &file.usage_db_config {
+        settings.usage = Some(read(wanted, around)?);
     }
     Ok(notices)
 }
@@ -79,13 +86,18 @@ fn plugin(plugin: &Plugin) -> PluginSpec {
 mod tests {
     use super::*;
 
+    fn told(text: &str, settings: &mut Settings) -> Result<Vec<String>, String> {
+        apply(text, settings, &Surroundings { variable: &|_| None, prometheus: None })
+    }
+
     #[test]
     fn a_file_names_actions_and_plugins() {
         let text = "actions: \"allocate, reclaim\"\ntiers:\n- plugins:\n  - name: predicates\n  - name: nodeplacement\n    \
                     arguments: {cpu: spread, gpu: binpack}\n  - name: magic\n    disableNodeOrder: true\n\
                     queueDepthPerAction: {reclaim: 7}\nsomething: else\n";
-        let mut config = Config::default();
-        assert_eq!(apply(text, &mut config), Ok(vec!["there is no plugin magic".to_owned()]));
+        let mut settings = Settings::default();
+        assert_eq!(told(text, &mut settings), Ok(vec!["there is no plugin magic".to_owned()]));
+        let config = settings.config;
         assert_eq!(config.actions, [ActionKind::Allocate, ActionKind::Reclaim]);
         let names: Vec<&str> = config.plugins.iter().map(|plugin| &*plugin.name).collect();
         assert_eq!(names, ["predicates", "nodeplacement"]);
@@ -95,12 +107,22 @@ mod tests {
 
     #[test]
     fn what_is_not_there_stays_as_it_is_and_unknown_actions_are_refused() {
-        let mut config = Config::default();
-        assert_eq!(apply("{}", &mut config), Ok(Vec::new()));
-        assert_eq!(config, Config::default());
+        let mut settings = Settings::default();
+        assert_eq!(told("{}", &mut settings), Ok(Vec::new()));
+        assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
         assert_eq!(
-            apply("actions: dance", &mut config),
+            told("actions: dance", &mut settings),
             Err("there is no action \"dance\"".to_owned())
         );
+    }
+
+    #[test]
+    fn a_file_says_where_past_usage_comes_from() {
+        let text = "usageDBConfig:\n  clientType: recorder\n  usageParams: {windowSize: 30s}\n";
+        let mut settings = Settings::default();
+        assert_eq!(told(text, &mut settings), Ok(Vec::new()));
+        assert!(settings.usage.is_some());
+        let why = told("usageDBConfig: {clientType: prometheus}", &mut settings);
+        assert!(why.is_err_and(|why| why.contains("connection string not configured")));
     }
 }

@@ -198,6 +198,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     process("namespace", "kai-scheduler", "Where leases are.", |to, value| {
         value.clone_into(&mut to.namespace);
+        value.clone_into(&mut to.settings.namespace);
         Ok(())
     }),
     process("metrics-namespace", "kai", "What names of metrics begin with.", |to, value| {

@@ -17,10 +17,13 @@
 //! | [`serve`] | health, metrics and snapshots over HTTP |
 //! | [`snapshot`] | the cluster in KAI's archive |
 //! | [`explain`] | why something waits, in words |
+//! | [`usage`] | past usage of queues |
 //! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
+//! | [`numa_agent`] | the agent of a node: which zones its pods have |
 //! | [`binder`] | bind requests into bound pods |
+//! | [`own_pod`] | the pod that this process runs in |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`] | what is installed |
 
@@ -37,12 +40,16 @@ pub mod kinds;
 pub mod lease;
 pub mod manifests;
 pub mod metrics;
+pub mod numa_agent;
 pub mod orders;
+pub mod own_pod;
 pub mod planner;
+mod reserved;
 pub mod run;
 pub mod serve;
 pub mod shards;
 pub mod snapshot;
 pub mod status;
+pub mod usage;
 pub mod watch;
 mod zip;

@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use kai_core::input::{ObjectName, Text};
+use kai_core::time::Span;
 use kube::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
+
+use crate::usage::Usages;
+use crate::usage::store::{self, Place};
 
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +29,8 @@ pub enum Order {
     MarkGroup(ObjectName, BTreeMap<&'static str, Option<String>>),
     /// Find out to which group a pod belongs.
     Group(Box<kai_api::view::Pod>),
+    /// Write the record of past usage.
+    StoreUsage(Place, String),
     /// Write a pod group and link the pod to it.
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
 }
@@ -92,6 +98,15 @@ pub enum Report {
     },
     /// The group of a pod is known.
     Grouped(Box<crate::grouper::Grouped>),
+    /// Past usage of queues, and how long it took to learn it.
+    Usage {
+        /// Shares of what there was.
+        usages: Usages,
+        /// How long the answer took.
+        latency: Span,
+    },
+    /// What an earlier process recorded, where there was one.
+    UsageLoaded(Option<String>),
     /// Something was told, or not.
     Told(crate::status::write::Ended),
 }
@@ -123,6 +138,7 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
                 tracing::warn!(%group, %error, "a pod group was not marked");
             }
         }
+        Order::StoreUsage(place, text) => store::save(&client, &place, &text).await,
         Order::Group(_) | Order::Publish(..) => {}
     }
 }

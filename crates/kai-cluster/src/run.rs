@@ -18,6 +18,8 @@ use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
 use crate::serve::Question;
 use crate::snapshot::Frame;
+use crate::usage::settings::Source;
+use crate::usage::{self, store};
 use crate::watch::{Change, watch};
 
 /// Changes that come together are planned together.
@@ -69,6 +71,7 @@ pub(crate) async fn run_planner(
         Driver::new(client, env.clone(), config, settings.election.is_none(), binder_sink)
     });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
+    let hold_until = start_usage(&client, &env, &settings, &report_sink);
     let runner = Runner {
         client: gates.of(Function::Scheduler).client(&client),
         teller: gates.of_process().client(&client),
@@ -79,6 +82,7 @@ pub(crate) async fn run_planner(
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
         window_end: None,
+        hold_until,
     };
     let inputs = Inputs { changes, reports, binder_reports, turns, questions };
     Box::pin(runner.run(inputs, shutdown)).await;
@@ -119,6 +123,29 @@ fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Rece
     (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
 }
 
+/// Starts to learn of past usage, where it counts; until when plans wait for it.
+fn start_usage(
+    client: &Client,
+    env: &Env,
+    settings: &Settings,
+    reports: &Sender<Report>,
+) -> Option<Timestamp> {
+    let usage = settings.usage.clone().filter(|_| settings.schedules)?;
+    let reports = reports.clone();
+    match usage.source.clone() {
+        Source::Prometheus(asked) => {
+            let until = env.now().plus(usage.wait);
+            env.spawn("usage", usage::follow(env.clone(), asked, usage, reports));
+            Some(until)
+        }
+        Source::Recorder => {
+            let load = store::load(client.clone(), env.clone(), settings.usage_place(), reports);
+            env.spawn("usage", load);
+            None
+        }
+    }
+}
+
 /// What the loop listens to.
 struct Inputs {
     changes: Receiver<Change>,
@@ -141,6 +168,8 @@ struct Runner {
     limit: Arc<Semaphore>,
     /// When the changes seen so far are planned.
     window_end: Option<Timestamp>,
+    /// Plans wait for past usage, at most until then.
+    hold_until: Option<Timestamp>,
 }
 
 impl Runner {
@@ -149,14 +178,12 @@ impl Runner {
             inputs;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let binder = self.binder.as_ref().and_then(Driver::wake_at);
-            let moments = [self.window_end, self.planner.wake_at(), self.planner.tell_at(), binder];
-            let deadline = moments.into_iter().flatten().min();
+            let deadline = self.next_moment();
             tokio::select! { biased;
                 () = &mut shutdown => return self.finish().await,
                 turn = lease::next_turn(&mut turns) => self.take_turn(turn),
                 Some(question) = questions.recv() => self.planner.answer(question),
-                Some(report) = reports.recv() => self.planner.settle(report, self.env.now()),
+                Some(report) = reports.recv() => self.settle(report),
                 Some(report) = binder_reports.recv() => {
                     if let Some(binder) = &mut self.binder {
                         binder.settle(report);
@@ -174,14 +201,38 @@ impl Runner {
             if let Some(binder) = &mut self.binder {
                 binder.step();
             }
+            self.planner.record_usage(self.env.now());
             self.send_orders();
             self.plan_if_due();
             self.tell();
         }
     }
 
+    /// When something is due although nothing happens.
+    fn next_moment(&self) -> Option<Timestamp> {
+        let planned = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+        let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
+        let binder = self.binder.as_ref().and_then(Driver::wake_at);
+        let others = [self.planner.tell_at(), self.planner.record_at(), binder];
+        others.into_iter().chain([planned]).flatten().min()
+    }
+
+    fn settle(&mut self, report: Report) {
+        if matches!(report, Report::Usage { .. }) {
+            self.hold_until = None;
+        }
+        self.planner.settle(report, self.env.now());
+    }
+
     /// Waits for writes that are under way: who comes next must see what came of them.
-    async fn finish(&self) {
+    async fn finish(&mut self) {
+        if let Some(order) = self.planner.last_record() {
+            let last = carry_out(self.client.clone(), order, self.reports.clone());
+            tokio::select! { biased;
+                () = last => {}
+                () = self.env.sleep(LAST_WRITES) => {}
+            }
+        }
         tokio::select! { biased;
             _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
             () = self.env.sleep(LAST_WRITES) => {}
@@ -208,7 +259,9 @@ impl Runner {
             self.window_end = Some(now.plus(WINDOW));
         }
         let due = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
-        if due.is_some_and(|due| due <= now) {
+        let held = self.hold_until.is_some_and(|until| now < until);
+        if !held && due.is_some_and(|due| due <= now) {
+            self.hold_until = None;
             self.window_end = None;
             self.planner.cycle(now);
             self.planner.note_cycle_time(self.env.now().since(now));

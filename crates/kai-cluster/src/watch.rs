@@ -312,7 +312,7 @@ fn delay(failures: u32) -> Span {
 }
 
 /// A text as part of a query.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.bytes().fold(String::new(), |escaped, byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
             escaped + char::from(byte).to_string().as_str()

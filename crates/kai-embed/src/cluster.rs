@@ -6,9 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::admission::PodWebhook;
+use crate::admission::Webhooks;
 use crate::api::{Answer, Part, Request, Writer};
 use crate::controllers;
+use crate::expressions::Expressions;
 use crate::failure::Failure;
 use crate::ids::Ids;
 use crate::kinds::{CRDS, Kinds, NAMESPACES, PODS, Resource, id};
@@ -31,7 +32,11 @@ pub struct Cluster {
     pub(crate) now: Timestamp,
     pub(crate) nodes: Nodes,
     pub(crate) owned: controllers::Owned,
-    pub(crate) pod_webhook: PodWebhook,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) cron_runs: controllers::cron_jobs::CronRuns,
+    /// What whoever writes should know, until it is told.
+    pub(crate) warnings: Vec<String>,
+    pub(crate) expressions: Expressions,
     /// What is to be looked at again, in order.
     due: BTreeSet<Item>,
     /// When something is to be looked at again.
@@ -50,7 +55,10 @@ impl Cluster {
             now,
             nodes: Nodes::default(),
             owned: controllers::Owned::default(),
-            pod_webhook: PodWebhook::default(),
+            webhooks: Webhooks::default(),
+            cron_runs: controllers::cron_jobs::CronRuns::default(),
+            warnings: Vec::new(),
+            expressions: Expressions::default(),
             due: BTreeSet::new(),
             alarms: BTreeMap::new(),
             seen: 0,
@@ -65,15 +73,17 @@ impl Cluster {
         cluster
     }
 
-    /// New pods are shown to this webhook from now on.
-    pub fn set_pod_webhook(&mut self, webhook: PodWebhook) {
-        self.pod_webhook = webhook;
+    /// This is who answers for registered webhooks.
+    pub fn set_webhooks(&mut self, webhooks: Webhooks) {
+        self.webhooks = webhooks;
     }
 
     /// Answers a request; then the controllers do what follows from it.
     pub fn request(&mut self, request: &Request, now: Timestamp) -> Answer {
         self.pass_time(now);
+        self.warnings.clear();
         let answer = self.answer(request);
+        let answer = answer.with_warnings(std::mem::take(&mut self.warnings));
         self.settle();
         answer
     }
@@ -102,9 +112,11 @@ impl Cluster {
         self.alarms.values().min().copied()
     }
 
-    /// When the next pod starts, ends or goes by itself.
+    /// When the next pod starts, ends or goes by itself, or the next cron job runs.
     pub fn next_pod_alarm(&self) -> Option<Timestamp> {
-        let pods = self.alarms.iter().filter(|((resource, _), _)| *resource == id(PODS));
+        let cron_jobs = controllers::cron_jobs::resource();
+        let of_pods = |resource: &ResourceId| *resource == id(PODS) || *resource == cron_jobs;
+        let pods = self.alarms.iter().filter(|((resource, _), _)| of_pods(resource));
         pods.map(|(_, at)| *at).min()
     }
 

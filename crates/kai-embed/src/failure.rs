@@ -84,6 +84,24 @@ impl FieldFault {
         Self { field: field.into(), kind: FaultKind::NotSupported, message }
     }
 
+    /// A field that breaks a rule of its schema.
+    pub(crate) fn broken_rule(field: String, kind: FaultKind, value: &Value, why: &str) -> Self {
+        let message = match (kind, value) {
+            (FaultKind::Forbidden, _) => format!("Forbidden: {why}"),
+            (FaultKind::Required, _) => format!("Required value: {why}"),
+            // Lists and objects are too long to be shown.
+            (_, Value::Object(_) | Value::Array(_)) => format!("Invalid value: {why}"),
+            (_, value) => format!("Invalid value: {value}: {why}"),
+        };
+        Self { field, kind, message }
+    }
+
+    /// Rules that nobody asked because something else is wrong already.
+    pub(crate) fn unchecked_rules() -> Self {
+        let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        Self::invalid("<nil>", &Value::Null, why)
+    }
+
     /// A field that may not be there, or not be changed.
     pub fn forbidden(field: impl Into<String>, why: &str) -> Self {
         let message = format!("Forbidden: {why}");
@@ -120,6 +138,27 @@ impl Failure {
 
     fn about(self, resource: &ResourceId, name: &str) -> Self {
         Self { details: Some(Box::new(details(resource, name))), ..self }
+    }
+
+    /// A webhook said no.
+    pub(crate) fn denied(webhook: &str, why: &str) -> Self {
+        let message = format!("admission webhook {webhook:?} denied the request: {why}");
+        Self::new(403, "Forbidden", message)
+    }
+
+    /// A webhook did not answer.
+    pub(crate) fn webhook_silent(webhook: &str) -> Self {
+        let why = "nobody listens at its address";
+        let message = format!("Internal error occurred: failed calling webhook {webhook:?}: {why}");
+        Self::new(500, "InternalError", message)
+    }
+
+    /// A webhook answered with a patch that cannot be applied.
+    pub(crate) fn webhook_patch(webhook: &str, why: &str) -> Self {
+        let message = format!(
+            "Internal error occurred: failed calling webhook {webhook:?}: its patch: {why}"
+        );
+        Self::new(500, "InternalError", message)
     }
 
     /// No such object.

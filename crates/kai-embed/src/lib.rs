@@ -11,6 +11,7 @@
 //! | [`api`] | requests into answers |
 //! | [`kinds`], [`crd`] | what is served: built-in and custom resources, their shapes and schemas |
 //! | [`admission`] | defaults and rules of built-in objects |
+//! | `expressions` | rules and conditions that others write down |
 //! | [`fields`], [`lists`] | who owns which field; how lists are merged |
 //! | [`selectors`], [`failure`], [`object`], [`ids`], [`tables`] | what all of them use |
 //! | [`nodes`] | simulated nodes: devices, and pods that start, run and end |
@@ -22,6 +23,7 @@ pub mod api;
 pub mod cluster;
 pub mod controllers;
 pub mod crd;
+mod expressions;
 pub mod failure;
 pub mod fields;
 pub mod ids;

@@ -80,6 +80,11 @@ impl LabelSelector {
         Self { requirements: exact.chain(expressions).collect(), selects_nothing: false }
     }
 
+    /// The same, but a missing one selects everything.
+    pub fn of_optional(selector: &Value) -> Self {
+        if selector.is_null() { Self::default() } else { Self::of(selector) }
+    }
+
     /// Whether the labels of an object are as wanted.
     pub fn matches(&self, object: &Value) -> bool {
         if self.selects_nothing {

@@ -1,5 +1,6 @@
-//! The programs of the control plane, built on first use.
+//! The programs of the control plane and of its nodes, built on first use.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +10,19 @@ use anyhow::{Context, bail};
 /// Kubernetes' version; `control-plane/go.mod` names the same.
 const VERSION: (&str, &str) = ("1.36.4", "36");
 
-const PROGRAMS: [(&str, &str); 4] = [
+type Program = (&'static str, &'static str);
+
+const CONTROL_PLANE: &[Program] = &[
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
 ];
+
+const NODE: &[Program] = &[("kubelet", "k8s.io/kubernetes/cmd/kubelet")];
+
+/// Plays NVIDIA's programs on a node; its source is in this repository.
+const GPU_NODE: &str = "gpu-node";
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
@@ -37,16 +45,28 @@ impl Binaries {
         self.folder.join(program)
     }
 
-    /// The programs, built now if they are not kept from an earlier time.
+    /// The programs of the control plane, built now if they are not kept from an earlier time.
     pub fn ready() -> anyhow::Result<Build> {
-        let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane");
+        Self::with(CONTROL_PLANE)
+    }
+
+    /// Those of the control plane and of nodes.
+    pub fn with_nodes() -> anyhow::Result<Build> {
+        let built = Self::with(&[CONTROL_PLANE, NODE].concat())?;
+        if let Build::Ready(binaries) = &built {
+            binaries.build_gpu_node()?;
+        }
+        Ok(built)
+    }
+
+    fn with(programs: &[Program]) -> anyhow::Result<Build> {
+        let module = module();
         let folder = cache_folder()?.join(module_hash(&module)?);
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        let lock = File::create(folder.join("lock")).context("cannot create the lock file")?;
-        lock.lock().context("cannot wait for another build")?;
+        let _lock = lock(&folder)?;
         let missing: Vec<_> =
-            PROGRAMS.iter().filter(|(name, _)| !folder.join(name).exists()).collect();
+            programs.iter().filter(|(name, _)| !folder.join(name).exists()).collect();
         if !missing.is_empty() && Command::new("go").arg("version").output().is_err() {
             return Ok(Build::Impossible("Go is not installed".to_owned()));
         }
@@ -55,6 +75,38 @@ impl Binaries {
         }
         Ok(Build::Ready(Self { folder }))
     }
+
+    /// The path of the program that plays NVIDIA's programs. It changes with its source.
+    pub(crate) fn gpu_node(&self) -> anyhow::Result<PathBuf> {
+        let source = module().join(GPU_NODE);
+        let files = fs::read_dir(&source)
+            .with_context(|| format!("cannot read {}", source.display()))?
+            .map(|file| file.map(|file| file.path()))
+            .collect::<Result<BTreeSet<_>, _>>()?;
+        let sources = files.iter().map(fs::read).collect::<Result<Vec<_>, _>>()?.concat();
+        Ok(self.folder.join(format!("{GPU_NODE}-{}", digits(&sources))))
+    }
+
+    fn build_gpu_node(&self) -> anyhow::Result<()> {
+        let _lock = lock(&self.folder)?;
+        let path = self.gpu_node()?;
+        if path.exists() {
+            return Ok(());
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        build(&module(), &self.folder, &name, &format!("./{GPU_NODE}"))
+    }
+}
+
+fn module() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane")
+}
+
+/// Held while something is built.
+fn lock(folder: &Path) -> anyhow::Result<File> {
+    let lock = File::create(folder.join("lock")).context("cannot create the lock file")?;
+    lock.lock().context("cannot wait for another build")?;
+    Ok(lock)
 }
 
 fn cache_folder() -> anyhow::Result<PathBuf> {
@@ -64,14 +116,19 @@ fn cache_folder() -> anyhow::Result<PathBuf> {
     Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("kai-control-plane"))
 }
 
-/// Sixteen digits that change with the module's dependencies.
+/// A name that changes with the module's dependencies.
 fn module_hash(module: &Path) -> anyhow::Result<String> {
     let sums = module.join("go.sum");
     let content = fs::read(&sums).with_context(|| format!("cannot read {}", sums.display()))?;
+    Ok(format!("{}-{}", VERSION.0, digits(&content)))
+}
+
+/// Sixteen digits that change with the content.
+fn digits(content: &[u8]) -> String {
     let fnv = content.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    Ok(format!("{}-{fnv:016x}", VERSION.0))
+    format!("{fnv:016x}")
 }
 
 fn build(module: &Path, folder: &Path, name: &str, package: &str) -> anyhow::Result<()> {

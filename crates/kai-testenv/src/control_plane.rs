@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::binaries::{Binaries, Build};
 use crate::process::Process;
@@ -25,13 +26,20 @@ const PATIENCE: Duration = Duration::from_mins(2);
 static KUBECONFIGS: AtomicU32 = AtomicU32::new(0);
 const POLL: Duration = Duration::from_millis(100);
 
+/// Who talks to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Programs of this machine, on a free port. Nodes are only objects.
+    Programs,
+    /// Real nodes and pods of a [sandbox](crate::sandbox), too: at the service address 10.0.0.1:443.
+    Pods,
+}
+
 /// A running control plane. Everything of it ends when this is dropped.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Ended in this order; the last takes the folder with it.
-    _manager: Process,
-    _server: Process,
-    _store: Process,
+    /// Ended in this order; the last takes the folder with it.
+    _processes: [Process; 3],
     folder: PathBuf,
     url: String,
     admin: PathBuf,
@@ -53,30 +61,43 @@ impl Impossible {
 impl ControlPlane {
     /// Starts one; the reason where it cannot be built here.
     pub async fn start() -> anyhow::Result<Result<Self, Impossible>> {
-        let binaries = match Binaries::ready()? {
-            Build::Ready(binaries) => binaries,
-            Build::Impossible(why) => return Ok(Err(Impossible(why))),
-        };
+        match Binaries::ready()? {
+            Build::Ready(binaries) => Self::of(binaries, Reach::Programs).await.map(Ok),
+            Build::Impossible(why) => Ok(Err(Impossible(why))),
+        }
+    }
+
+    /// Starts one inside a sandbox, where nothing can be built any more.
+    pub async fn start_for_nodes() -> anyhow::Result<Self> {
+        match Binaries::with_nodes()? {
+            Build::Ready(binaries) => Self::of(binaries, Reach::Pods).await,
+            Build::Impossible(why) => bail!("no control plane: {why}"),
+        }
+    }
+
+    async fn of(binaries: Binaries, reach: Reach) -> anyhow::Result<Self> {
         let folder = new_folder()?;
         let path = folder.as_path();
         certificates::write(path)?;
-        let [clients, peers, api, manager] = free_ports()?;
+        let [clients, peers, free, manager] = free_ports()?;
+        let api = match reach {
+            Reach::Programs => free,
+            Reach::Pods => 443,
+        };
         let store = start_store(&binaries, path, clients, peers)?;
-        let mut server = start_server(&binaries, path, clients, api)?;
+        let mut server = start_server(&binaries, path, clients, api, reach)?;
         let url = format!("https://127.0.0.1:{api}");
         let user = json!({"client-certificate": path.join("admin.crt"), "client-key": path.join("admin.key")});
-        let admin = kubeconfig::write(path, "admin", &url, &user)?;
-        wait_until_ready(&client(&admin).await?, &mut server, path).await?;
-        let manager = start_manager(&binaries, path, &admin, manager)?;
-        Ok(Ok(Self {
-            _manager: manager,
-            _server: server,
-            _store: store,
-            folder,
-            url,
-            admin,
-            binaries,
-        }))
+        let admin = kubeconfig::write(path, path, "admin", &url, &user)?;
+        let all = client(&admin).await?;
+        wait_until_ready(&all, &mut server, path).await?;
+        if reach == Reach::Pods {
+            let _: ClusterRoleBinding =
+                Api::all(all).create(&PostParams::default(), &rights_of_nodes()?).await?;
+        }
+        let manager = start_manager(&binaries, path, &admin, manager, reach)?;
+        let processes = [manager, server, store];
+        Ok(Self { _processes: processes, folder, url, admin, binaries })
     }
 
     /// A kubeconfig that may do everything.
@@ -94,6 +115,25 @@ impl ControlPlane {
         self.binaries.path(name)
     }
 
+    /// Everything of it is here.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// Writes a kubeconfig into a folder.
+    pub(crate) fn kubeconfig(
+        &self,
+        folder: &Path,
+        name: &str,
+        user: &Value,
+    ) -> anyhow::Result<PathBuf> {
+        kubeconfig::write(&self.folder, folder, name, &self.url, user)
+    }
+
     /// A kubeconfig of a service account, which must exist.
     pub async fn account_kubeconfig(
         &self,
@@ -105,7 +145,7 @@ impl ControlPlane {
         let made = accounts.create_token_request(account, &PostParams::default(), &request).await?;
         let token = made.status.context("the API server made no token")?.token;
         let name = format!("{account}-{}", KUBECONFIGS.fetch_add(1, Ordering::Relaxed));
-        kubeconfig::write(&self.folder, &name, &self.url, &json!({"token": token}))
+        self.kubeconfig(&self.folder, &name, &json!({"token": token}))
     }
 }
 
@@ -163,12 +203,12 @@ fn start_server(
     folder: &Path,
     store: u16,
     port: u16,
+    reach: Reach,
 ) -> anyhow::Result<Process> {
     let file = |name: &str| folder.join(name).display().to_string();
-    let arguments = [
+    let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{store}"),
         format!("--secure-port={port}"),
-        "--bind-address=127.0.0.1".to_owned(),
         format!("--tls-cert-file={}", file("server.crt")),
         format!("--tls-private-key-file={}", file("server.key")),
         format!("--client-ca-file={}", file("ca.crt")),
@@ -180,6 +220,17 @@ fn start_server(
         format!("--service-account-signing-key-file={}", file("accounts.key")),
         "--endpoint-reconciler-type=none".to_owned(),
     ];
+    match reach {
+        Reach::Programs => arguments.push("--bind-address=127.0.0.1".to_owned()),
+        Reach::Pods => arguments.extend([
+            "--bind-address=0.0.0.0".to_owned(),
+            "--advertise-address=10.0.0.2".to_owned(), // asked for, and used by nobody
+            format!("--kubelet-client-certificate={}", file("admin.crt")),
+            format!("--kubelet-client-key={}", file("admin.key")),
+            format!("--kubelet-certificate-authority={}", file("ca.crt")),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        ]),
+    }
     Process::start(
         &binaries.path("kube-apiserver"),
         &arguments,
@@ -193,8 +244,14 @@ fn start_manager(
     folder: &Path,
     admin: &Path,
     port: u16,
+    reach: Reach,
 ) -> anyhow::Result<Process> {
     let file = |name: &str| folder.join(name).display().to_string();
+    // Nodes that are only objects send no leases.
+    let controllers = match reach {
+        Reach::Programs => "*,-nodelifecycle",
+        Reach::Pods => "*",
+    };
     let arguments = [
         format!("--kubeconfig={}", admin.display()),
         format!("--secure-port={port}"),
@@ -203,10 +260,20 @@ fn start_manager(
         format!("--service-account-private-key-file={}", file("accounts.key")),
         format!("--root-ca-file={}", file("ca.crt")),
         "--leader-elect=false".to_owned(),
-        "--controllers=*,-nodelifecycle".to_owned(),
+        format!("--controllers={controllers}"),
     ];
     let program = binaries.path("kube-controller-manager");
     Process::start(&program, &arguments, Some(&folder.join("manager.log")), None)
+}
+
+/// Nodes may do everything. The authorizer for nodes lags behind a pod's binding by a moment; a kubelet that is refused then
+/// comes back only seconds later.
+fn rights_of_nodes() -> anyhow::Result<ClusterRoleBinding> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": "nodes"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
+    }))?)
 }
 
 async fn wait_until_ready(

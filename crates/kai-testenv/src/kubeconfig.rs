@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-/// Writes a kubeconfig for `user` and gives its path. The certificate authority is `ca.crt` of the same folder.
+/// Writes a kubeconfig for `user` into `folder` and gives its path. The certificate authority is `ca.crt` in `plane`.
 pub(crate) fn write(
+    plane: &Path,
     folder: &Path,
     name: &str,
     server: &str,
@@ -16,7 +17,7 @@ pub(crate) fn write(
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": folder.join("ca.crt")}}],
+        "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": plane.join("ca.crt")}}],
         "users": [{"name": name, "user": user}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
         "current-context": "test",

@@ -2,13 +2,20 @@
 //!
 //! The programs are built from the Go module `control-plane/` of this repository and kept outside of it, by the hash of its
 //! `go.sum`. Where Go is missing, [`ControlPlane::start`] gives the reason, and a test says that it was skipped.
+//!
+//! Beside it may run real [nodes](Node), inside a [sandbox] and with [images](Image) of ours.
 
 mod binaries;
 mod certificates;
 mod control_plane;
+mod image;
 mod kubeconfig;
+mod node;
 mod process;
+pub mod sandbox;
 
 pub use binaries::{Binaries, Build};
 pub use control_plane::{ControlPlane, Impossible};
+pub use image::Image;
+pub use node::{Node, NodePlan, NodeProgram, NvidiaRuntime};
 pub use process::Process;

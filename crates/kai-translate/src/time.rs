@@ -1,8 +1,8 @@
 //! Moments as they stand in objects: RFC 3339, always UTC when Kubernetes writes them.
 
+use k8s_openapi::jiff;
 use kai_core::time::{Span, Timestamp};
 
-const SECONDS_PER_DAY: i64 = 86_400;
 const NANOS: i64 = 1_000_000_000;
 
 /// Why a text is no moment.
@@ -12,85 +12,23 @@ pub struct TimeError;
 
 /// Reads an RFC 3339 time.
 pub fn parse(text: &str) -> Result<Timestamp, TimeError> {
-    let bytes = text.as_bytes();
-    let number = |from: usize, to: usize| -> Result<i64, TimeError> {
-        let digits = text.get(from..to).filter(|part| part.bytes().all(|b| b.is_ascii_digit()));
-        digits.and_then(|digits| digits.parse().ok()).ok_or(TimeError)
-    };
-    let mark = |at: usize, marks: &[u8]| bytes.get(at).is_some_and(|byte| marks.contains(byte));
-    if !(mark(4, b"-") && mark(7, b"-") && mark(10, b"Tt ") && mark(13, b":") && mark(16, b":")) {
-        return Err(TimeError);
-    }
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    let in_range = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second <= 60;
-    if !in_range {
-        return Err(TimeError);
-    }
-    let (nanos, zone) = fraction(text.get(19..).ok_or(TimeError)?)?;
-    let seconds = days(year, month, day) * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second;
-    let seconds = seconds - offset(zone)?;
-    Ok(Timestamp { nanos: seconds.saturating_mul(NANOS).saturating_add(nanos) })
-}
-
-/// Nanoseconds behind the point, and what follows.
-fn fraction(text: &str) -> Result<(i64, &str), TimeError> {
-    let Some(rest) = text.strip_prefix('.') else { return Ok((0, text)) };
-    let count = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let (digits, zone) = rest.split_at(count);
-    if digits.is_empty() {
-        return Err(TimeError);
-    }
-    let nine = format!("{:0<9}", digits.get(..count.min(9)).unwrap_or(digits));
-    Ok((nine.parse().map_err(|_| TimeError)?, zone))
-}
-
-/// Seconds east of UTC.
-fn offset(zone: &str) -> Result<i64, TimeError> {
-    if zone.eq_ignore_ascii_case("z") {
-        return Ok(0);
-    }
-    let sign = match zone.as_bytes().first() {
-        Some(b'+') => 1,
-        Some(b'-') => -1,
-        _ => return Err(TimeError),
-    };
-    let (hours, minutes) = zone.get(1..).and_then(|rest| rest.split_once(':')).ok_or(TimeError)?;
-    let two = |text: &str| -> Result<i64, TimeError> {
-        let fits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        if fits { text.parse().map_err(|_| TimeError) } else { Err(TimeError) }
-    };
-    Ok(sign * (two(hours)? * 3600 + two(minutes)? * 60))
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    text.parse().map(from_calendar).map_err(|_| TimeError)
 }
 
 /// Writes a moment to the second, as Kubernetes does.
 pub fn format(moment: Timestamp) -> String {
-    let seconds = moment.nanos.div_euclid(NANOS);
-    let (day, of_day) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3600, of_day % 3600 / 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    on_calendar(moment).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A moment as the calendar has it. Every moment of ours is between the years 1677 and 2262.
+pub fn on_calendar(moment: Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_nanosecond(moment.nanos.into()).unwrap_or_default()
+}
+
+/// A moment of the calendar as the planner counts it; one that it cannot count is the last or the first.
+pub fn from_calendar(moment: jiff::Timestamp) -> Timestamp {
+    let nanos = moment.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into());
+    Timestamp { nanos: i64::try_from(nanos).unwrap_or_default() }
 }
 
 /// A span of whole seconds.

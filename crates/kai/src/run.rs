@@ -14,12 +14,16 @@ use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
-use kai_cluster::serve::{self, ServeSettings};
+use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::status::{Duties, Events};
+use kai_cluster::usage::settings::Surroundings;
 use kai_cluster::{client, config_file, run, shards};
+use kube::Client;
+use tokio::sync::mpsc::Receiver;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
+use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
 
@@ -55,6 +59,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     binder: BinderArguments,
+
+    #[command(flatten)]
+    grouper: GrouperArguments,
 
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
@@ -131,6 +138,19 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         admission::server::start(client.clone(), env.clone(), admission).await?;
     }
     let settings = settings(arguments, flagged)?;
+    follow(arguments, settings, client, env, questions, shutdown).await;
+    Ok(0)
+}
+
+/// Does what the arguments ask for until `shutdown` is done.
+async fn follow(
+    arguments: &RunArguments,
+    settings: Settings,
+    client: Client,
+    env: Env,
+    questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
     if settings.functions.is_empty() {
         run::answer_until(questions, shutdown).await;
     } else if settings.schedules && !arguments.scheduler.names("partition-label-value") {
@@ -138,7 +158,23 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     } else {
         run::run(client, env, settings, questions, shutdown).await;
     }
-    Ok(0)
+}
+
+/// Starts the same in this process, without listeners, for as long as `env` carries it.
+pub(crate) fn start_beside(
+    arguments: RunArguments,
+    client: Client,
+    env: &Env,
+) -> anyhow::Result<()> {
+    let (flagged, _) = arguments.scheduler.read()?;
+    let settings = settings(&arguments, flagged)?;
+    let inner = env.clone();
+    env.spawn("kai", async move {
+        let (_nobody_asks, questions) = serve::questions();
+        let endless = std::future::pending();
+        follow(&arguments, settings, client, inner, questions, endless).await;
+    });
+    Ok(())
 }
 
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
@@ -146,7 +182,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     if let Some(path) = scheduler_conf {
         let text = std::fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let notices = config_file::apply(&text, &mut settings.config);
+        let variable = |name: &str| std::env::var(name).ok();
+        let around = Surroundings { variable: &variable, prometheus: None };
+        let notices = config_file::apply(&text, &mut settings, &around);
         for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
             tracing::warn!("{}: {notice}", path.display());
         }
@@ -157,7 +195,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.schedules = functions.contains(&Function::Scheduler);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
-    if !functions.contains(&Function::PodGrouper) {
+    if functions.contains(&Function::PodGrouper) {
+        settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
+    } else {
         settings.grouper = None;
     }
     // Another process sees only what is written.

@@ -38,3 +38,12 @@ pub const MS_REPOSITORY: &str = "MS_REPOSITORY";
 
 /// Default image tag of the operator.
 pub const MS_TAG: &str = "MS_TAG";
+
+/// Folders, separated by colons, in which a reservation pod looks for NVML's library; ours.
+pub const NVML_LIBRARY_PATHS: &str = "NVML_LIBRARY_PATHS";
+
+/// Folders in which the system looks for libraries first.
+pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
+/// What a container may do with its devices; `utility` is NVML.
+pub const NVIDIA_DRIVER_CAPABILITIES: &str = "NVIDIA_DRIVER_CAPABILITIES";

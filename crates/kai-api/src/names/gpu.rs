@@ -39,6 +39,17 @@ pub const MULTI_GROUP_PREFIX: &str = "runai-gpu-group/";
 /// Annotation on a reservation pod: UUID of the device it holds.
 pub const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
 
+/// Annotation on a reservation pod, ours: memory of its device in MiB. On a node, as annotation or label: what the memory of
+/// each of its devices is, whatever else is said.
+pub const MEMORY_MIB: &str = "kai.scheduler/gpu-memory-mib";
+
+/// Annotation on a reservation pod, ours: how many devices its node has. On a node, as annotation or label: the same,
+/// whatever else is said.
+pub const COUNT: &str = "kai.scheduler/gpu-count";
+
+/// Annotation on a reservation pod, ours: version of the driver of its device.
+pub const DRIVER_VERSION: &str = "kai.scheduler/gpu-driver-version";
+
 /// Annotation on a sharing pod, ours: the devices it was given, `<group>=<device>,...`. KAI writes nothing of the kind.
 pub const DEVICES: &str = "kai.scheduler/gpu-devices";
 

@@ -8,6 +8,8 @@
 //! | `facts` | what the watches told |
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `clash` | groups of a node that got one device |
+//! | `room` | whether a device has room for one more |
 //! | `gang` | pods that are bound together or not at all |
 //! | `volumes` | claims of volumes that waited for the pod's node |
 //! | `claims` | claims of devices |
@@ -19,7 +21,11 @@
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
+<<<<<<< HEAD
 mod claims;
+=======
+mod clash;
+>>>>>>> main
 mod device;
 pub mod driver;
 mod facts;
@@ -29,6 +35,7 @@ mod index;
 mod repair;
 mod request;
 mod reservation;
+mod room;
 mod settings;
 mod sharing;
 mod volumes;

@@ -13,6 +13,7 @@ use kai_core::time::{Span, Timestamp};
 pub use text::{Histogram, Labels, Page, merged};
 
 use crate::status::accounts::Accounts;
+use crate::usage::Usages;
 
 /// How metrics are named and labelled.
 #[derive(Clone, Debug)]
@@ -56,6 +57,10 @@ pub struct Metrics {
     preemptions: u64,
     evicted: BTreeMap<(ObjectName, Text, &'static str), u64>,
     fair_shares: Vec<(Text, Amounts)>,
+    /// Past usage by queue.
+    usages: Usages,
+    /// How long it took to learn it.
+    usage_queries: Histogram,
     /// Labels that queues gave to their metrics.
     mapped: BTreeMap<Text, Labels>,
     waited: Histogram,
@@ -80,6 +85,8 @@ impl Metrics {
             preemptions: 0,
             evicted: BTreeMap::new(),
             fair_shares: Vec::new(),
+            usages: Usages::new(),
+            usage_queries: milliseconds(),
             mapped: BTreeMap::new(),
             waited: milliseconds(),
             bound: milliseconds(),
@@ -90,6 +97,16 @@ impl Metrics {
     /// How long a cycle took.
     pub fn note_cycle(&mut self, span: Span) {
         self.cycle = span;
+    }
+
+    /// How long it took to learn of past usage.
+    pub fn note_usage_query(&mut self, latency: Span) {
+        self.usage_queries.note(milliseconds(latency));
+    }
+
+    /// Past usage.
+    pub fn note_usage(&mut self, usages: &Usages) {
+        self.usages.clone_from(usages);
     }
 
     /// Counts what a plan decided.
@@ -212,6 +229,11 @@ impl Metrics {
             "From the order of a bind to its end.",
             &self.bound,
         );
+        page.histogram(
+            "usage_query_latency_milliseconds",
+            "From the question for past usage to its answer.",
+            &self.usage_queries,
+        );
     }
 
     fn add_actions(&self, page: &mut Page) {
@@ -318,6 +340,20 @@ impl Metrics {
             share(QueueResource::Memory, 1e9),
         );
         page.gauges("queue_fair_share_gpu", "Fair share of GPUs.", share(QueueResource::Gpu, 1.0));
+        self.add_past_usage(page, accounts);
+    }
+
+    fn add_past_usage(&self, page: &mut Page, accounts: &Accounts) {
+        let past = |resource: QueueResource| {
+            self.usages.iter().filter_map(move |(name, usage)| {
+                let queue = accounts.queue(name)?;
+                let shown = queue.display_name.as_ref().unwrap_or(name);
+                Some((queue_labels(shown, queue), usage[resource]))
+            })
+        };
+        page.gauges("queue_cpu_usage", "Share of CPU used.", past(QueueResource::Cpu));
+        page.gauges("queue_memory_usage", "Share of memory used.", past(QueueResource::Memory));
+        page.gauges("queue_gpu_usage", "Share of GPUs used.", past(QueueResource::Gpu));
     }
 }
 

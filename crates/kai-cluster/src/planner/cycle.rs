@@ -171,7 +171,12 @@ impl Planner {
             marks.insert(scheduling::STALE_SINCE, since.map(time::format));
         }
         for (group, mut marks) in marks {
-            let Some(object) = self.groups.get_mut(&group) else { continue };
+            let Some(object) = self.groups.get_mut(&group) else {
+                if marks.contains_key(scheduling::LAST_START) {
+                    self.mark_own_start(&group, now);
+                }
+                continue;
+            };
             let annotations = object.metadata.annotations.get_or_insert_default();
             marks.retain(|key, value| annotations.get(*key) != value.as_ref());
             if marks.is_empty() {

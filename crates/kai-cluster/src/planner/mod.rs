@@ -4,13 +4,19 @@ mod answers;
 mod backoff;
 mod cycle;
 mod devices;
+mod gpus;
 mod leading;
 mod objects;
 mod pods;
+<<<<<<< HEAD
 mod requests;
+=======
+mod usage;
+>>>>>>> main
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_api::names::objects::NAMESPACE;
 use kai_api::{BindRequest, PodGroup};
 use kai_core::config::Config;
 use kai_core::input::pod::PodRole;
@@ -21,7 +27,7 @@ use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_translate::priority::PriorityClasses;
 use kai_translate::time::seconds;
-use kai_translate::{Problem, Translated, bind_request};
+use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
@@ -34,9 +40,12 @@ use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
+use crate::planner::usage::PastUsage;
+use crate::reserved::ReservedDevices;
 use crate::status::verdicts::TextOptions;
 use crate::status::write::StatusWrite;
 use crate::status::{StatusSettings, Statuses};
+use crate::usage::settings::UsageSettings;
 use crate::watch::Change;
 
 /// How the planner is set up.
@@ -62,8 +71,12 @@ pub struct Settings {
     pub status: StatusSettings,
     /// What is measured.
     pub metrics: MetricsSettings,
+    /// Where objects of the installation are.
+    pub namespace: String,
     /// Our functions.
     pub functions: BTreeSet<Function>,
+    /// Past usage, where it counts.
+    pub usage: Option<UsageSettings>,
     /// How leaders are elected; none: we act alone.
     pub election: Option<Election>,
 }
@@ -94,6 +107,8 @@ impl Default for Settings {
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             functions: Function::FOLLOWING.into(),
+            usage: None,
+            namespace: NAMESPACE.to_owned(),
             election: None,
         }
     }
@@ -123,9 +138,14 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    /// Nodes of ours, as they were told.
+    nodes: BTreeMap<Text, view::Node>,
+    /// Devices that reservation pods keep.
+    reserved: ReservedDevices,
     backoffs: Backoffs,
     statuses: Statuses,
     metrics: Metrics,
+    usage: PastUsage,
     /// Functions that act.
     leading: Leading,
     orders: Vec<Order>,
@@ -155,6 +175,7 @@ impl Planner {
             metrics: Metrics::new(settings.metrics.clone(), texts.shown_pool()),
             statuses: Statuses::new(status, scheduler, texts),
             leading,
+            usage: PastUsage::new(&settings),
             world: World::new(settings.config.clone()),
             settings,
             listed: BTreeSet::new(),
@@ -170,6 +191,8 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            nodes: BTreeMap::new(),
+            reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,
@@ -268,6 +291,11 @@ impl Planner {
                 self.dirty = true;
                 self.wait_after_eviction(&victim, now);
             }
+            Report::Usage { usages, latency } => {
+                self.metrics.note_usage_query(latency);
+                self.set_usage(usages);
+            }
+            Report::UsageLoaded(text) => self.restore_usage(text.as_deref(), now),
             Report::Grouped(grouped) => self.set_grouping(*grouped),
             Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }

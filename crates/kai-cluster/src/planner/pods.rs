@@ -9,7 +9,7 @@ use kai_core::input::selectors::{LabelSelector, NodeTerm, Operator, Requirement}
 use kai_core::input::{BudgetSpec, Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
 use kai_core::status::Status;
 use kai_core::time::Timestamp;
-use kai_translate::{pod, pod_group};
+use kai_translate::{pod, pod_group, time};
 use kai_workloads::write::planned_group;
 use kai_workloads::{Decision, PodGroupPlan, group_pod};
 
@@ -34,8 +34,8 @@ pub(super) struct PodEntry {
     pub(super) group: Membership,
     /// The node that a plan promised it.
     pub(super) promised: Option<Text>,
-    /// When the node took it.
-    started: Option<Time>,
+    /// Since when it counts as started: its node took it, else it was bound, else a plan decided to bind it.
+    started: Option<Timestamp>,
 }
 
 /// To which group a pod belongs.
@@ -56,11 +56,22 @@ pub(super) enum Membership {
 }
 
 impl PodEntry {
-    /// When it started, by its own word.
+    /// Since when it counts as started. A pod that is bound is protected at once, not only when its node took it.
     pub(super) fn started(&self) -> Option<Timestamp> {
-        let nanos = self.started.as_ref()?.0.as_nanosecond();
-        i64::try_from(nanos).ok().map(|nanos| Timestamp { nanos })
+        self.started
     }
+}
+
+/// Since when a pod counts as started, by its own word.
+fn started_by(view: &kai_translate::view::Pod) -> Option<Timestamp> {
+    let bound = view
+        .status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "True");
+    let bound = bound.and_then(|condition| condition.last_transition_time.as_deref());
+    let moment = view.status.start_time.as_deref().or(bound)?;
+    time::parse(moment).ok()
 }
 
 impl Planner {
@@ -74,9 +85,11 @@ impl Planner {
         if !same {
             self.remove_pod(&name);
         }
+        self.see_reservation(view);
         let group = self.membership(&name, &base);
         let promised = self.pods.get(&name).and_then(|entry| entry.promised.clone());
-        let start = view.status.start_time.as_deref().and_then(|text| text.parse().ok());
+        let decided = self.pods.get(&name).and_then(PodEntry::started);
+        let started = started_by(view).or(decided);
         let claims = view.spec.resource_claims.iter().filter_map(|claim| {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
         });
@@ -94,16 +107,18 @@ impl Planner {
             containers: containers.collect(),
             group,
             promised: promised.filter(|_| !placed),
-            started: start.map(Time),
+            started,
         };
         let group = named_group(&entry.base);
         if let Some(group) = &group {
             self.members.entry(group.clone()).or_default().insert(name.clone());
         }
-        let started = entry.started();
-        let before = self.pods.insert(name.clone(), entry);
-        if let (Some(group), true) = (group, before.and_then(|pod| pod.started()) != started) {
-            self.tell_group(&group);
+        self.pods.insert(name.clone(), entry);
+        if decided != started {
+            match group {
+                Some(group) => self.tell_group(&group),
+                None => self.tell_own_group(&name),
+            }
         }
         self.refresh_pod(&name);
         self.tell_bind_request(&name);
@@ -151,6 +166,7 @@ impl Planner {
     }
 
     pub(super) fn remove_pod(&mut self, name: &ObjectName) {
+        self.lose_reservation(name);
         let Some(entry) = self.pods.remove(name) else { return };
         if let Some(group) = named_group(&entry.base)
             && let Some(members) = self.members.get_mut(&group)
@@ -255,6 +271,15 @@ impl Planner {
         self.refresh_pod(name);
     }
 
+    /// A plan decided to bind the pod that is this group, or to start it anew.
+    pub(super) fn mark_own_start(&mut self, group: &ObjectName, now: Timestamp) {
+        let Some(name) = self.own_groups.get(group).cloned() else { return };
+        if let Some(entry) = self.pods.get_mut(&name) {
+            entry.started = Some(now);
+            self.tell_own_group(&name);
+        }
+    }
+
     /// Tells the world of the group that a pod is, unless there is an object of it.
     pub(super) fn tell_own_group(&mut self, name: &ObjectName) {
         let Some(entry) = self.pods.get(name) else { return };
@@ -284,6 +309,7 @@ impl Planner {
     pub(super) fn refresh_pod(&mut self, name: &ObjectName) {
         let Some(entry) = self.pods.get(name) else { return };
         let mut spec = entry.base.clone();
+        self.merge_twins(&mut spec);
         if let Membership::Own { plan, .. } = &entry.group {
             spec.group = Some(plan.name.as_str().into());
             spec.sub_group = plan.pod_sub_group.as_deref().map(Text::from);

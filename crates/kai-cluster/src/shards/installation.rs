@@ -14,6 +14,7 @@ use crate::function::Function;
 use crate::kinds::Kind;
 use crate::planner::{Publish, Settings};
 use crate::status::Duties;
+use crate::usage::settings::Surroundings;
 use crate::watch::Change;
 
 /// The objects.
@@ -74,11 +75,14 @@ impl Installation {
     /// The planners that run. Several schedulers see each other's groups only as objects; what is not divided is done once.
     pub(super) fn parts(&self, base: &Settings) -> Vec<Part> {
         let base = self.configured(base);
+        let prometheus = self.prometheus(&base.namespace);
+        let variable = |name: &str| std::env::var(name).ok();
+        let around = Surroundings { variable: &variable, prometheus: prometheus.as_deref() };
         let mut parts: Vec<Part> = self
             .shards
             .iter()
             .map(|(name, shard)| {
-                let (settings, problems) = translate::settings(shard, &base);
+                let (settings, problems) = translate::settings(shard, &base, &around);
                 Part { shard: Some(name.clone()), settings, problems }
             })
             .collect();
@@ -90,6 +94,15 @@ impl Installation {
             parts.extend(undivided(base));
         }
         parts
+    }
+
+    /// The Prometheus of the installation. One that is named counts more than the one that is installed.
+    fn prometheus(&self, namespace: &str) -> Option<String> {
+        let config = self.config.as_ref()?.spec.prometheus.clone()?;
+        let named = config.external_prometheus_url.filter(|url| !url.is_empty());
+        let service = objects::USAGE_PROMETHEUS;
+        let installed = || format!("http://{service}.{namespace}.svc.cluster.local:9090");
+        named.or_else(|| config.enabled.unwrap_or(false).then(installed))
     }
 
     /// The settings with what `Config` says, where the command line says nothing else.
@@ -135,8 +148,8 @@ impl Installation {
         }
         let args = config.spec.pod_grouper.clone().and_then(|grouper| grouper.args);
         if let (Some(grouper), Some(args)) = (&mut settings.grouper, args) {
-            grouper.knative_gang = args.gang_schedule_knative.unwrap_or(grouper.knative_gang);
-            grouper.karta = args.generic_karta_fallback.unwrap_or(grouper.karta);
+            grouper.knative_gang &= args.gang_schedule_knative.unwrap_or(true);
+            grouper.karta &= args.generic_karta_fallback.unwrap_or(true);
         }
         settings
     }

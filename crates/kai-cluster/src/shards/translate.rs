@@ -10,6 +10,7 @@ use kai_core::input::Text;
 
 use crate::flags::{Flagged, apply_shard_args};
 use crate::planner::Settings;
+use crate::usage::settings::{Surroundings, read as read_usage};
 
 const PACK: &str = "binpack";
 const SPREAD: &str = "spread";
@@ -53,7 +54,11 @@ pub(crate) fn known_plugin(name: &str) -> bool {
 }
 
 /// How a shard is scheduled, and what about it makes no sense.
-pub(super) fn settings(shard: &SchedulingShard, base: &Settings) -> (Settings, Vec<String>) {
+pub(super) fn settings(
+    shard: &SchedulingShard,
+    base: &Settings,
+    around: &Surroundings<'_>,
+) -> (Settings, Vec<String>) {
     let spec = &shard.spec;
     let mut flagged = Flagged { settings: base.clone(), ..Flagged::default() };
     flagged.settings.partition.value = spec.partition_label_value.clone().unwrap_or_default();
@@ -67,11 +72,10 @@ pub(super) fn settings(shard: &SchedulingShard, base: &Settings) -> (Settings, V
     if let Some(wanted) = &spec.scenario_search_budgets {
         config.budgets = Some(search_budgets(wanted, &mut problems));
     }
-    if spec.usage_db_config.is_some() {
-        problems.push(
-            "spec.usageDBConfig is not supported yet: past usage is not looked at".to_owned(),
-        );
+    if let Some(wanted) = &spec.usage_db_config {
+        settings.usage = read_usage(wanted, around).map_err(|why| problems.push(why)).ok();
     }
+    let config = &mut settings.config;
     config.params.node_pool = settings.partition.name().map(Into::into);
     (settings, problems)
 }
@@ -251,7 +255,9 @@ mod tests {
 
     fn told(spec: &Value) -> (Settings, Vec<String>) {
         let shard = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "s"}, "spec": spec});
-        settings(&serde_json::from_value(shard).expect("a shard"), &Flagged::default().settings)
+        let around = Surroundings { variable: &|_| None, prometheus: None };
+        let shard = serde_json::from_value(shard).expect("a shard");
+        settings(&shard, &Flagged::default().settings, &around)
     }
 
     fn names(settings: &Settings) -> Vec<&str> {

@@ -3,7 +3,9 @@
 mod api;
 mod binder;
 mod leases;
+mod slices;
 mod statuses;
+mod usage;
 mod virtual_time;
 
 use kai_cluster::orders::EvictBy;
@@ -150,6 +152,39 @@ fn what_happens_while_a_watch_is_cut_is_not_missed() {
     assert!((20.0..21.0).contains(&bound[0]), "{bound:?}");
 }
 
+fn class(name: &str, value: i32) -> Value {
+    json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
+}
+
+/// A pod of this priority class.
+fn of_class(name: &str, cpu: &str, class: &str) -> Value {
+    let mut pod = pod(name, cpu);
+    pod["metadata"]["labels"]["priorityClassName"] = json!(class);
+    pod
+}
+
+/// Its node never tells that it took the pod: it is protected from the moment it was bound.
+#[test]
+fn a_minimal_runtime_counts_from_the_bind() {
+    let mut patient = queue();
+    patient["spec"]["preemptMinRuntime"] = json!("20s");
+    let log = tell(Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            ("/apis/scheduling.run.ai/v2/queues", patient),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("train", 50)),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("urgent", 75)),
+            ("/api/v1/pods", of_class("holder", "2", "train")),
+        ],
+        later: vec![(5, "/api/v1/pods", of_class("taker", "2", "urgent"))],
+        seconds: 30,
+        ..Story::default()
+    });
+    let evicted = times(&writes(&log), "pods/holder/eviction");
+    assert_eq!(evicted.len(), 1, "{log:#?}");
+    assert!((20.0..20.5).contains(&evicted[0]), "{evicted:?}");
+}
+
 /// A gang of two that fills the node, and a pod that is more urgent.
 fn preemption() -> Story {
     let member = |name: &str| {
@@ -160,9 +195,6 @@ fn preemption() -> Story {
     let gang = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
         "metadata": {"name": "gang", "namespace": "a", "uid": "g", "creationTimestamp": "2025-12-31T00:00:00Z"},
         "spec": {"minMember": 2, "queue": "q", "priorityClassName": "train"}});
-    let class = |name: &str, value: i32| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
-    let mut urgent = pod("urgent", "2");
-    urgent["metadata"]["labels"]["priorityClassName"] = json!("urgent");
     Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
@@ -172,7 +204,7 @@ fn preemption() -> Story {
             ("/apis/scheduling.run.ai/v2alpha2/podgroups", gang),
             ("/api/v1/pods", member("m1")),
             ("/api/v1/pods", member("m2")),
-            ("/api/v1/pods", urgent),
+            ("/api/v1/pods", of_class("urgent", "2", "urgent")),
         ],
         seconds: 30,
         ..Story::default()

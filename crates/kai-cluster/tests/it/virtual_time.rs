@@ -8,6 +8,7 @@ use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
 use kai_cluster::status::Events;
+use kai_cluster::usage::settings::UsageSettings;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
 use serde_json::Value;
@@ -34,8 +35,14 @@ pub(crate) struct Story {
     pub(crate) faults: Vec<Fault>,
     /// After how many seconds each reservation pod tells its device; none: never.
     pub(crate) agents: Vec<u64>,
+    /// The device of each reservation pod; none: each has its own.
+    pub(crate) devices: Vec<&'static str>,
     /// Binds that went well are told.
     pub(crate) tell_success: bool,
+    /// Past usage, where it counts.
+    pub(crate) usage: Option<UsageSettings>,
+    /// Weight of past usage.
+    pub(crate) k_value: Option<&'static str>,
     /// How victims are told to go.
     pub(crate) evict_by: EvictBy,
     /// How long the story is.
@@ -73,7 +80,7 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
     runtime.expect("a runtime").block_on(async {
         let begin = Instant::now();
         let clock = Arc::new(move || begin.elapsed().as_secs_f64());
-        let api = Api::new(clock, story.faults, story.agents);
+        let api = Api::new(clock, story.faults, story.agents, story.devices);
         for (path, object) in story.objects {
             api.set(path, object);
         }
@@ -102,6 +109,10 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
         let mut settings = Settings { evict_by: story.evict_by, ..Settings::default() };
+        settings.usage = story.usage;
+        for plugin in settings.config.plugins.iter_mut().filter(|one| *one.name == *"proportion") {
+            plugin.arguments.extend(story.k_value.map(|value| ("kValue".into(), value.into())));
+        }
         if story.tell_success {
             settings.status.events = Events::All;
         }

@@ -1,18 +1,23 @@
 //! The list: KAI's end-to-end suites, case by case.
 
+mod admission;
 mod allocate;
 mod api;
 mod consolidation;
 mod dra;
 mod hierarchy;
 mod integrations;
-mod operators;
+mod kubeflow;
+mod numa;
 mod placement;
 mod predicates;
 mod preempt;
 mod reclaim;
+mod services;
+mod sets;
 mod sharing;
 mod sub_groups;
+mod timeaware;
 mod topology;
 mod volumes;
 
@@ -36,7 +41,12 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
+<<<<<<< HEAD
     let suites: [(&'static str, &[(&'static str, Run)]); 18] = [
+=======
+    let suites: [(&'static str, &[(&'static str, Run)]); 20] = [
+        ("admission", admission::DEVICES),
+>>>>>>> main
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -47,14 +57,23 @@ pub fn all() -> Vec<Case> {
         ("allocate", dra::ALLOCATE),
         ("allocate", volumes::CASES),
         ("api", api::CASES),
+        ("api", admission::POD_GROUPS),
         ("consolidation", consolidation::CASES),
         ("consolidation", dra::CONSOLIDATION),
         ("integrations", integrations::CASES),
-        ("integrations", operators::CASES),
+        ("integrations", kubeflow::CASES),
+        ("integrations", sets::CASES),
+        ("integrations", services::CASES),
+        ("numa", numa::CASES),
         ("preempt", preempt::CASES),
         ("preempt", dra::PREEMPT),
         ("reclaim", reclaim::CASES),
+<<<<<<< HEAD
         ("reclaim", dra::RECLAIM),
+=======
+        ("reclaim", hierarchy::FAIRNESS),
+        ("timeaware", timeaware::CASES),
+>>>>>>> main
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {
         let case = |(name, run): &(&'static str, Run)| Case { suite, name, run: *run };

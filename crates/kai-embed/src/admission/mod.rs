@@ -1,10 +1,12 @@
 //! Defaults and rules of built-in objects, where clients or controllers depend on them.
 
+mod devices;
 mod pods;
-mod webhook;
+mod webhooks;
 mod workloads;
 
-pub use webhook::PodWebhook;
+pub use webhooks::Webhooks;
+pub(crate) use webhooks::{Operation, Stage};
 
 use serde_json::{Value, json};
 
@@ -12,6 +14,14 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, FieldFault};
 use crate::kinds::Resource;
 use crate::object::{self, entries, name};
+use crate::store::ResourceId;
+
+/// Fills what a new object does not say and what does not depend on the rest of the cluster.
+pub(crate) fn fill_alone(resource: &Resource, object: &mut Value) {
+    if (&*resource.id.group, &*resource.id.plural) == ("", "pods") {
+        pods::fill(object);
+    }
+}
 
 /// Fills what a new object does not say.
 pub(crate) fn fill_new(
@@ -20,12 +30,7 @@ pub(crate) fn fill_new(
     object: &mut Value,
 ) -> Result<(), Failure> {
     match (&*resource.id.group, &*resource.id.plural) {
-        ("", "pods") => {
-            let admitted = cluster.pod_webhook.admit(object, object::uid(object));
-            *object =
-                admitted.map_err(|why| Failure::forbidden(&resource.id, name(object), &why))?;
-            pods::fill_new(cluster, object)
-        }
+        ("", "pods") => pods::fill_new(cluster, object),
         ("", "namespaces") => {
             object::set(object, &["spec", "finalizers"], json!(["kubernetes"]));
             object::set(object, &["status", "phase"], json!("Active"));
@@ -40,18 +45,56 @@ pub(crate) fn fill_new(
         ("", "persistentvolumeclaims") => {
             object::set(object, &["status", "phase"], json!("Pending"));
             object::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
+            if let Some(class) = default_class(cluster) {
+                object::set_default(object, &["spec", "storageClassName"], class.into());
+            }
+            Ok(())
+        }
+        ("", "persistentvolumes") => {
+            object::set(object, &["status", "phase"], json!("Pending"));
+            object::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
+            let policy = ["spec", "persistentVolumeReclaimPolicy"];
+            object::set_default(object, &policy, json!("Retain"));
+            Ok(())
+        }
+        ("resource.k8s.io", "resourceclaims") => {
+            devices::fill_claim(&mut object["spec"]);
+            Ok(())
+        }
+        ("resource.k8s.io", "resourceclaimtemplates") => {
+            devices::fill_template(object);
+            Ok(())
+        }
+        ("storage.k8s.io", "storageclasses") => {
+            object::set_default(object, &["reclaimPolicy"], json!("Delete"));
+            object::set_default(object, &["volumeBindingMode"], json!("Immediate"));
             Ok(())
         }
         ("scheduling.k8s.io", "priorityclasses") => {
             object::set_default(object, &["preemptionPolicy"], json!("PreemptLowerPriority"));
             Ok(())
         }
-        (group @ ("apps" | "batch"), plural) => {
+        (group @ ("apps" | "batch" | "policy"), plural) => {
             workloads::fill(group, plural, object);
+            if let Some(status) = workloads::first_status(plural) {
+                object["status"] = status;
+            }
             Ok(())
         }
         _ => Ok(()),
     }
+}
+
+/// The storage class of claims that name none: the youngest of those that are marked so.
+fn default_class(cluster: &Cluster) -> Option<String> {
+    let classes = cluster.store.all(&ResourceId::new("storage.k8s.io", "storageclasses"));
+    let marked = classes.filter(|class| {
+        object::annotation(class, "storageclass.kubernetes.io/is-default-class") == Some("true")
+    });
+    let age = |class: &&std::sync::Arc<Value>| {
+        object::text(&class["metadata"]["creationTimestamp"]).to_owned()
+    };
+    marked.max_by_key(age).map(|class| name(class).to_owned())
 }
 
 /// Fills what a changed object does not say.

@@ -31,6 +31,7 @@ pub(super) fn fill_new(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure
 /// Defaults that do not depend on the cluster.
 pub(super) fn fill(pod: &mut Value) {
     fill_spec(&mut pod["spec"]);
+    set_default(pod, &["spec", "enableServiceLinks"], json!(true));
 }
 
 /// Defaults of the spec of a pod or of a template of pods.
@@ -39,7 +40,6 @@ pub(super) fn fill_spec(spec: &mut Value) {
     set_default(spec, &["terminationGracePeriodSeconds"], json!(30));
     set_default(spec, &["dnsPolicy"], json!("ClusterFirst"));
     set_default(spec, &["securityContext"], json!({}));
-    set_default(spec, &["enableServiceLinks"], json!(true));
     set_default(spec, &["schedulerName"], json!("default-scheduler"));
     for list in ["containers", "initContainers"] {
         let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };

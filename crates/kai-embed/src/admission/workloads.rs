@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::pods;
+use crate::controllers::CronSchedule;
 use crate::failure::FieldFault;
 use crate::object::{self, set_default};
 use crate::selectors::LabelSelector;
@@ -24,6 +25,10 @@ pub(super) fn fill(group: &str, plural: &str, object: &mut Value) {
         ("apps", "statefulsets") => {
             set_default(object, &["spec", "replicas"], json!(1));
             set_default(object, &["spec", "podManagementPolicy"], json!("OrderedReady"));
+            let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+            set_default(object, &["spec", "updateStrategy"], rolling);
+            let kept = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+            set_default(object, &["spec", "persistentVolumeClaimRetentionPolicy"], kept);
             set_default(object, &["spec", "revisionHistoryLimit"], json!(10));
             fill_template(object);
         }
@@ -33,13 +38,29 @@ pub(super) fn fill(group: &str, plural: &str, object: &mut Value) {
             set_default(object, &["spec", "suspend"], json!(false));
             set_default(object, &["spec", "successfulJobsHistoryLimit"], json!(3));
             set_default(object, &["spec", "failedJobsHistoryLimit"], json!(1));
+            set_default(object, &["spec", "jobTemplate", "metadata"], json!({}));
+            fill_template(&mut object["spec"]["jobTemplate"]);
         }
         _ => {}
     }
 }
 
+/// The status that a new object has before its controller has seen it.
+pub(super) fn first_status(plural: &str) -> Option<Value> {
+    Some(match plural {
+        "deployments" | "jobs" | "cronjobs" => json!({}),
+        "replicasets" => json!({"replicas": 0}),
+        "statefulsets" => json!({"replicas": 0, "availableReplicas": 0}),
+        "poddisruptionbudgets" => {
+            json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0})
+        }
+        _ => return None,
+    })
+}
+
 fn fill_template(object: &mut Value) {
     if object["spec"]["template"].is_object() {
+        set_default(object, &["spec", "template", "metadata"], json!({}));
         object::map_at(object, &["spec", "template", "spec"]);
         pods::fill_spec(&mut object["spec"]["template"]["spec"]);
     }
@@ -77,11 +98,18 @@ fn fill_job(job: &mut Value) {
         object::map_at(job, &labels).entry(key).or_insert_with(|| json!(value));
     }
     fill_template(job);
+    let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+    set_default(job, &["metadata", "labels"], labels);
 }
 
 pub(super) fn check(plural: &str, old: Option<&Value>, new: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
     let spec = &new["spec"];
+    if plural == "cronjobs"
+        && let Err(why) = CronSchedule::parse(object::text(&spec["schedule"]))
+    {
+        faults.push(FieldFault::invalid("spec.schedule", &spec["schedule"], &why));
+    }
     if !matches!(plural, "deployments" | "replicasets" | "statefulsets" | "daemonsets" | "jobs") {
         return faults;
     }

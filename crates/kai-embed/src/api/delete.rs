@@ -9,6 +9,7 @@ use super::Subject;
 use super::request::{Answer, Request};
 use super::watch::Filter;
 use super::write::check_preconditions;
+use crate::admission::{Operation, Stage};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::kinds::{NAMESPACES, PODS, Resource, id};
@@ -131,6 +132,9 @@ impl Cluster {
             return Err(Failure::other_object(&resource.id, kind, &key.name, wanted, uid(&old)));
         }
         check_preconditions(resource, &old, &options.version, "")?;
+        if !is_terminating(&old) {
+            self.ask_webhooks(Stage::Validating, resource, Operation::Delete(&old))?;
+        }
         let grace = if resource.id == id(PODS) { pod_grace(&old, options) } else { 0 };
         let mut new = Value::clone(&old);
         add_finalizers(resource, &mut new, options);

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
+pub(crate) use patch::apply_json_patch;
 pub use request::{Answer, Content, Query, Request};
 pub use watch::{Watch, WatchLine};
 pub use write::{Part, Writer};

@@ -219,6 +219,14 @@ impl Answer {
         Self::Object { code, object, warnings: Vec::new() }
     }
 
+    /// The same with more that the writer should know.
+    pub(crate) fn with_warnings(mut self, more: Vec<String>) -> Self {
+        if let Self::Object { warnings, .. } = &mut self {
+            warnings.extend(more);
+        }
+        self
+    }
+
     /// A failure.
     pub fn failed(failure: &Failure) -> Self {
         if failure.reason.is_empty() {

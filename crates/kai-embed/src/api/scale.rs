@@ -67,6 +67,10 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
         status["selector"] = json!(selector);
     }
     let metadata = &object["metadata"];
+    let wanted = match number(&paths.spec) {
+        0 => json!({}),
+        replicas => json!({"replicas": replicas}),
+    };
     json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -77,7 +81,7 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
             "resourceVersion": metadata["resourceVersion"],
             "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": {"replicas": number(&paths.spec)},
+        "spec": wanted,
         "status": status,
     })
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::managed;
 use super::request::Request;
-use crate::admission;
+use crate::admission::{self, Operation, Stage};
 use crate::cluster::Cluster;
 use crate::crd;
-use crate::failure::{Failure, FieldFault};
+use crate::failure::{Failure, FaultKind, FieldFault};
 use crate::kinds::{NAMESPACES, Origin, Resource, check_shape, id};
 use crate::object::{self, Key, finalizers, is_terminating, moment, name, namespace, uid};
 
@@ -111,8 +111,15 @@ impl Cluster {
         if resource.stored().status {
             object::remove(&mut object, &["status"]);
         }
+        admission::fill_alone(resource, &mut object);
+        let asked = Operation::Create(&object);
+        if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, asked)? {
+            object::strip_nulls(&mut changed);
+            object = changed;
+        }
         admission::fill_new(self, resource, &mut object)?;
-        check(resource, None, &object)?;
+        self.check(resource, None, &object)?;
+        self.ask_webhooks(Stage::Validating, resource, Operation::Create(&object))?;
         managed::record_update(None, &mut object, &managed::Schema::of(resource), writer, self.now);
         if writer.dry_run {
             return Ok(Arc::new(object));
@@ -137,7 +144,18 @@ impl Cluster {
         fit(resource, &mut object, writer)?;
         let mut new = merged_parts(resource, &old, object, part);
         admission::fill_changed(resource, &old, &mut new);
-        check(resource, Some(&old), &new)?;
+        if part == Part::Whole && *old != new {
+            let asked = Operation::Update { old: &old, new: &new };
+            if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, asked)? {
+                object::strip_nulls(&mut changed);
+                new = changed;
+            }
+        }
+        self.check(resource, Some(&old), &new)?;
+        if part == Part::Whole && *old != new {
+            let asked = Operation::Update { old: &old, new: &new };
+            self.ask_webhooks(Stage::Validating, resource, asked)?;
+        }
         managed::keep(&old, &mut new);
         if *old == new {
             return Ok(old);
@@ -197,6 +215,25 @@ impl Cluster {
         Ok(())
     }
 
+    fn check(&self, resource: &Resource, old: Option<&Value>, new: &Value) -> Result<(), Failure> {
+        let mut faults = admission::check_metadata(resource, new);
+        if let Some(schema) = &resource.stored().schema {
+            faults.extend(crd::validate(new, schema));
+            if faults.iter().any(|fault| fault.kind != FaultKind::Invalid) {
+                faults.extend(crd::has_rules(schema).then(FieldFault::unchecked_rules));
+            } else {
+                faults.extend(crd::check_rules(&self.expressions, old, new, schema));
+            }
+        }
+        if resource.origin == Origin::Builtin {
+            faults.extend(admission::check_builtin(resource, old, new));
+        }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::invalid(&resource.id, &resource.kind, name(new), &faults))
+    }
+
     /// Gives a new object its name where it asks for a generated one.
     fn name_new(&mut self, resource: &Resource, object: &mut Value) -> Result<(), Failure> {
         if !name(object).is_empty() {
@@ -248,20 +285,6 @@ fn fit(resource: &Resource, object: &mut Value, writer: &Writer) -> Result<(), F
     object["apiVersion"] = Value::from(resource.api_version(&resource.stored().name));
     object["kind"] = Value::from(resource.kind.as_str());
     Ok(())
-}
-
-fn check(resource: &Resource, old: Option<&Value>, new: &Value) -> Result<(), Failure> {
-    let mut faults = admission::check_metadata(resource, new);
-    if let Some(schema) = &resource.stored().schema {
-        faults.extend(crd::validate(new, schema));
-    }
-    if resource.origin == Origin::Builtin {
-        faults.extend(admission::check_builtin(resource, old, new));
-    }
-    if faults.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::invalid(&resource.id, &resource.kind, name(new), &faults))
 }
 
 /// What was sent, with the parts of the old object that this write does not touch.
@@ -351,6 +374,7 @@ fn has_generation(resource: &Resource) -> bool {
                 _
             )
             | ("resource.k8s.io", "resourceslices")
+            | ("scheduling.k8s.io", "priorityclasses")
     );
     counts || resource.origin == Origin::Custom
 }

@@ -1,6 +1,8 @@
 //! What brings workloads to pods, and what cleans up: just enough of each controller.
 
 pub(crate) mod budget;
+pub(crate) mod cron_jobs;
+mod cron_schedule;
 mod definitions;
 mod deployments;
 mod garbage;
@@ -10,11 +12,14 @@ mod namespaces;
 mod pytorch;
 mod ray;
 mod replica_sets;
+pub(crate) mod resource_claims;
 mod stateful_sets;
 mod templates;
+pub(crate) mod volumes;
 
 use std::sync::Arc;
 
+pub(crate) use cron_schedule::CronSchedule;
 pub use definitions::workload_definitions;
 pub(crate) use garbage::Owned;
 use serde_json::{Value, json};
@@ -41,7 +46,9 @@ pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
     }
     if event.resource == id(PODS) {
         budget::notice_pod(cluster, &event.key.namespace);
+        resource_claims::notice_pod(cluster, event);
     }
+    volumes::notice(cluster, event);
     if event.resource == id(NODES) && event.kind != EventKind::Modified {
         let on_it: Vec<Key> = cluster
             .store
@@ -62,7 +69,19 @@ pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
 pub(crate) fn reconcile(cluster: &mut Cluster, resource: &ResourceId, key: &Key) {
     garbage::sync(cluster, resource, key);
     match (&*resource.group, &*resource.plural) {
-        ("", "pods") => nodes::sync_pod(cluster, key),
+        ("", "pods") => sync_pod(cluster, key),
+        ("", "persistentvolumeclaims") => {
+            volumes::sync_claim(cluster, key);
+            for pod in volumes::users(cluster, key) {
+                cluster.look_at(&id(PODS), pod);
+            }
+        }
+        ("", "persistentvolumes") => volumes::sync_volume(cluster, key),
+        ("resource.k8s.io", "resourceclaims") => resource_claims::sync_claim(cluster, key),
+        ("resource.k8s.io", "resourceclaimtemplates") => {
+            resource_claims::sync_template(cluster, key);
+        }
+        ("batch", "cronjobs") => cron_jobs::sync(cluster, key),
         ("", "nodes") => nodes::sync_node(cluster, key),
         ("", "namespaces") => namespaces::sync(cluster, key),
         ("apps", "deployments") => deployments::sync(cluster, key),
@@ -76,6 +95,15 @@ pub(crate) fn reconcile(cluster: &mut Cluster, resource: &ResourceId, key: &Key)
         ("apiextensions.k8s.io", "customresourcedefinitions") => establish(cluster, key),
         _ => {}
     }
+}
+
+/// What a pod needs is made for it; then its kubelet looks at it.
+fn sync_pod(cluster: &mut Cluster, key: &Key) {
+    if let Some(pod) = cluster.store.get(&id(PODS), key).cloned() {
+        volumes::make_own_claims(cluster, &pod);
+        resource_claims::sync_pod(cluster, &pod);
+    }
+    nodes::sync_pod(cluster, key);
 }
 
 /// A definition is served as soon as it is there.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::pods_of;
 use super::templates::{create_pod, delete, has_ended, pod, ready, wanted, write};
+use super::{pods_of, volumes};
 use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
-use crate::object::{self, Key, has_condition, is_terminating, name};
+use crate::object::{self, Key, has_condition, is_terminating, items, name};
 use crate::store::ResourceId;
 
 fn resource() -> ResourceId {
@@ -29,6 +29,10 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         let found = pods.iter().find(|pod| name(pod) == member);
         match found {
             None => {
+                for template in items(&set["spec"]["volumeClaimTemplates"]) {
+                    let claim = format!("{}-{member}", name(template));
+                    volumes::make_claim(cluster, &set, &claim, template);
+                }
                 create_pod(cluster, numbered(&set, &member, index));
             }
             Some(pod) if has_ended(pod) => delete(cluster, &id(PODS), pod),
@@ -64,7 +68,22 @@ fn numbered(set: &Value, member: &str, index: i64) -> Value {
         object::set(&mut pod, &["metadata", "labels", key], value.into());
     }
     object::set(&mut pod, &["spec", "hostname"], member.into());
+    mount_own_claims(set, member, &mut pod);
     pod
+}
+
+/// Volumes named like a template of claims are the pod's own claims.
+fn mount_own_claims(set: &Value, member: &str, pod: &mut Value) {
+    let templates: Vec<&str> = items(&set["spec"]["volumeClaimTemplates"]).map(name).collect();
+    let own = templates.iter().map(|template| {
+        json!({"name": template, "persistentVolumeClaim": {"claimName": format!("{template}-{member}")}})
+    });
+    let others = items(&pod["spec"]["volumes"])
+        .filter(|volume| !templates.iter().any(|template| volume["name"] == *template));
+    let all: Vec<Value> = own.chain(others.cloned()).collect();
+    if !all.is_empty() {
+        object::set(pod, &["spec", "volumes"], json!(all));
+    }
 }
 
 fn report(cluster: &mut Cluster, set: &Value) {

@@ -1,11 +1,14 @@
 //! Custom resource definitions: what they define, and what their schemas ask of objects.
 
+mod rules;
 mod schema;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use rules::{check_rules, has_rules};
+pub(crate) use schema::property;
 pub use schema::{apply_defaults, prune, validate};
 
 use crate::kinds::{Origin, Resource, ScalePaths, Version};

@@ -35,7 +35,7 @@ pub fn apply_defaults(value: &mut Value, schema: &Value) {
 }
 
 /// The schema of a field of an object.
-fn property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
+pub(crate) fn property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let named = schema["properties"].get(key);
     named.or_else(|| schema.get("additionalProperties").filter(|any| any.is_object()))
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::devices::{self, Slot, is_device, is_reservation, requested, slots};
 use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
+use crate::controllers::{resource_claims, volumes};
 use crate::kinds::{NODES, PODS, id};
 use crate::object::{self, Key, annotation, is_terminating, items, moment, text, uid};
 
@@ -99,6 +100,8 @@ fn device_resources(pod: &Value) -> BTreeSet<String> {
 /// The next step of a pod that the kubelet has taken.
 fn advance(cluster: &mut Cluster, key: &Key, pod: &Value) {
     let (now, pace) = (cluster.now, cluster.nodes.pace);
+    let has_everything =
+        volumes::are_bound(cluster, pod) && resource_claims::are_allocated(cluster, pod);
     let Some(run) = cluster.nodes.runs.get_mut(uid(pod)) else { return };
     let due = if is_terminating(pod) {
         let told = *run.told_to_end.get_or_insert(now);
@@ -119,6 +122,9 @@ fn advance(cluster: &mut Cluster, key: &Key, pod: &Value) {
             return;
         }
         due
+    } else if !has_everything {
+        // Somebody looks again when a claim changes.
+        None
     } else {
         let due = run.taken + pace.start;
         if due <= now {

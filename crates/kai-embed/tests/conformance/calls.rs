@@ -60,6 +60,24 @@ const DEFINITION: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"Cust
 const POD_OBJECT: &str = r#"{"metadata":{"name":"p","labels":{"app":"a"}},"spec":{"schedulerName":"nobody","automountServiceAccountToken":false,
 "containers":[{"name":"c","image":"i:1","resources":{"limits":{"cpu":"1000m","nvidia.com/gpu":1}}}]}}"#;
 
+const GADGETS: &str = "/apis/example.com/v1/namespaces/~/gadgets";
+const GADGET: &str = "/apis/example.com/v1/namespaces/~/gadgets/g";
+const CLAIMS: &str = "/api/v1/namespaces/~/persistentvolumeclaims";
+
+/// A kind with rules as expressions.
+const RULED: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gadgets.example.com"},
+"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"gadgets","singular":"gadget","kind":"Gadget","listKind":"GadgetList"},
+"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
+"spec":{"type":"object","x-kubernetes-validations":[{"rule":"!has(self.low) || !has(self.high) || self.low < self.high","messageExpression":"self.low > 2.0 ? 'low is high' : 'high is low'"}],"properties":{
+"low":{"type":"number","x-kubernetes-validations":[{"rule":"self != 0.5","message":"a half is not enough"}]},"high":{"type":"number"},
+"levels":{"type":"array","maxItems":5,"items":{"type":"object","required":["label"],"properties":{"label":{"type":"string","maxLength":20}}},"x-kubernetes-validations":[
+{"rule":"self.all(one, self.exists_one(other, other.label == one.label))","message":"labels must be unique"},
+{"rule":"self.map(one, one.label) == oldSelf.map(one, one.label)"}]}}}}}}}]}}"#;
+
+const WORKLOAD: &str = r#"{"metadata":{"name":"w"},"spec":{"replicas":0,"serviceName":"","selector":{"matchLabels":{"app":"w"}},"template":{"metadata":{"labels":{"app":"w"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}}}"#;
+
+const CRON_JOB: &str = r#"{"metadata":{"name":"nightly"},"spec":{"schedule":"0 3 * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}}}}}"#;
+
 pub(crate) const CALLS: &[Call] = &[
     call("POST", "/api/v1/namespaces", r#"{"metadata":{"name":"~"}}"#)
         .leads_to("/api/v1/namespaces/~/serviceaccounts/default"),
@@ -189,6 +207,35 @@ pub(crate) const CALLS: &[Call] = &[
     call("DELETE", WIDGET, ""),
     call("PATCH", WIDGET, r#"{"metadata":{"finalizers":null}}"#).of_type(MERGE),
     call("GET", WIDGET, ""),
+    call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", RULED)
+        .leads_to(GADGETS)
+        .differs("the real one establishes definitions in its own time"),
+    call("POST", GADGETS, r#"{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"g"},"spec":{"levels":[{"label":"a"},{"label":"a"}],"low":3,"high":2}}"#),
+    call("POST", GADGETS, r#"{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"g"},"spec":{"levels":[{"label":"a"}],"low":"x"}}"#),
+    call("POST", GADGETS, r#"{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"g"},"spec":{"levels":[{"label":"a"}],"high":9}}"#),
+    call("PATCH", GADGET, r#"{"spec":{"levels":[{"label":"b"}],"low":1}}"#).of_type(MERGE),
+    call("PATCH", GADGET, r#"{"spec":{"low":0.5,"high":2}}"#).of_type(MERGE),
+    call("GET", GADGET, ""),
+    call("POST", "/apis/storage.k8s.io/v1/storageclasses", r#"{"metadata":{"name":"by-hand"},"provisioner":"kubernetes.io/no-provisioner"}"#),
+    call("POST", "/api/v1/persistentvolumes", r#"{"metadata":{"name":"v"},"spec":{"storageClassName":"by-hand","accessModes":["ReadWriteOnce"],"capacity":{"storage":"5Gi"},"hostPath":{"path":"/x"}}}"#)
+        .differs("the real one protects volumes in use by a finalizer"),
+    call("POST", CLAIMS, r#"{"metadata":{"name":"c"},"spec":{"storageClassName":"by-hand","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}"#)
+        .differs("the real one protects claims in use by a finalizer"),
+    call("POST", "/apis/batch/v1/namespaces/~/cronjobs", CRON_JOB),
+    call("POST", "/apis/batch/v1/namespaces/~/jobs", r#"{"metadata":{"name":"j"},"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}}}"#),
+    call("POST", "/apis/apps/v1/namespaces/~/deployments", WORKLOAD),
+    call("POST", "/apis/apps/v1/namespaces/~/replicasets", WORKLOAD),
+    call("POST", "/apis/apps/v1/namespaces/~/statefulsets", WORKLOAD),
+    call("GET", "/apis/apps/v1/namespaces/~/deployments/w/scale", ""),
+    call("PATCH", "/apis/apps/v1/namespaces/~/deployments/w/scale", r#"{"spec":{"replicas":0}}"#).of_type(MERGE),
+    call("POST", "/apis/policy/v1/namespaces/~/poddisruptionbudgets", r#"{"metadata":{"name":"b"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"w"}}}}"#),
+    call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", r#"{"metadata":{"name":"conformance"},"value":7}"#),
+    call("POST", "/apis/node.k8s.io/v1/runtimeclasses", r#"{"metadata":{"name":"conformance"},"handler":"h"}"#),
+    call("POST", "/apis/coordination.k8s.io/v1/namespaces/~/leases", r#"{"metadata":{"name":"l"},"spec":{"holderIdentity":"x","leaseDurationSeconds":15}}"#),
+    call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", r#"{"spec":{"resourceAttributes":{"namespace":"~","verb":"create","resource":"pods"}}}"#)
+        .differs("the real one says by which rule"),
+    call("POST", "/apis/batch/v1/namespaces/~/cronjobs", r#"{"metadata":{"name":"bad"},"spec":{"schedule":"* * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}}}}}"#),
+    call("POST", "/apis/resource.k8s.io/v1/namespaces/~/resourceclaimtemplates", r#"{"metadata":{"name":"t"},"spec":{"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu.example.com"}}]}}}}"#),
     call("PATCH", "/api/v1/nodes/missing", r#"{"spec":{}}"#).of_type(STRATEGIC),
     call("POST", "/api/v1/nodes", r#"{"metadata":{"name":"n"}}"#)
         .differs("the node has no kubelet there, and a taint until it has"),

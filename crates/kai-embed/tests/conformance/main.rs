@@ -73,8 +73,8 @@ async fn ask_real(client: &Client, call: &Call) -> String {
     comparable(code, &serde_json::from_slice(&body).unwrap_or_default())
 }
 
-/// Waits until a path is there.
-async fn wait_for(client: &Client, path: &'static str) {
+/// Waits until a path is there after an answer.
+async fn wait_for(client: &Client, path: &'static str, after: &str) {
     for _ in 0..600 {
         let call = Call {
             method: "GET",
@@ -89,7 +89,7 @@ async fn wait_for(client: &Client, path: &'static str) {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("{path} does not come");
+    panic!("{path} does not come after {after}");
 }
 
 fn ask_embedded(cluster: &mut Cluster, call: &Call) -> String {
@@ -117,7 +117,7 @@ async fn answers_are_those_of_the_real_api_server() {
     for (at, call) in CALLS.iter().enumerate() {
         let (real, embedded) = (ask_real(&client, call).await, ask_embedded(&mut cluster, call));
         if let Some(path) = call.leads_to {
-            wait_for(&client, path).await;
+            wait_for(&client, path, &real).await;
         }
         if real != embedded && call.known_difference.is_none() {
             different.push(format!(

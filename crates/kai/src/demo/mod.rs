@@ -7,7 +7,7 @@ mod stories;
 
 use clap::Args;
 
-pub(crate) use paint::table;
+pub(crate) use paint::{table, wrapped};
 
 use crate::output;
 use stage::{Pace, Stage};

@@ -1,23 +1,24 @@
 //! An embedded cluster with `kai run`'s own code on it, in virtual time: one thread, a clock that jumps to the next timer.
 
+#[cfg(test)]
+mod end_to_end;
 mod nodes;
+pub(crate) mod scheduler;
 
 use std::sync::Arc;
 
 use std::time::Duration;
 
 use anyhow::Context;
-use kai_cluster::admission::{self, PodRules};
+use kai_cluster::admission::{self, AdmissionSettings, FailurePolicy, PodRules, registration};
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
-use kai_cluster::run::run;
 use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
-use kai_embed::admission::PodWebhook;
+use kai_embed::admission::Webhooks;
 use kai_embed::controllers::workload_definitions;
 use kai_embed::nodes::NodeProfile;
 use kai_embed::service::Embedded;
-use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -71,41 +72,65 @@ pub(crate) struct VirtualCluster {
 pub(crate) fn play<T>(
     story: impl AsyncFnOnce(VirtualCluster) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    on_virtual_time(async {
+        let clock = VirtualClock(Instant::now());
+        let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
+        let embedded = new_cluster(clock, &env)?;
+        // Once shows where the pods of a cron job go; for ever would never come to rest.
+        embedded.with(|cluster, _| cluster.limit_cron_jobs(1));
+        scheduler::start(&embedded, &env, &[])?;
+        story(VirtualCluster { embedded }).await
+    })
+}
+
+/// Runs something on one thread whose clock jumps to the next timer.
+fn on_virtual_time<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let clock = VirtualClock(Instant::now());
-        let mut cluster = Cluster::new(SEED, moment(clock.now()));
-        cluster.set_pod_webhook(pod_webhook());
-        let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
-        let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
-        let driver = embedded.clone().drive(|span| Box::pin(tokio::time::sleep(span)));
-        env.spawn("embedded cluster", driver);
-        let cluster = VirtualCluster { embedded };
-        cluster.install()?;
-        let client = Client::new(cluster.embedded.clone(), "default");
-        let (_nobody_asks, questions) = kai_cluster::serve::questions();
-        let endless = std::future::pending();
-        let kai = run(client, env.clone(), Settings::default(), questions, endless);
-        env.spawn("kai", kai);
-        story(cluster).await
+    runtime.block_on(work)
+}
+
+/// A cluster as after an install, on which nothing runs yet.
+fn new_cluster(clock: VirtualClock, env: &Env) -> anyhow::Result<Embedded> {
+    let mut cluster = Cluster::new(SEED, moment(clock.now()));
+    cluster.set_webhooks(webhooks());
+    for object in installed()? {
+        make(&mut cluster, &object)?;
+    }
+    let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
+    let driver = embedded.clone().drive(|span| Box::pin(tokio::time::sleep(span)));
+    env.spawn("embedded cluster", driver);
+    Ok(embedded)
+}
+
+fn make(cluster: &mut Cluster, object: &Value) -> anyhow::Result<()> {
+    cluster.make(object).map(drop).with_context(|| {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        format!("cannot create {kind} {name}")
     })
 }
 
-/// The webhook of an install in which pods may share GPUs.
-pub(crate) fn pod_webhook() -> PodWebhook {
-    let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
-    let scheduler = Settings::default().rules.scheduler_name;
-    PodWebhook::new(move |pod, unique| {
-        if pod["spec"]["schedulerName"] != scheduler.as_str() {
-            return Ok(pod.clone());
-        }
-        let completed = admission::mutate::mutated(pod, &rules, unique)?;
-        admission::pods::validate(&completed, true, &rules)?;
-        Ok(completed)
+/// How admission is set up in an install in which pods may share GPUs.
+fn admission_settings() -> AdmissionSettings {
+    AdmissionSettings {
+        port: 443,
+        url: None,
+        namespace: "kai-scheduler".to_owned(),
+        scheduler_name: Settings::default().rules.scheduler_name,
+        pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        on_create: FailurePolicy::Fail,
+        on_update: FailurePolicy::Ignore,
+    }
+}
+
+/// Our webhooks, in this process.
+pub(crate) fn webhooks() -> Webhooks {
+    let AdmissionSettings { scheduler_name, pods, .. } = admission_settings();
+    Webhooks::new(move |path, review| {
+        admission::review::answer(path, review, &scheduler_name, &pods)
     })
 }
 
@@ -124,24 +149,15 @@ pub(crate) fn installed() -> anyhow::Result<Vec<Value>> {
             serde_saphyr::from_multiple(document).context("an installed document is no YAML")?;
         objects.extend(read);
     }
+    let hooks = registration::configurations(&admission_settings(), "");
+    objects.extend(hooks.into_iter().map(|(_, configuration)| configuration));
     Ok(objects)
 }
 
 impl VirtualCluster {
-    fn install(&self) -> anyhow::Result<()> {
-        for object in installed()? {
-            self.make(&object)?;
-        }
-        Ok(())
-    }
-
     /// Creates an object.
     pub(crate) fn make(&self, object: &Value) -> anyhow::Result<()> {
-        let made = self.embedded.with(|cluster, _| cluster.make(object));
-        made.map(drop).with_context(|| {
-            let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
-            format!("cannot create {kind} {name}")
-        })
+        self.embedded.with(|cluster, _| make(cluster, object))
     }
 
     /// Adds a node.

@@ -9,16 +9,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use kai_cluster::env::Env;
-use kai_cluster::planner::Settings;
-use kai_cluster::run::run as schedule;
 use kai_embed::Cluster;
 use kai_embed::serve::{Identity, serve};
 use kai_embed::service::Embedded;
-use kube::Client;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::embedded::{ClusterArguments, installed, moment, pod_webhook, span};
+use crate::embedded::{ClusterArguments, installed, moment, scheduler, span, webhooks};
 use crate::output;
 use crate::simulate::Manifests;
 use kubeconfig::Kubeconfig;
@@ -71,7 +68,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     let env = Env::real();
     let clock = env.clone();
     let mut cluster = Cluster::new(seed()?, moment(env.now()));
-    cluster.set_pod_webhook(pod_webhook());
+    cluster.set_webhooks(webhooks());
     let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
     for object in installed()? {
         embedded.with(|cluster, _| cluster.make(&object)).context("cannot install")?;
@@ -91,10 +88,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     let _kubeconfig = Kubeconfig::write(&arguments.kubeconfig, &identity.kubeconfig(&url))?;
     let sleeper = env.clone();
     env.spawn("embedded cluster", embedded.clone().drive(move |wait| sleeper.sleep(span(wait))));
-    let client = Client::new(embedded.clone(), "default");
-    let (_nobody_asks, questions) = kai_cluster::serve::questions();
-    let endless = std::future::pending();
-    env.spawn("kai", schedule(client, env.clone(), Settings::default(), questions, endless));
+    scheduler::start(&embedded, &env, &[])?;
     output::print(&format!(
         "A cluster is up at {url}. Try\n  kubectl --kubeconfig {} get nodes\nCtrl-C ends it.\n",
         arguments.kubeconfig.display()

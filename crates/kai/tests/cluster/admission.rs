@@ -1,7 +1,5 @@
 //! Admission on a real API server, served by `kai run` as its own account.
 
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -14,18 +12,6 @@ async fn refusal(world: &World, path: &str, object: &Value) -> String {
         Err(kube::Error::Api(status)) => status.message,
         Err(error) => panic!("{error}"),
     }
-}
-
-async fn start(world: &mut World, account: &str, arguments: &[&str]) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    drop(listener);
-    let (addr, url) =
-        (format!("--webhook-addr={port}"), format!("--webhook-url=https://127.0.0.1:{port}"));
-    let all = [&[addr.as_str(), url.as_str()], arguments].concat();
-    world.start_kai(account, &all).await;
-    let registration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kai-podgroup-validation-v2alpha2";
-    world.wait("admission is registered", async || world.get(registration).await.is_some()).await;
 }
 
 fn pods(world: &World) -> String {
@@ -41,7 +27,8 @@ async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
             &json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
         )
         .await;
-    start(&mut world, "kai", &["--gpu-sharing-enabled", "--block-nvidia-visible-devices"]).await;
+    let sharing = ["--gpu-sharing-enabled", "--block-nvidia-visible-devices"];
+    world.start_admitting("kai", &sharing).await;
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
     let queue = world.queue_name("q");
@@ -112,7 +99,7 @@ async fn nobody_answers(world: &mut World, queue: &str) {
     other["spec"]["schedulerName"] = json!("default-scheduler");
     world.create_pod(&other).await;
     // Alone, with no rights but its own, it takes over the certificate that is there.
-    start(world, "admission", &["--only", "admission"]).await;
+    world.start_admitting("admission", &["--only", "admission"]).await;
     world
         .wait("new pods are let in again", async || {
             refusal(world, &pods(world), &later).await.is_empty()

@@ -28,11 +28,20 @@ pub(crate) struct Mortal {
 impl Mortal {
     /// Carries so many writes out; the next one, and all that follow, are never sent.
     pub(crate) async fn start(world: &World, writes: usize) -> Self {
+        Self::start_with(world, writes, ReservationSettings::default()).await
+    }
+
+    /// The same with these reservations.
+    pub(crate) async fn start_with(
+        world: &World,
+        writes: usize,
+        reservation: ReservationSettings,
+    ) -> Self {
         let (end, ended) = oneshot::channel();
         let attempted = Arc::new(AtomicUsize::new(0));
         let life = Life {
             kubeconfig: world.kubeconfig("kai").await,
-            settings: settings(world.name),
+            settings: settings(world, reservation),
             writes,
             attempted: Arc::clone(&attempted),
         };
@@ -94,17 +103,21 @@ fn mortal(client: Client, writes: usize, attempted: Arc<AtomicUsize>) -> Client 
 }
 
 /// As `kai run` would be set up for this cluster, but that it tells nothing: only the writes of binds count.
-fn settings(name: &str) -> Settings {
+fn settings(world: &World, reservation: ReservationSettings) -> Settings {
+    let name = world.name;
     let mut flagged = Flagged::default();
-    for flag in ["scheduler-name", "partition-label-value", "resource-reservation-app-label"] {
+    for flag in ["scheduler-name", "resource-reservation-app-label"] {
         apply(&mut flagged, flag, name).expect("a flag");
+    }
+    if let Some(pool) = world.pool {
+        apply(&mut flagged, "partition-label-value", pool).expect("a flag");
     }
     let mut settings = flagged.settings;
     settings.config.params.node_pool = settings.partition.name().map(Into::into);
     settings.status.duties = Duties { verdicts: false, groups: false, queues: false };
     settings.binder = Some(BinderSettings {
         scheduler_name: name.to_owned(),
-        reservation: ReservationSettings { app_label: name.to_owned(), ..Default::default() },
+        reservation: ReservationSettings { app_label: name.to_owned(), ..reservation },
         ..BinderSettings::default()
     });
     settings

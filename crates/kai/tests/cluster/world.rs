@@ -1,5 +1,6 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(crate) struct World {
     /// Namespace and scheduler name.
     pub(crate) name: &'static str,
     /// Our node pool; none: the cluster is ours.
-    pool: Option<&'static str>,
+    pub(crate) pool: Option<&'static str>,
 }
 
 impl World {
@@ -35,7 +36,8 @@ impl World {
         Self::on(Arc::clone(plane), name, Some(name)).await
     }
 
-    async fn on(
+    /// One on this control plane, with this node pool; none: the cluster is ours.
+    pub(crate) async fn on(
         plane: Arc<ControlPlane>,
         name: &'static str,
         pool: Option<&'static str>,
@@ -74,6 +76,19 @@ impl World {
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
         let log = quiet.then_some(Path::new("/dev/null"));
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
+    }
+
+    /// Starts it with webhooks that the API server asks, and waits until it is registered.
+    pub(crate) async fn start_admitting(&mut self, account: &str, arguments: &[&str]) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let (addr, url) =
+            (format!("--webhook-addr={port}"), format!("--webhook-url=https://127.0.0.1:{port}"));
+        let all = [&[addr.as_str(), url.as_str()], arguments].concat();
+        self.start_kai(account, &all).await;
+        let registration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kai-podgroup-validation-v2alpha2";
+        self.wait("admission is registered", async || self.get(registration).await.is_some()).await;
     }
 
     /// What `kai explain` says as a service account.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::object::{items, text};
 
 /// Applies every operation, or says which one cannot be.
-pub(super) fn apply(value: &mut Value, patch: &Value) -> Result<(), String> {
+pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), String> {
     if !patch.is_array() {
         return Err("a JSON patch is a list of operations".to_owned());
     }

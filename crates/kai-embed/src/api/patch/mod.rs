@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::kinds::Origin;
 
+pub(crate) use json::apply as apply_json_patch;
 pub(crate) use merge::merge;
 
 impl Cluster {

@@ -1,0 +1,228 @@
+//! Webhooks that are registered with the cluster: who is asked about what, and what follows from the answers.
+//!
+//! Registrations are ordinary objects. What would be a call to a server is a call of a function in the same process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::api::apply_json_patch;
+use crate::cluster::Cluster;
+use crate::expressions::seen;
+use crate::failure::Failure;
+use crate::kinds::{NAMESPACES, Resource, id};
+use crate::object::{Key, items, name, namespace, text, uid};
+use crate::selectors::LabelSelector;
+use crate::store::ResourceId;
+
+/// Answers an `AdmissionReview` sent to a path; none where nobody listens.
+type Ask = dyn Fn(&str, &Value) -> Option<Value> + Send + Sync;
+
+/// Who answers at the addresses that registrations name.
+#[derive(Clone, Default)]
+pub struct Webhooks(Option<Arc<Ask>>);
+
+impl Webhooks {
+    /// This function answers, by path.
+    pub fn new(ask: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(ask)))
+    }
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Webhooks({})", self.0.is_some())
+    }
+}
+
+/// What is about to be done with an object.
+#[derive(Clone, Copy)]
+pub(crate) enum Operation<'a> {
+    Create(&'a Value),
+    Update { old: &'a Value, new: &'a Value },
+    Delete(&'a Value),
+}
+
+impl<'a> Operation<'a> {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create(_) => "CREATE",
+            Self::Update { .. } => "UPDATE",
+            Self::Delete(_) => "DELETE",
+        }
+    }
+
+    /// The object as it will be, or as it was where it goes.
+    fn subject(self) -> &'a Value {
+        match self {
+            Self::Create(object) | Self::Delete(object) => object,
+            Self::Update { new, .. } => new,
+        }
+    }
+
+    fn after(self) -> Option<&'a Value> {
+        match self {
+            Self::Create(object) => Some(object),
+            Self::Update { new, .. } => Some(new),
+            Self::Delete(_) => None,
+        }
+    }
+
+    fn before(self) -> Option<&'a Value> {
+        match self {
+            Self::Create(_) => None,
+            Self::Update { old, .. } => Some(old),
+            Self::Delete(object) => Some(object),
+        }
+    }
+}
+
+/// Which registrations are asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Those that may change the object.
+    Mutating,
+    /// Those that only judge it.
+    Validating,
+}
+
+impl Stage {
+    fn registrations(self) -> ResourceId {
+        let plural = match self {
+            Self::Mutating => "mutatingwebhookconfigurations",
+            Self::Validating => "validatingwebhookconfigurations",
+        };
+        ResourceId::new("admissionregistration.k8s.io", plural)
+    }
+}
+
+impl Cluster {
+    /// Asks the webhooks of a stage; what they made of the object.
+    pub(crate) fn ask_webhooks(
+        &mut self,
+        stage: Stage,
+        resource: &Resource,
+        operation: Operation<'_>,
+    ) -> Result<Option<Value>, Failure> {
+        let Webhooks(Some(ask)) = self.webhooks.clone() else { return Ok(None) };
+        let registrations: Vec<Arc<Value>> =
+            self.store.all(&stage.registrations()).cloned().collect();
+        let mut changed: Option<Value> = None;
+        for hook in registrations.iter().flat_map(|one| items(&one["webhooks"])) {
+            let now = match (&changed, operation) {
+                (Some(new), Operation::Create(_)) => Operation::Create(new),
+                (Some(new), Operation::Update { old, .. }) => Operation::Update { old, new },
+                (_, operation) => operation,
+            };
+            if !self.concerns(hook, resource, now) {
+                continue;
+            }
+            let Some(answer) = ask(path(hook), &review(resource, now)) else {
+                match text(&hook["failurePolicy"]) {
+                    "Ignore" => continue,
+                    _ => return Err(Failure::webhook_silent(text(&hook["name"]))),
+                }
+            };
+            let response = &answer["response"];
+            self.warnings.extend(items(&response["warnings"]).map(|one| text(one).to_owned()));
+            if response["allowed"] != true {
+                let why = text(&response["status"]["message"]);
+                return Err(Failure::denied(text(&hook["name"]), why));
+            }
+            if let (Stage::Mutating, Some(object)) = (stage, now.after()) {
+                changed = patched(object, response, text(&hook["name"]))?.or(changed);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Whether a webhook wants to hear of this.
+    fn concerns(&self, hook: &Value, resource: &Resource, operation: Operation<'_>) -> bool {
+        let names = |list: &Value, wanted: &str| items(list).any(|one| one == "*" || one == wanted);
+        let by_rule = items(&hook["rules"]).any(|rule| {
+            names(&rule["operations"], operation.name())
+                && names(&rule["apiGroups"], &resource.id.group)
+                && names(&rule["resources"], &resource.id.plural)
+        });
+        let subject = operation.subject();
+        by_rule
+            && LabelSelector::of_optional(&hook["objectSelector"]).matches(subject)
+            && self.is_in_selected_namespace(hook, subject)
+            && self.meets_conditions(hook, operation)
+    }
+
+    /// Objects that are in no namespace are in every selection.
+    fn is_in_selected_namespace(&self, hook: &Value, object: &Value) -> bool {
+        let key = Key::new("", namespace(object));
+        let space = self.store.get(&id(NAMESPACES), &key);
+        space.is_none_or(|space| {
+            LabelSelector::of_optional(&hook["namespaceSelector"]).matches(space)
+        })
+    }
+
+    /// A condition that cannot be evaluated does not keep the webhook from being asked.
+    fn meets_conditions(&self, hook: &Value, operation: Operation<'_>) -> bool {
+        let shown = |object: Option<&Value>| seen(object.unwrap_or(&Value::Null), &Value::Null);
+        let mut conditions = items(&hook["matchConditions"]).peekable();
+        if conditions.peek().is_none() {
+            return true;
+        }
+        let variables =
+            [("object", shown(operation.after())), ("oldObject", shown(operation.before()))];
+        conditions.all(|condition| {
+            self.expressions.holds(text(&condition["expression"]), &variables).unwrap_or(true)
+        })
+    }
+}
+
+/// Where a webhook listens.
+fn path(hook: &Value) -> &str {
+    let client = &hook["clientConfig"];
+    let url = client["url"].as_str().and_then(|url| url.split_once("://")?.1.split_once('/'));
+    match (client["service"]["path"].as_str(), url) {
+        (Some(path), _) => path,
+        (None, Some((host, _))) => {
+            let url = text(&client["url"]);
+            &url[url.find(host).unwrap_or_default() + host.len()..]
+        }
+        (None, None) => "/",
+    }
+}
+
+fn review(resource: &Resource, operation: Operation<'_>) -> Value {
+    let object = operation.subject();
+    let version = &resource.stored().name;
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": uid(object),
+            "kind": {"group": &*resource.id.group, "version": version, "kind": resource.kind},
+            "resource": {"group": &*resource.id.group, "version": version, "resource": &*resource.id.plural},
+            "name": name(object),
+            "namespace": namespace(object),
+            "operation": operation.name(),
+            "userInfo": {"username": "admin"},
+            "object": operation.after(),
+            "oldObject": operation.before(),
+            "dryRun": false,
+        },
+    })
+}
+
+/// The object with the patch of a response; none where there is no patch.
+fn patched(object: &Value, response: &Value, hook: &str) -> Result<Option<Value>, Failure> {
+    if response["patch"].is_null() {
+        return Ok(None);
+    }
+    let unreadable = |why: String| Failure::webhook_patch(hook, &why);
+    let patch: ByteString = serde_json::from_value(response["patch"].clone())
+        .map_err(|error| unreadable(error.to_string()))?;
+    let patch: Value =
+        serde_json::from_slice(&patch.0).map_err(|error| unreadable(error.to_string()))?;
+    let mut object = object.clone();
+    apply_json_patch(&mut object, &patch).map_err(unreadable)?;
+    Ok(Some(object))
+}

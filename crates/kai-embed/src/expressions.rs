@@ -1,0 +1,120 @@
+//! Expressions of the Common Expression Language, as rules of custom resources and conditions of webhooks are written.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use cel::objects::{Key, Map};
+use cel::{Context, Env, Program, Value as Cel};
+use serde_json::Value;
+
+/// Evaluates expressions; each is read once.
+pub(crate) struct Expressions {
+    env: Arc<Env>,
+    programs: RefCell<BTreeMap<String, Arc<Result<Program, String>>>>,
+}
+
+impl Default for Expressions {
+    fn default() -> Self {
+        let mut env = Env::stdlib().with_optional_support(true);
+        for extension in [cel::extensions::strings, cel::extensions::lists, cel::extensions::math] {
+            // This fails only where a name is declared twice.
+            let declared = env.add_extension(extension);
+            debug_assert!(declared.is_ok(), "{declared:?}");
+        }
+        Self { env: Arc::new(env), programs: RefCell::default() }
+    }
+}
+
+impl fmt::Debug for Expressions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Expressions({})", self.programs.borrow().len())
+    }
+}
+
+impl Expressions {
+    /// The value of an expression; why it has none.
+    pub(crate) fn value(&self, expression: &str, variables: &[(&str, Cel)]) -> Result<Cel, String> {
+        let program = self.program(expression);
+        let program = program.as_ref().as_ref().map_err(Clone::clone)?;
+        let mut context = Context::with_env(Arc::clone(&self.env));
+        for (name, value) in variables {
+            context.add_variable_from_value(*name, value.clone());
+        }
+        program.execute(&context).map_err(|error| error.to_string())
+    }
+
+    /// Whether an expression is true; why it is neither true nor false.
+    pub(crate) fn holds(
+        &self,
+        expression: &str,
+        variables: &[(&str, Cel)],
+    ) -> Result<bool, String> {
+        match self.value(expression, variables)? {
+            Cel::Bool(holds) => Ok(holds),
+            other => Err(format!("the value is no boolean but {other:?}")),
+        }
+    }
+
+    fn program(&self, expression: &str) -> Arc<Result<Program, String>> {
+        let mut programs = self.programs.borrow_mut();
+        if let Some(program) = programs.get(expression) {
+            return Arc::clone(program);
+        }
+        let compiled = self.env.compile(expression).map_err(|errors| errors.to_string());
+        let program = Arc::new(compiled);
+        programs.insert(expression.to_owned(), Arc::clone(&program));
+        program
+    }
+}
+
+/// A value as expressions see it: numbers are what the schema says, and whole ones where it says nothing.
+pub(crate) fn seen(value: &Value, schema: &Value) -> Cel {
+    match value {
+        Value::Null => Cel::Null,
+        Value::Bool(truth) => Cel::Bool(*truth),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) if schema["type"] != "number" => Cel::Int(whole),
+            _ => Cel::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => Cel::from(text.as_str()),
+        Value::Array(list) => {
+            let items = list.iter().map(|item| seen(item, &schema["items"]));
+            Cel::List(Arc::new(items.collect()))
+        }
+        Value::Object(fields) => {
+            let entry = |(key, value): (&String, &Value)| {
+                let schema = crate::crd::property(schema, key).unwrap_or(&Value::Null);
+                (Key::from(key.as_str()), seen(value, schema))
+            };
+            Cel::Map(Map { map: Arc::new(fields.iter().map(entry).collect()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn expressions_have_values_or_reasons() {
+        let expressions = Expressions::default();
+        let list = seen(&json!([{"a": "x"}, {"a": "y"}]), &Value::Null);
+        let variables = [("self", list)];
+        assert_eq!(expressions.holds("self.all(one, one.a != 'z')", &variables), Ok(true));
+        assert_eq!(expressions.holds("self[1].a == 'x'", &variables), Ok(false));
+        assert!(expressions.holds("self[0].b == 'x'", &variables).is_err());
+        assert!(expressions.holds("self.", &variables).is_err());
+        assert!(expressions.holds("size(self)", &variables).is_err());
+    }
+
+    #[test]
+    fn numbers_are_what_the_schema_says() {
+        let schema = json!({"type": "number"});
+        assert_eq!(seen(&json!(2), &schema), Cel::Float(2.0));
+        assert_eq!(seen(&json!(2), &Value::Null), Cel::Int(2));
+    }
+}

@@ -1,0 +1,21 @@
+//! What a node's GPUs are, asked on the node itself. Nothing here talks to Kubernetes or decides anything.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`nvml`] | what we ask NVML, as a trait, and its errors in NVIDIA's words |
+//! | [`library`] | where `libnvidia-ml.so.1` is looked for |
+//! | [`driver`] | the real one, loaded while running |
+//! | [`listed`] | one that answers from a list |
+//! | [`visible`] | the devices a container was told it may see |
+//! | [`discovery`] | which device is ours, and what to do where none is |
+//! | [`publish`] | what a reservation pod writes on itself |
+//! | [`tegra`] | signs of a Tegra system as a container sees them |
+
+pub mod discovery;
+pub mod driver;
+pub mod library;
+pub mod listed;
+pub mod nvml;
+pub mod publish;
+pub mod tegra;
+pub mod visible;

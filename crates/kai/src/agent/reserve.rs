@@ -1,0 +1,231 @@
+//! `kai agent reserve`: the program in a reservation pod.
+
+use std::fmt::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use kai_api::names::{env as variables, gpu};
+use kai_cluster::client;
+use kai_cluster::env::Env;
+use kai_cluster::own_pod::OwnPod;
+use kai_core::input::ObjectName;
+use kai_gpu::discovery::{DiscoveryError, Found, look};
+use kai_gpu::driver::SystemLoader;
+use kai_gpu::library::{self, OpenError, Opened};
+use kai_gpu::publish::reserve;
+use kai_gpu::tegra;
+use kai_gpu::visible::{MOUNTED_DEVICES, VisibleDevices};
+use serde::Serialize;
+
+use crate::log::Log;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  kai agent reserve            in a reservation pod, which the binder makes
+  kai agent reserve --print    on any machine: which GPUs NVML finds, and which would be ours
+
+POD_NAMESPACE and POD_NAME name the pod. NVIDIA_VISIBLE_DEVICES says which GPU is ours where several are seen.
+NVML_LIBRARY_PATHS names folders, separated by colons, in which libnvidia-ml.so.1 is looked for.";
+
+/// Exit status where there is no device, as of the reference.
+const FAILED: u8 = 1;
+/// How much is logged: as much as the reference does.
+const VERBOSITY: u8 = 3;
+
+/// What to do with the device. Flags beside `--print` and `--json` are those of KAI's program.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ReserveArguments {
+    /// Print what was found, and end.
+    #[arg(long)]
+    print: bool,
+
+    /// Print it as JSON, and end.
+    #[arg(long)]
+    json: bool,
+
+    /// Where the cluster is; by default that of the surroundings.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Format of the log.
+    #[arg(long, value_name = "FORMAT", value_parser = ["console", "json"])]
+    zap_encoder: Option<String>,
+
+    /// How much is logged: debug, info, error, panic, or a number above 0.
+    #[arg(long, value_name = "LEVEL")]
+    zap_log_level: Option<String>,
+
+    #[command(flatten)]
+    unused: UnusedFlags,
+}
+
+/// Flags of KAI's program that mean nothing here.
+#[derive(Args)]
+struct UnusedFlags {
+    #[arg(long = "zap-devel", hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    developing: Option<bool>,
+    #[arg(long = "zap-stacktrace-level", hide = true)]
+    stack_traces: Option<String>,
+    #[arg(long = "zap-time-encoder", hide = true)]
+    times: Option<String>,
+}
+
+/// Finds the device and keeps it until it is told to stop; the exit status.
+pub(crate) fn run(arguments: &ReserveArguments) -> anyhow::Result<u8> {
+    let level = arguments.zap_log_level.as_deref().map_or(Ok(VERBOSITY), verbosity)?;
+    Log::start(level, arguments.zap_encoder.as_deref() == Some("json"));
+    let UnusedFlags { developing, stack_traces, times } = &arguments.unused;
+    if developing.is_some() || stack_traces.is_some() || times.is_some() {
+        tracing::debug!("--zap-devel, --zap-stacktrace-level and --zap-time-encoder mean nothing");
+    }
+    let ended = if arguments.print || arguments.json {
+        print(arguments.json)
+    } else {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        runtime.block_on(keep(arguments.kubeconfig.as_deref()))
+    };
+    if let Err(error) = ended {
+        output::complain(&format!("Error while running the app: {error:#}\n"));
+        return Ok(FAILED);
+    }
+    Ok(0)
+}
+
+/// KAI's names of levels into our numbers.
+fn verbosity(level: &str) -> anyhow::Result<u8> {
+    Ok(match level {
+        "error" | "panic" => 2,
+        "info" => VERBOSITY,
+        "debug" => 4,
+        number => {
+            let above: u8 = number.parse().map_err(|_| {
+                anyhow!("--zap-log-level must be debug, info, error, panic or a number above 0")
+            })?;
+            VERBOSITY.saturating_add(above)
+        }
+    })
+}
+
+async fn keep(kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let client = client::connect(kubeconfig).await;
+    let client = client.map_err(|error| anyhow!("could not create client, err: {error}"))?;
+    let name = own_name().context("could not get pod details, err")?;
+    let pod = OwnPod::find(client, Env::real(), &name).await;
+    let pod =
+        pod.map_err(|error| anyhow!("could not check if pod was already patched, err: {error}"))?;
+    if !pod.annotations().contains_key(gpu::RESERVED_DEVICE) {
+        tracing::info!(namespace = %name.namespace, name = %name.name, "Looking for GPU device id for pod");
+        let Opened { nvml, .. } = open()?;
+        let reserved = reserve(&*nvml, &visible())?;
+        drop(nvml);
+        let written = pod.annotate(&reserved.annotations()).await;
+        written.map_err(|error| anyhow!("could not patch pod. error: {error}"))?;
+        tracing::info!("Pod was updated with GPU device UUID");
+    }
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot listen for signals")?;
+    tokio::select! { biased;
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    Ok(())
+}
+
+fn own_name() -> anyhow::Result<ObjectName> {
+    let variable = |name: &str, what: &str| {
+        std::env::var(name).map_err(|_| anyhow!("could not find pod {what}; {name} is not set"))
+    };
+    let namespace = variable(variables::POD_NAMESPACE, "namespace")?;
+    Ok(ObjectName::new(namespace, variable(variables::POD_NAME, "name")?))
+}
+
+/// The library. Where what it needs lies beside it, the system has to look there too, which it learns when a program
+/// starts: this one starts anew.
+fn open() -> anyhow::Result<Opened> {
+    let named = std::env::var(variables::NVML_LIBRARY_PATHS).unwrap_or_default();
+    let error = match library::open(&SystemLoader, &library::folders(&named)) {
+        Ok(opened) => return Ok(opened),
+        Err(error) => error,
+    };
+    let path = std::env::var(variables::LD_LIBRARY_PATH).unwrap_or_default();
+    if let OpenError::NeedsLibraryPath { folder, .. } = &error
+        && !library::folders(&path).contains(folder)
+    {
+        tracing::info!(folder = %folder.display(), "Starting anew with the folder of NVML in the library path");
+        let path = format!("{}:{path}", folder.display());
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let failed = Command::new(program)
+            .args(std::env::args_os().skip(1))
+            .env(variables::LD_LIBRARY_PATH, path)
+            .exec();
+        return Err(failed).context("cannot start anew");
+    }
+    Err(DiscoveryError::Open(error).into())
+}
+
+fn visible() -> VisibleDevices {
+    let value = std::env::var(variables::NVIDIA_VISIBLE_DEVICES).unwrap_or_default();
+    if value.trim_end_matches('/') != MOUNTED_DEVICES {
+        return VisibleDevices::parse(&value);
+    }
+    let files = std::fs::read_dir(MOUNTED_DEVICES).into_iter().flatten().flatten();
+    let names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
+    VisibleDevices::of_names(names.iter().map(String::as_str))
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Printed {
+    library: PathBuf,
+    #[serde(flatten)]
+    found: Found,
+    /// UUID of the device that a reservation would keep.
+    ours: Option<String>,
+    /// Why there is none.
+    why_none: Option<String>,
+    /// What tells that this is a Tegra system.
+    tegra: Option<String>,
+}
+
+fn print(json: bool) -> anyhow::Result<()> {
+    let Opened { nvml, library } = open()?;
+    let found = look(&*nvml)?;
+    let ours = found.ours(&visible());
+    let (ours, why_none) = match ours {
+        Ok(device) => (Some(device.uuid.clone()), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let tegra = tegra::sign(&|path| std::fs::read_to_string(path).ok());
+    let printed = Printed { library, found, ours, why_none, tegra };
+    let text = if json { serde_json::to_string_pretty(&printed)? + "\n" } else { table(&printed) };
+    output::print(&text).context("cannot print")
+}
+
+fn table(printed: &Printed) -> String {
+    let unknown = || "unknown".to_owned();
+    let mut text = format!("library  {}\n", printed.library.display());
+    let driver = printed.found.driver.clone().unwrap_or_else(unknown);
+    let _ = writeln!(text, "driver   {driver}");
+    if let Some(sign) = &printed.tegra {
+        let _ = writeln!(text, "tegra    {sign}");
+    }
+    for device in &printed.found.devices {
+        let name = device.name.clone().unwrap_or_else(unknown);
+        let memory = device.memory_mib.map_or_else(unknown, |mib| format!("{mib} MiB"));
+        let is_ours = printed.ours.as_ref() == Some(&device.uuid);
+        let mark = if is_ours { "  <- a reservation here keeps this one" } else { "" };
+        let _ = writeln!(text, "GPU {:<4} {}  {name}  {memory}{mark}", device.index, device.uuid);
+    }
+    if let Some(why) = &printed.why_none {
+        let _ = writeln!(text, "{why}");
+    }
+    text
+}

@@ -1,0 +1,22 @@
+//! `kai run` on an embedded cluster: the same arguments and the same code, over a client without a connection.
+
+use clap::Parser;
+use kai_cluster::env::Env;
+use kai_embed::service::Embedded;
+use kube::Client;
+
+use crate::run::{RunArguments, start_beside};
+
+/// What follows `kai run` on a command line.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    arguments: RunArguments,
+}
+
+/// Starts it; it ends with what `env` spawned.
+pub(crate) fn start(embedded: &Embedded, env: &Env, arguments: &[String]) -> anyhow::Result<()> {
+    let line = Line::try_parse_from(arguments)?;
+    start_beside(line.arguments, Client::new(embedded.clone(), "default"), env)
+}

@@ -1,0 +1,128 @@
+//! `kai agent reserve` as a process, with a stub of NVIDIA's library. Without a C compiler these tests are skipped.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const FOLDERS: &str = "NVML_LIBRARY_PATHS";
+const TWO_DEVICES: &str = "GPU-a:32600:NVIDIA Stub,GPU-b:131072";
+
+/// The folder of the compiled stub; none: there is no compiler.
+fn stub(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kai-gpu/tests/stub-nvml/build.sh");
+    if !Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        skipped(name, "no C compiler");
+        return None;
+    }
+    let built = Command::new("sh").arg(script).arg(&folder).status().expect("a shell");
+    assert!(built.success());
+    Some(folder)
+}
+
+/// Told where the harness does not swallow it.
+fn skipped(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
+fn reserve(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kai"))
+        .args(["agent", "reserve"])
+        .args(arguments)
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("NVIDIA_VISIBLE_DEVICES")
+        .envs(variables.iter().copied())
+        .output()
+        .expect("kai runs")
+}
+
+fn printed(variables: &[(&str, &str)]) -> Result<String, String> {
+    let output = reserve(&["--print"], variables);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    if output.status.success() {
+        return Ok(text(output.stdout));
+    }
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(output.stderr);
+    let last = said.lines().last().expect("a line");
+    Err(last.strip_prefix("Error while running the app: ").expect("the words of KAI").to_owned())
+}
+
+#[test]
+fn a_machine_without_the_library() {
+    if Path::new("/dev/nvidiactl").exists() {
+        skipped("a_machine_without_the_library", "this machine has NVIDIA's library");
+        return;
+    }
+    let error = printed(&[]).expect_err("no library");
+    assert!(error.starts_with("unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND. "), "{error}");
+    assert!(error.contains("kai.scheduler/tegra=on"), "{error}");
+}
+
+#[test]
+fn the_library_of_a_named_folder_finds_what_it_needs_beside_it() {
+    let Some(folder) = stub("named") else { return };
+    let folder = folder.to_str().expect("text");
+    let devices = ("STUB_NVML_DEVICES", TWO_DEVICES);
+    let text = printed(&[(FOLDERS, folder), devices, ("NVIDIA_VISIBLE_DEVICES", "GPU-b")]);
+    let text = text.expect("a device");
+    assert!(text.contains("driver   570.00.stub\n"), "{text}");
+    assert!(text.contains("GPU-b  NVIDIA Stub  131072 MiB  <- "), "{text}");
+    assert!(!text.contains("GPU-a"), "{text}");
+}
+
+#[test]
+fn where_all_devices_are_seen_the_named_one_is_ours() {
+    let Some(folder) = stub("all") else { return };
+    let folder = folder.to_str().expect("text");
+    let all = [
+        ("LD_LIBRARY_PATH", folder),
+        ("STUB_NVML_DEVICES", TWO_DEVICES),
+        ("STUB_NVML_SEES_ALL", "1"),
+    ];
+    let variables = [&all[..], &[("NVIDIA_VISIBLE_DEVICES", "GPU-b")]].concat();
+    let output = reserve(&["--json"], &variables);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["ours"], "GPU-b");
+    assert_eq!(json["devices"][0]["memory_mib"], 32600);
+    let text = printed(&all).expect("devices");
+    assert!(text.contains("found 2 devices, 1 was expected. "), "{text}");
+}
+
+#[test]
+fn what_nvml_refuses_is_told_in_its_words() {
+    let Some(folder) = stub("faults") else { return };
+    let library = (FOLDERS, folder.to_str().expect("text"));
+    let fault = |fault| printed(&[library, ("STUB_NVML_FAULT", fault)]).expect_err("a fault");
+    let text = fault("driver-not-loaded");
+    assert!(text.starts_with("unable to initialize NVML: Driver Not Loaded. "), "{text}");
+    let text = fault("no-permission");
+    assert!(text.starts_with("unable to initialize NVML: Insufficient Permissions. "), "{text}");
+    let none = printed(&[library, ("STUB_NVML_DEVICES", "")]).expect("an answer");
+    assert!(
+        none.contains("found 0 devices, 1 was expected. The container sees no device"),
+        "{none}"
+    );
+}
+
+#[test]
+fn flags_of_the_reference_are_accepted_and_the_pod_must_be_known() {
+    let flags = [
+        "--zap-devel",
+        "--zap-log-level=debug",
+        "--zap-encoder",
+        "json",
+        "--zap-time-encoder=iso8601",
+    ];
+    let kubeconfig = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent.kubeconfig");
+    let nowhere = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+                   clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: a, user: {}}]}";
+    std::fs::write(&kubeconfig, nowhere).expect("a file");
+    let kubeconfig = kubeconfig.to_str().expect("text");
+    let output = reserve(&[&flags[..], &["--kubeconfig", kubeconfig]].concat(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).expect("text");
+    let said =
+        "Error while running the app: could not get pod details, err: could not find pod namespace";
+    assert!(text.contains(said), "{text}");
+}

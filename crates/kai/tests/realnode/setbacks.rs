@@ -1,0 +1,119 @@
+//! What goes wrong on a node: the reason is told, nothing is left behind, and it goes on when the cause is gone.
+
+use kai_cluster::binder::ReservationSettings;
+use kai_testenv::NodeProgram;
+use serde_json::{Value, json};
+
+use crate::mortal::Mortal;
+use crate::sandboxed;
+use crate::site::{Gpus, KAI_IMAGE, Site};
+
+const ONE: Gpus = Gpus { count: 1, replicas: 10, mib: 16_000 };
+
+fn half() -> Value {
+    json!({"gpu-fraction": "0.5"})
+}
+
+#[test]
+fn programs_of_the_node_are_restarted() {
+    sandboxed("setbacks::programs_of_the_node_are_restarted", async || {
+        let mut site = Site::with_runtime("restarts").await;
+        site.gpu_node("n1", ONE).await;
+        site.start_kai(&[]).await;
+        site.share("first", &half()).await;
+        site.wait_running("first").await;
+        let device = site.devices("first");
+        let reservation = site.reservations().await.remove(0);
+        // Without its kubelet the node starts nothing; what runs goes on.
+        site.nodes[0].stop(NodeProgram::Kubelet).expect("it stops");
+        site.share("second", &half()).await;
+        site.world.wait_bound("second").await;
+        site.nodes[0].restart(NodeProgram::Kubelet).expect("it starts");
+        site.wait_running("second").await;
+        assert_eq!(site.devices("second"), device);
+        site.remove("second").await;
+        // Without containerd, too.
+        site.nodes[0].stop(NodeProgram::Containerd).expect("it stops");
+        site.share("third", &half()).await;
+        site.nodes[0].restart(NodeProgram::Containerd).expect("it starts");
+        site.wait_running("third").await;
+        assert_eq!(site.devices("third"), device);
+        let reservations = site.reservations().await;
+        let uids: Vec<&Value> = reservations.iter().map(|pod| &pod["metadata"]["uid"]).collect();
+        assert_eq!(uids, [&reservation["metadata"]["uid"]], "the device was kept all the time");
+        for pod in ["first", "third"] {
+            site.remove(pod).await;
+        }
+        site.wait_empty().await;
+    });
+}
+
+/// Request, reservation, label, two config maps, binding, status: so many writes bind one pod.
+const WRITES: usize = 7;
+
+#[test]
+fn kai_dies_at_every_step_of_a_reservation() {
+    sandboxed("setbacks::kai_dies_at_every_step_of_a_reservation", async || {
+        let mut site = Site::with_runtime("deaths").await;
+        site.gpu_node("n1", ONE).await;
+        let admission = ["--only", "admission", "--gpu-sharing-enabled"];
+        site.world.start_admitting("admission", &admission).await;
+        let reservations = || ReservationSettings {
+            image: KAI_IMAGE.to_owned(),
+            runtime_class: Some("nvidia".to_owned()),
+            ..ReservationSettings::default()
+        };
+        for writes in 0..=WRITES {
+            let pod = format!("p{writes}");
+            site.share(&pod, &half()).await;
+            let mortal = Mortal::start_with(&site.world, writes, reservations()).await;
+            let done = async || mortal.is_dead() || site.world.node_of(&pod).await.is_some();
+            site.world.wait("it died, or was not needed any more", done).await;
+            drop(mortal);
+            let _next = Mortal::start_with(&site.world, usize::MAX, reservations()).await;
+            site.wait_running(&pod).await;
+            assert_eq!(site.reservations().await.len(), 1, "after {writes} writes");
+            assert!(site.devices(&pod).starts_with("GPU-00000001"));
+            site.remove(&pod).await;
+            site.wait_empty().await;
+        }
+    });
+}
+
+#[test]
+fn an_image_or_a_library_is_missing_for_a_while() {
+    sandboxed("setbacks::an_image_or_a_library_is_missing_for_a_while", async || {
+        let mut site = Site::with_runtime("missing").await;
+        site.gpu_node("n1", ONE).await;
+        site.start_kai(&[]).await;
+        let image = site.kai_image();
+        site.nodes[0].forget(KAI_IMAGE).expect("it is there");
+        site.share("image", &half()).await;
+        bind_fails_because(&site, "image", "ErrImagePull").await;
+        site.nodes[0].import(&image).expect("it is imported");
+        site.wait_running("image").await;
+        site.remove("image").await;
+        site.wait_empty().await;
+
+        let library = site.libraries().join("libnvidia-ml.so.1");
+        let aside = site.libraries().with_extension("aside");
+        std::fs::rename(&library, &aside).expect("it is there");
+        site.share("library", &half()).await;
+        bind_fails_because(&site, "library", "ERROR_LIBRARY_NOT_FOUND").await;
+        std::fs::rename(&aside, &library).expect("it is put back");
+        site.wait_running("library").await;
+        site.remove("library").await;
+        site.wait_empty().await;
+    });
+}
+
+/// The pod is told, in the words of the node.
+async fn bind_fails_because(site: &Site, pod: &str, why: &str) {
+    site.world
+        .wait(&format!("{pod} is told of {why}"), async || {
+            let pod = site.world.see_pod(pod).await.expect("the pod");
+            assert!(pod["spec"]["nodeName"].is_null(), "it has a node");
+            pod["status"]["conditions"].to_string().contains(why)
+        })
+        .await;
+}
