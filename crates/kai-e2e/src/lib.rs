@@ -11,23 +11,16 @@
 //! | [`foreign`] | kinds that other people's operators install |
 //! | [`zones`] | nodes with NUMA zones |
 //! | [`kubelet`] | pods start and end on nodes that are nobody's |
-<<<<<<< HEAD
 //! | [`provisioner`] | volumes are made for claims |
-//! | [`cases`] | the list |
-=======
 //! | [`cases`] | the cases |
 //! | [`suites`] | the list of KAI's cases, and which of them are here |
->>>>>>> main
 //! | [`run`] | the list is run and counted |
 
 pub mod admission;
 pub mod cases;
 pub mod cluster;
-<<<<<<< HEAD
 pub mod devices;
-=======
 pub mod foreign;
->>>>>>> main
 pub mod kubelet;
 pub mod objects;
 pub mod provisioner;

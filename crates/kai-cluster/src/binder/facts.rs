@@ -15,11 +15,8 @@ use super::claims::Claims;
 use super::index::Index;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
-<<<<<<< HEAD
-use super::volumes::Volumes;
-=======
 use super::room::Share;
->>>>>>> main
+use super::volumes::Volumes;
 use super::{BinderSettings, DeviceKey, Item};
 use crate::kinds::Kind;
 use crate::reserved::ReservedDevices;
@@ -120,18 +117,14 @@ pub(super) enum Life {
 pub(super) struct NodeFacts {
     /// All of it.
     pub(super) view: Box<view::Node>,
+    labels: Labels,
 }
 
 impl NodeFacts {
     /// Its devices are only claimed to be there.
-<<<<<<< HEAD
-    pub(super) is_fake: bool,
-    labels: Labels,
-=======
     pub(super) fn is_fake(&self) -> bool {
         self.view.metadata.labels.get(node_names::FAKE_GPU).is_some_and(|label| label == "true")
     }
->>>>>>> main
 }
 
 impl PodFacts {
@@ -538,15 +531,10 @@ impl Facts {
 
     fn set_node(&mut self, node: &view::Node) {
         let name: Text = node.metadata.name.as_str().into();
-<<<<<<< HEAD
-        let labels = &node.metadata.labels;
-        let is_fake = labels.get(node_names::FAKE_GPU).map(String::as_str) == Some("true");
-        let labels = labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into()));
-        let facts = NodeFacts { is_fake, labels: labels.collect() };
+        let labels = node.metadata.labels.iter();
+        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into()));
+        let facts = NodeFacts { view: Box::new(node.clone()), labels: labels.collect() };
         let known = self.nodes.insert(name.clone(), facts);
-=======
-        let known = self.nodes.insert(name.clone(), NodeFacts { view: Box::new(node.clone()) });
->>>>>>> main
         if known.is_none() {
             self.touch_requests_of_node(&name);
         }

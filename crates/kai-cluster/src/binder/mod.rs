@@ -21,11 +21,8 @@
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
-<<<<<<< HEAD
 mod claims;
-=======
 mod clash;
->>>>>>> main
 mod device;
 pub mod driver;
 mod facts;

@@ -8,11 +8,8 @@ mod gpus;
 mod leading;
 mod objects;
 mod pods;
-<<<<<<< HEAD
 mod requests;
-=======
 mod usage;
->>>>>>> main
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -41,12 +41,8 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-<<<<<<< HEAD
-    let suites: [(&'static str, &[(&'static str, Run)]); 18] = [
-=======
-    let suites: [(&'static str, &[(&'static str, Run)]); 20] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 25] = [
         ("admission", admission::DEVICES),
->>>>>>> main
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -68,12 +64,9 @@ pub fn all() -> Vec<Case> {
         ("preempt", preempt::CASES),
         ("preempt", dra::PREEMPT),
         ("reclaim", reclaim::CASES),
-<<<<<<< HEAD
         ("reclaim", dra::RECLAIM),
-=======
         ("reclaim", hierarchy::FAIRNESS),
         ("timeaware", timeaware::CASES),
->>>>>>> main
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {
         let case = |(name, run): &(&'static str, Run)| Case { suite, name, run: *run };
