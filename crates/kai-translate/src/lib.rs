@@ -9,6 +9,7 @@
 //! | [`decode`] | any other object from JSON, with an error that names object and field |
 //! | [`pod`] | requests, GPU annotations, status, constraints |
 //! | [`node`] | allocatable amounts, taints, conditions |
+//! | [`gpus`], [`platform`] | what a node's GPUs are where labels do not tell; Jetsons |
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
@@ -20,9 +21,11 @@ pub mod budget;
 pub mod decode;
 pub mod device_judge;
 pub mod devices;
+pub mod gpus;
 pub mod node;
 pub mod numa;
 pub mod partition;
+pub mod platform;
 pub mod pod;
 pub mod pod_group;
 pub mod priority;

@@ -23,6 +23,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
+use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
 
@@ -58,6 +59,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     binder: BinderArguments,
+
+    #[command(flatten)]
+    grouper: GrouperArguments,
 
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
@@ -191,7 +195,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.schedules = functions.contains(&Function::Scheduler);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
-    if !functions.contains(&Function::PodGrouper) {
+    if functions.contains(&Function::PodGrouper) {
+        settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
+    } else {
         settings.grouper = None;
     }
     // Another process sees only what is written.

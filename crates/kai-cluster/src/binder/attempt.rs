@@ -384,6 +384,9 @@ impl Binder {
         if request.is_fraction() {
             match self.reserved_devices(request) {
                 Ok(Some(devices)) => {
+                    if let Some(reason) = self.lacks_room(request, pod, &devices) {
+                        return Move::fail(reason);
+                    }
                     let pairs: Vec<String> =
                         devices.iter().map(|(group, device)| format!("{group}={device}")).collect();
                     annotations.insert(gpu::DEVICES, pairs.join(","));

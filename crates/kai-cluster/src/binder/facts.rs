@@ -13,8 +13,10 @@ use serde_json::Value;
 use super::index::Index;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
+use super::room::Share;
 use super::{BinderSettings, DeviceKey, Item};
 use crate::kinds::Kind;
+use crate::reserved::ReservedDevices;
 use crate::watch::Change;
 
 /// What must have been listed before anything is judged to be missing.
@@ -31,6 +33,8 @@ pub(super) struct Facts {
     nodes: BTreeMap<Text, NodeFacts>,
     reservations: BTreeMap<DeviceKey, BTreeMap<ObjectName, Reservation>>,
     devices_of_reservation: BTreeMap<ObjectName, DeviceKey>,
+    /// What reservations tell of the GPUs of nodes.
+    pub(super) reserved: ReservedDevices,
     /// Pods on a node by the shared devices they use.
     users: Index<DeviceKey, ObjectName>,
     requests_of_pod: Index<ObjectName, ObjectName>,
@@ -67,6 +71,8 @@ pub(super) struct PodFacts {
     pub(super) gang: Option<ObjectName>,
     /// It is ours to bind.
     pub(super) is_ours: bool,
+    /// What it wants of each of its devices, if it shares them.
+    pub(super) share: Option<Share>,
     /// The devices it was given, by group.
     pub(super) given: BTreeMap<Text, Text>,
     /// All of it, while it is ours and has no node.
@@ -87,8 +93,15 @@ pub(super) enum Life {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct NodeFacts {
+    /// All of it.
+    pub(super) view: Box<view::Node>,
+}
+
+impl NodeFacts {
     /// Its devices are only claimed to be there.
-    pub(super) is_fake: bool,
+    pub(super) fn is_fake(&self) -> bool {
+        self.view.metadata.labels.get(node_names::FAKE_GPU).is_some_and(|label| label == "true")
+    }
 }
 
 impl PodFacts {
@@ -112,6 +125,7 @@ impl PodFacts {
             life,
             gang: gang.map(|name| ObjectName::new(metadata.namespace.as_str(), name.as_str())),
             is_ours,
+            share: Share::of(pod),
             given: given.map(read_given).unwrap_or_default(),
             view: (node.is_none() && is_ours).then(|| Box::new(pod.clone())),
             tolerations: if groups.is_empty() { Vec::new() } else { pod.spec.tolerations.clone() },
@@ -152,6 +166,7 @@ impl Facts {
             nodes: BTreeMap::new(),
             reservations: BTreeMap::new(),
             devices_of_reservation: BTreeMap::new(),
+            reserved: ReservedDevices::default(),
             users: Index::default(),
             requests_of_pod: Index::default(),
             requests_of_device: Index::default(),
@@ -244,6 +259,16 @@ impl Facts {
         self.members.of(gang)
     }
 
+    /// Shared devices of a node that pods use, and those pods.
+    pub(super) fn users_on(
+        &self,
+        node: &Text,
+    ) -> impl Iterator<Item = (&DeviceKey, &BTreeSet<ObjectName>)> {
+        let first = DeviceKey { node: node.clone(), group: Text::default() };
+        let node = node.clone();
+        self.users.starting_at(first).take_while(move |(key, _)| key.node == node)
+    }
+
     /// Shared devices of a node that have a reservation.
     pub(super) fn devices_of_node(&self, node: &Text) -> impl Iterator<Item = &DeviceKey> {
         self.devices_of_node.of(node)
@@ -255,12 +280,6 @@ impl Facts {
         device: &DeviceKey,
     ) -> impl Iterator<Item = (&ObjectName, &Reservation)> {
         self.reservations.get(device).into_iter().flatten()
-    }
-
-    /// The reservation that counts: the oldest that stays.
-    pub(super) fn reservation(&self, device: &DeviceKey) -> Option<(&ObjectName, &Reservation)> {
-        let staying = self.reservations(device).filter(|(_, one)| !one.leaving);
-        staying.min_by(|left, right| (&left.1.created, left.0).cmp(&(&right.1.created, right.0)))
     }
 
     /// The pod of a request as it is now, if it is the one that the request was made for.
@@ -372,6 +391,7 @@ impl Facts {
         &mut self,
         name: &ObjectName,
     ) -> Option<(DeviceKey, Reservation)> {
+        self.reserved.remove(name);
         let device = self.devices_of_reservation.remove(name)?;
         let all = self.reservations.get_mut(&device)?;
         let one = all.remove(name);
@@ -395,6 +415,7 @@ impl Facts {
             return;
         };
         let device = DeviceKey { node: node.as_str().into(), group: group.as_str().into() };
+        self.reserved.set(pod, &self.app_label);
         self.devices_of_node.add(&device.node, &device);
         self.devices_of_reservation.insert(name.clone(), device.clone());
         let new = Reservation::read(pod);
@@ -414,8 +435,7 @@ impl Facts {
 
     fn set_node(&mut self, node: &view::Node) {
         let name: Text = node.metadata.name.as_str().into();
-        let is_fake = node.metadata.labels.get(node_names::FAKE_GPU).map(String::as_str);
-        let known = self.nodes.insert(name.clone(), NodeFacts { is_fake: is_fake == Some("true") });
+        let known = self.nodes.insert(name.clone(), NodeFacts { view: Box::new(node.clone()) });
         if known.is_none() {
             self.touch_requests_of_node(&name);
         }
@@ -423,6 +443,7 @@ impl Facts {
 
     fn remove_node(&mut self, name: &Text) {
         self.nodes.remove(name);
+        self.reserved.forget_node(name);
         self.touch_requests_of_node(name);
         self.touched.extend(self.devices_of_node.of(name).cloned().map(Item::Device));
     }

@@ -28,6 +28,11 @@ impl<K: Ord + Clone, V: Ord + Clone> Index<K, V> {
         }
     }
 
+    /// Sets from this key on, in order.
+    pub(super) fn starting_at(&self, key: K) -> impl Iterator<Item = (&K, &BTreeSet<V>)> {
+        self.sets.range(key..)
+    }
+
     pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> {
         self.sets.get(key).into_iter().flatten()
     }

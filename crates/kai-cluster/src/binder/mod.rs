@@ -8,6 +8,8 @@
 //! | `facts` | what the watches told |
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `clash` | groups of a node that got one device |
+//! | `room` | whether a device has room for one more |
 //! | `gang` | pods that are bound together or not at all |
 //! | `device` | a shared device: its reservation is made, waited for, repaired and released |
 //! | `reservation` | reservation pods |
@@ -16,6 +18,7 @@
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
+mod clash;
 mod device;
 pub mod driver;
 mod facts;
@@ -24,6 +27,7 @@ mod index;
 mod repair;
 mod request;
 mod reservation;
+mod room;
 mod settings;
 mod sharing;
 mod writes;

@@ -61,14 +61,29 @@ fn trouble(pod: &view::Pod) -> Option<String> {
         let why = said(&text(&status.reason), &text(&status.message));
         return Some(if why.is_empty() { format!("it is {phase}") } else { why });
     }
-    let waiting = status.container_statuses.iter().filter_map(|one| one.state.waiting.as_ref());
-    let mut dead_ends = waiting.filter(|waiting| DEAD_ENDS.contains(&waiting.reason.as_str()));
-    dead_ends.next().map(|waiting| said(&waiting.reason, &waiting.message))
+    let mut dead_ends = status.container_statuses.iter().filter_map(|one| {
+        let waiting = one.state.waiting.as_ref();
+        Some((one, waiting.filter(|waiting| DEAD_ENDS.contains(&waiting.reason.as_str()))?))
+    });
+    let (container, waiting) = dead_ends.next()?;
+    // Why it ended says more than that it will be tried again.
+    let last_words = container.last_state.terminated.as_ref().map(|ended| ended.message.trim());
+    Some(match last_words.filter(|words| !words.is_empty()) {
+        Some(words) => said(&waiting.reason, words),
+        None => said(&waiting.reason, &waiting.message),
+    })
 }
 
-/// The name of the reservation of a device: the same for everybody who asks for it.
-pub(super) fn name(device: &DeviceKey, settings: &ReservationSettings) -> ObjectName {
-    let hash = digest(&SHA256, format!("{}/{}", device.node, device.group).as_bytes());
+/// The name of the reservation of a device: the same for everybody who asks for it. Where others are tried beside the
+/// first, they are numbered.
+pub(super) fn name(
+    device: &DeviceKey,
+    number: usize,
+    settings: &ReservationSettings,
+) -> ObjectName {
+    let number = if number == 0 { String::new() } else { format!("#{number}") };
+    let text = format!("{}/{}{number}", device.node, device.group);
+    let hash = digest(&SHA256, text.as_bytes());
     let hex = hash
         .as_ref()
         .iter()
@@ -78,14 +93,14 @@ pub(super) fn name(device: &DeviceKey, settings: &ReservationSettings) -> Object
     ObjectName::new(settings.namespace.as_str(), name)
 }
 
-/// The reservation pod of a device, for pods that tolerate these taints.
+/// A reservation pod of a device, for pods that tolerate these taints.
 pub(super) fn manifest(
+    name: &ObjectName,
     device: &DeviceKey,
     tolerations: &[view::Toleration],
     is_fake: bool,
     settings: &ReservationSettings,
 ) -> Value {
-    let name = name(device, settings);
     let field = |variable: &str, path: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut container = json!({
         "name": objects::RESERVATION_CONTAINER,
@@ -153,7 +168,7 @@ mod tests {
     #[test]
     fn the_name_is_that_of_the_reference() {
         // printf node-1/group | sha256sum
-        let name = name(&device(), &ReservationSettings::default());
+        let name = name(&device(), 0, &ReservationSettings::default());
         assert_eq!(&*name.namespace, "kai-resource-reservation");
         assert_eq!(&*name.name, "gpu-reservation-10945180ad8b04f1");
     }
@@ -162,7 +177,8 @@ mod tests {
     fn one_device_is_asked_for_whatever_is_configured() {
         let configured = json!({"requests": {"cpu": "1m", "nvidia.com/gpu": "4"}});
         let settings = ReservationSettings { resources: Some(configured), ..Default::default() };
-        let pod = manifest(&device(), &[], false, &settings);
+        let name = name(&device(), 0, &settings);
+        let pod = manifest(&name, &device(), &[], false, &settings);
         let resources = &pod["spec"]["containers"][0]["resources"];
         assert_eq!(
             *resources,
@@ -182,6 +198,11 @@ mod tests {
         let text = r#"{"status": {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}}"#;
         let pod: view::Pod = serde_json::from_str(text).expect("a pod");
         assert_eq!(trouble(&pod).as_deref(), Some("ImagePullBackOff"));
+        let ended = r#"{"status": {"phase": "Running", "containerStatuses": [{
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+            "lastState": {"terminated": {"reason": "Error", "message": "no library\n"}}}]}}"#;
+        let pod: view::Pod = serde_json::from_str(ended).expect("a pod");
+        assert_eq!(trouble(&pod).as_deref(), Some("CrashLoopBackOff: no library"));
         let text = text.replace("ImagePullBackOff", "ContainerCreating");
         let pod: view::Pod = serde_json::from_str(&text).expect("a pod");
         assert_eq!(trouble(&pod), None);

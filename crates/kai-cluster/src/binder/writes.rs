@@ -22,6 +22,8 @@ pub(super) enum Order {
     Reserve { device: DeviceKey, pod: Box<Value> },
     /// Remove a reservation pod.
     Release { device: DeviceKey, pod: ObjectName, uid: Text },
+    /// Remove a reservation pod of which nobody waits to hear that it is gone.
+    Discard { pod: ObjectName, uid: Text },
     /// Tell a pod to go that shares a device it may no longer use.
     Evict { pod: ObjectName, uid: Text, message: String },
     /// A step of a bind.
@@ -131,6 +133,15 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
             let path = object_path("/api/v1", "pods", &pod);
             let ended = delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await;
             Some(Report::Released { device, pod, ended })
+        }
+        Order::Discard { pod, uid } => {
+            let path = object_path("/api/v1", "pods", &pod);
+            if let Err(failure) =
+                delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await
+            {
+                tracing::warn!(%pod, reason = failure.reason, "a reservation was not discarded");
+            }
+            None
         }
         Order::Evict { pod, uid, message } => {
             tracing::warn!(%pod, message, "told to go");

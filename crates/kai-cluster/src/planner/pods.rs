@@ -83,6 +83,7 @@ impl Planner {
         if !same {
             self.remove_pod(&name);
         }
+        self.see_reservation(view);
         let group = self.membership(&name, &base);
         let promised = self.pods.get(&name).and_then(|entry| entry.promised.clone());
         let decided = self.pods.get(&name).and_then(PodEntry::started);
@@ -160,6 +161,7 @@ impl Planner {
     }
 
     pub(super) fn remove_pod(&mut self, name: &ObjectName) {
+        self.lose_reservation(name);
         let Some(entry) = self.pods.remove(name) else { return };
         if let Some(group) = named_group(&entry.base)
             && let Some(members) = self.members.get_mut(&group)
@@ -302,6 +304,7 @@ impl Planner {
     pub(super) fn refresh_pod(&mut self, name: &ObjectName) {
         let Some(entry) = self.pods.get(name) else { return };
         let mut spec = entry.base.clone();
+        self.merge_twins(&mut spec);
         if let Membership::Own { plan, .. } = &entry.group {
             spec.group = Some(plan.name.as_str().into());
             spec.sub_group = plan.pod_sub_group.as_deref().map(Text::from);

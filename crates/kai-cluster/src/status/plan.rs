@@ -13,6 +13,7 @@ use kai_core::input::pod_group::DEFAULT_LEAF;
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{CyclePlan, Step, StepKind};
 use kai_core::time::Timestamp;
+use kai_translate::time::seconds;
 
 use super::accounts::Member;
 use super::events::{Event, Severity, Subject};
@@ -176,7 +177,10 @@ impl Statuses {
         self.events.push(Event::new(subject, Severity::Warning, "FailedBinding", message), now);
         let verdict = PodVerdict { uid, reason: BINDING_ERROR, message: error.into(), mark: true };
         self.pods.insert(pod.clone(), verdict);
-        self.schedule.request(Target::Pod(pod.clone()), now);
+        // At once: the next plan may try it again, and then there would be nothing to tell any more.
+        let target = Target::Pod(pod.clone());
+        self.schedule.drop(&target);
+        self.schedule.request_after(target, seconds(0), now);
     }
 }
 

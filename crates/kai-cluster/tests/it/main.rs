@@ -3,6 +3,7 @@
 mod api;
 mod binder;
 mod leases;
+mod slices;
 mod statuses;
 mod usage;
 mod virtual_time;

@@ -177,6 +177,12 @@ fn a_failed_bind_is_told() {
     let conditions = bodies(&writes, "pods/small/status");
     assert_eq!(conditions[0]["status"]["conditions"][0]["reason"], "BindingError");
     assert_eq!(conditions.len(), 1, "the same error is told once: {writes:#?}");
+    let at = |path: &str, nth: usize| {
+        let mut places = writes.iter().enumerate().filter(|(_, line)| line.contains(path));
+        places.nth(nth).map(|(place, _)| place).expect("a write")
+    };
+    let (told, tried_again) = (at("pods/small/status", 0), at("pods/small/binding", 1));
+    assert!(told < tried_again, "it is told before it is tried again: {writes:#?}");
     assert!(events(&writes, "Scheduled").is_empty(), "success is not told by default");
 }
 

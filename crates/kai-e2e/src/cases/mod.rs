@@ -1,15 +1,19 @@
 //! The list: KAI's end-to-end suites, case by case.
 
+mod admission;
 mod allocate;
 mod api;
 mod consolidation;
 mod hierarchy;
 mod integrations;
-mod operators;
+mod kubeflow;
+mod numa;
 mod placement;
 mod predicates;
 mod preempt;
 mod reclaim;
+mod services;
+mod sets;
 mod sharing;
 mod sub_groups;
 mod timeaware;
@@ -35,7 +39,8 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 14] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 20] = [
+        ("admission", admission::DEVICES),
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -44,11 +49,16 @@ pub fn all() -> Vec<Case> {
         ("allocate", sharing::CASES),
         ("allocate", topology::CASES),
         ("api", api::CASES),
+        ("api", admission::POD_GROUPS),
         ("consolidation", consolidation::CASES),
         ("integrations", integrations::CASES),
-        ("integrations", operators::CASES),
+        ("integrations", kubeflow::CASES),
+        ("integrations", sets::CASES),
+        ("integrations", services::CASES),
+        ("numa", numa::CASES),
         ("preempt", preempt::CASES),
         ("reclaim", reclaim::CASES),
+        ("reclaim", hierarchy::FAIRNESS),
         ("timeaware", timeaware::CASES),
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {

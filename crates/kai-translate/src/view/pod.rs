@@ -263,25 +263,30 @@ pub struct PodStatus {
 
 /// How a container fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {
     /// Where it is in its life.
     #[serde(deserialize_with = "null_is_default")]
     pub state: ContainerState,
+    /// How it ended the last time.
+    #[serde(deserialize_with = "null_is_default")]
+    pub last_state: ContainerState,
 }
 
-/// Where a container is in its life; only what keeps it from starting.
+/// Where a container is in its life; only what keeps it from running.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
     /// It does not run yet.
-    pub waiting: Option<ContainerWaiting>,
+    pub waiting: Option<ContainerTold>,
+    /// It ran.
+    pub terminated: Option<ContainerTold>,
 }
 
-/// Why a container does not run yet.
+/// Why a container does not run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ContainerWaiting {
+pub struct ContainerTold {
     /// In a word.
     pub reason: String,
     /// In full.

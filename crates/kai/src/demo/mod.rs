@@ -15,7 +15,7 @@ use anyhow::Context;
 
 use clap::Args;
 
-pub(crate) use paint::table;
+pub(crate) use paint::{table, wrapped};
 
 use crate::output;
 use paint::Paint;

@@ -81,7 +81,7 @@ pub(super) fn bar(paint: Paint, parts: &[(usize, u64)], whole: u64, width: usize
 }
 
 /// A text in lines of at most `width` letters, each after `indent`.
-pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut lines = vec![indent.to_owned()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().map_or(0, |line| line.chars().count());

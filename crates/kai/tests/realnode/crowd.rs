@@ -30,10 +30,16 @@ fn name(pod: &Value) -> &str {
     pod["metadata"]["name"].as_str().expect("a name")
 }
 
-/// Groups and MiB of pods that have a node, by device.
+/// It has a node, and its containers have not ended.
+fn has_place(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].is_string()
+        && !["Succeeded", "Failed"].map(Value::from).contains(&pod["status"]["phase"])
+}
+
+/// Groups and MiB of pods that have a place, by device.
 fn use_of_devices(pods: &[Value]) -> BTreeMap<String, (BTreeSet<String>, u64)> {
     let mut devices: BTreeMap<String, (BTreeSet<String>, u64)> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()) {
+    for pod in pods.iter().filter(|pod| has_place(pod)) {
         let annotations = &pod["metadata"]["annotations"];
         let given = annotations["kai.scheduler/gpu-devices"].as_str().expect("a device");
         let (group, device) = given.split_once('=').expect("a group and its device");
@@ -45,14 +51,14 @@ fn use_of_devices(pods: &[Value]) -> BTreeMap<String, (BTreeSet<String>, u64)> {
     devices
 }
 
-/// A device has one group and no more pods than fill it. Gives how many pods have a node.
+/// A device has one group and no more pods than fill it. Gives how many pods have a place.
 async fn assert_sound(site: &Site) -> usize {
     let pods = site.pods().await;
     for (device, (groups, used)) in use_of_devices(&pods) {
         assert_eq!(groups.len(), 1, "{device} is that of several groups");
         assert!(used <= DEVICE_MIB, "{device}: {used} MiB are given away");
     }
-    pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count()
+    pods.iter().filter(|pod| has_place(pod)).count()
 }
 
 #[test]
@@ -64,8 +70,9 @@ fn no_device_is_sold_twice_however_the_node_deals_them_out() {
         site.start_kai(&[]).await;
         come_and_go(&site).await;
         every_pod_sees_its_device(&site).await;
-        for pod in site.pods().await {
-            site.remove(name(&pod)).await;
+        let pods = site.pods().await;
+        for pod in pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()) {
+            site.remove(name(pod)).await;
         }
         site.wait_empty().await;
         both_devices_can_be_filled(&site).await;
