@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -80,6 +81,7 @@ pub fn enter(test: &str) -> anyhow::Result<Entered> {
         .env(INSIDE, number.to_string())
         .env("TMPDIR", &folder)
         .env("RUST_BACKTRACE", "0")
+        .process_group(0) // it cleans up, even where everybody around it is killed at once
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
