@@ -34,6 +34,7 @@ const KEEPER: &str = r#"exec 3<&0
 setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private \
   sh -c 'ip link set lo up && ip addr add 10.0.0.1/32 dev lo && "$@"' sandbox "$@" </dev/null 3<&- &
 sandbox=$!
+trap '' PIPE # who reads what we say may be gone
 (cat; kill -9 $sandbox) <&3 >/dev/null 2>&1 3<&- &
 wait $sandbox
 ended=$?
