@@ -1,5 +1,6 @@
 //! Simulated nodes: what they advertise, and kubelets that start and end pods.
 
+mod agent;
 mod devices;
 mod kubelet;
 mod profile;

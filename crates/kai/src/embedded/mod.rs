@@ -36,7 +36,7 @@ const STEP: Duration = Duration::from_millis(250);
 /// Workloads that never come to rest are shown as they are after this time.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 /// Where reservation pods are: they come and go with every try.
-const RESERVATIONS: &str = "kai-resource-reservation";
+pub(crate) const RESERVATIONS: &str = "kai-resource-reservation";
 /// What is only tried again and again, and comes to nothing, is at rest.
 const PATIENCE: Duration = Duration::from_mins(20);
 
@@ -170,6 +170,20 @@ impl VirtualCluster {
         added.with_context(|| format!("cannot add the node {}", profile.name))
     }
 
+    /// Labels a node.
+    pub(crate) fn label_node(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<()> {
+        self.embedded.with(|cluster, _| {
+            let key = kai_embed::Key::new("", name);
+            let node = cluster.get(kai_embed::kinds::NODES, &key);
+            let mut node = Value::clone(node.with_context(|| format!("there is no node {name}"))?);
+            for (key, value) in labels {
+                node["metadata"]["labels"][*key] = json!(value);
+            }
+            cluster.replace(&node).with_context(|| format!("cannot label {name}"))?;
+            Ok(())
+        })
+    }
+
     /// Looks at the cluster as it is.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Cluster) -> T) -> T {
         self.embedded.with(|cluster, _| look(cluster))
@@ -182,7 +196,13 @@ impl VirtualCluster {
 
     /// Lets everything settle: nothing changes any more, and no pod starts or ends by itself.
     pub(crate) async fn settle(&self) {
+        self.settle_watched(|_, _| ()).await;
+    }
+
+    /// The same; somebody watches what happens, and how long after the beginning.
+    pub(crate) async fn settle_watched(&self, mut watch: impl FnMut(&Cluster, Duration)) {
         let begin = Instant::now();
+        self.look(|cluster| watch(cluster, Duration::ZERO));
         let mut quiet_since = Instant::now();
         let mut version = self.look(|cluster| cluster.version());
         let mut places = self.look(|cluster| places_of(cluster));
@@ -196,6 +216,7 @@ impl VirtualCluster {
             });
             let wait = next.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or(STEP);
             self.pass(wait.max(STEP)).await;
+            self.look(|cluster| watch(cluster, begin.elapsed()));
             let seen = self.look(|cluster| places_of(cluster));
             if seen != places || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
                 places = seen;
