@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kai_cluster::admission::{
-    self, AdmissionSettings, FailurePolicy, PodRules, QueueChecks, registration,
-};
+use kai_cluster::admission::review::Known;
+use kai_cluster::admission::{self, AdmissionSettings, FailurePolicy, PodRules, registration};
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
 use kai_core::time::{Span, Timestamp};
@@ -123,8 +122,9 @@ fn admission_settings() -> AdmissionSettings {
         namespace: "kai-scheduler".to_owned(),
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
-        queues: QueueChecks::Alone,
-        checks_pod_groups: true,
+        queues: true,
+        quotas: false,
+        pod_groups: true,
         on_create: FailurePolicy::Fail,
         on_update: FailurePolicy::Ignore,
     }
@@ -134,7 +134,8 @@ fn admission_settings() -> AdmissionSettings {
 pub(crate) fn webhooks() -> Webhooks {
     let AdmissionSettings { scheduler_name, pods, .. } = admission_settings();
     Webhooks::new(move |path, review| {
-        admission::review::answer(path, review, (&scheduler_name, &pods), None)
+        let known = Known { scheduler: &scheduler_name, rules: &pods, queues: None };
+        admission::review::answer(path, review, &known)
     })
 }
 
