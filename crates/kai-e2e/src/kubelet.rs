@@ -1,5 +1,5 @@
 //! Nodes that are nobody's: pods that are bound to them start, pods that are told to go are gone, and reservation pods
-//! say which device they hold.
+//! say which device they hold. Volumes are made where a node was chosen for their claims.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::{Value, json};
 
+use crate::provisioner;
 use crate::room::send;
 
 const PODS: &str = "/api/v1/pods";
@@ -48,6 +49,7 @@ pub async fn play_with(client: Client, ends: &Ends) {
         if let Ok(list) = send(&client, "GET", PODS, "application/json", &Value::Null).await {
             attend(&client, list["items"].as_array().map_or(&[], Vec::as_slice), ends).await;
         }
+        provisioner::attend(&client).await;
         tokio::time::sleep(POLL).await;
     }
 }

@@ -25,6 +25,9 @@ impl World {
         let repeated = self.repeated_gpus(task, node);
         amounts_fit(self, shape, node, when, repeated)
             && (!self.config.params.schedule_csi_storage || self.volumes_fit(task, node, when))
+            && (when == When::Later
+                || !self.claims_are_in_play()
+                || self.claims_fit_now(task, node))
     }
 
     fn volumes_fit(&self, task: TaskId, node: &Node, when: When) -> bool {

@@ -4,6 +4,7 @@ mod admission;
 mod allocate;
 mod api;
 mod consolidation;
+mod dra;
 mod hierarchy;
 mod integrations;
 mod kubeflow;
@@ -18,6 +19,7 @@ mod sharing;
 mod sub_groups;
 mod timeaware;
 mod topology;
+mod volumes;
 
 use futures::future::LocalBoxFuture;
 
@@ -39,7 +41,7 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 20] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 25] = [
         ("admission", admission::DEVICES),
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
@@ -48,16 +50,21 @@ pub fn all() -> Vec<Case> {
         ("allocate", hierarchy::CASES),
         ("allocate", sharing::CASES),
         ("allocate", topology::CASES),
+        ("allocate", dra::ALLOCATE),
+        ("allocate", volumes::CASES),
         ("api", api::CASES),
         ("api", admission::POD_GROUPS),
         ("consolidation", consolidation::CASES),
+        ("consolidation", dra::CONSOLIDATION),
         ("integrations", integrations::CASES),
         ("integrations", kubeflow::CASES),
         ("integrations", sets::CASES),
         ("integrations", services::CASES),
         ("numa", numa::CASES),
         ("preempt", preempt::CASES),
+        ("preempt", dra::PREEMPT),
         ("reclaim", reclaim::CASES),
+        ("reclaim", dra::RECLAIM),
         ("reclaim", hierarchy::FAIRNESS),
         ("timeaware", timeaware::CASES),
     ];
