@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::devices::{self, is_reservation};
 use crate::api::{Part, Writer};
 use crate::cluster::Cluster;
-use crate::kinds::{PODS, id};
-use crate::object::{self, uid};
+use crate::kinds::{NODES, PODS, id};
+use crate::object::{self, Key, text, uid};
 
 /// What simulated drivers say of themselves.
 const DRIVER: &str = "580.95.05";
@@ -36,6 +36,10 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
 /// What the container of a pod sees: the devices it was given, and the variable that names them.
 fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) {
     let run = cluster.nodes.runs.get(uid(pod));
+    let node = run.and_then(|run| cluster.store.get(&id(NODES), &Key::new("", &*run.node)));
+    // NVML does not tell the memory of a GPU that has none of its own.
+    let shares_memory = node
+        .is_some_and(|node| text(&node["status"]["nodeInfo"]["kernelVersion"]).ends_with("-tegra"));
     let all = run.map(|run| devices::of_node(cluster, &run.node)).unwrap_or_default();
     let slots = run.map(|run| run.slots.as_slice()).unwrap_or_default();
     let given: Vec<Device> = slots
@@ -46,8 +50,7 @@ fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) 
             index,
             uuid: device.uuid.clone(),
             name: Some(device.product.clone()).filter(|name| !name.is_empty()),
-            // Where nothing tells, NVML does not either.
-            memory_mib: Some(device.memory_mib).filter(|mib| *mib > 0),
+            memory_mib: Some(device.memory_mib).filter(|mib| *mib > 0 && !shares_memory),
         })
         .collect();
     let named: Vec<String> = slots
