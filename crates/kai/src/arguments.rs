@@ -6,6 +6,7 @@ use crate::agent::AgentArguments;
 use crate::bench::BenchArguments;
 use crate::demo::DemoArguments;
 use crate::explain::ExplainArguments;
+use crate::gpus::GpusArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
@@ -34,6 +35,8 @@ pub(crate) enum Verb {
     Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.
     Explain(ExplainArguments),
+    /// Show the GPUs of a cluster, and who shares them.
+    Gpus(GpusArguments),
     /// Do what has to be done on a node.
     Agent(AgentArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

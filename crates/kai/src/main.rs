@@ -8,6 +8,7 @@ mod binder_flags;
 mod demo;
 mod embedded;
 mod explain;
+mod gpus;
 mod log;
 mod manifests;
 mod output;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Verb::Up(arguments) => up::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
+        Verb::Gpus(arguments) => gpus::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
