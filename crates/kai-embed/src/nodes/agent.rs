@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::devices::{self, is_reservation};
 use crate::api::{Part, Writer};
 use crate::cluster::Cluster;
-use crate::kinds::{PODS, id};
-use crate::object::{self, uid};
+use crate::kinds::{NODES, PODS, id};
+use crate::object::{self, Key, text, uid};
 
 /// What simulated drivers say of themselves.
 const DRIVER: &str = "580.95.05";
@@ -20,8 +20,9 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
     if !is_reservation(pod) {
         return Ok(());
     }
-    let (nvml, visible) = surroundings(cluster, pod);
-    let reserved = reserve(&nvml, &visible).map_err(|error| error.to_string())?;
+    let Surroundings { nvml, visible, machine_has } = surroundings(cluster, pod);
+    let reserved =
+        reserve(&nvml, &visible, Some(machine_has)).map_err(|error| error.to_string())?;
     let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return Ok(()) };
     let mut pod = pod.clone();
     object::remove(&mut pod, &["metadata", "resourceVersion"]);
@@ -33,9 +34,20 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What the container of a pod sees: the devices it was given, and the variable that names them.
-fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) {
+/// What the container of a pod sees: the devices it was given, the variable that names them, and how many devices are
+/// on the machine's bus.
+struct Surroundings {
+    nvml: ListedNvml,
+    visible: VisibleDevices,
+    machine_has: u64,
+}
+
+fn surroundings(cluster: &Cluster, pod: &Value) -> Surroundings {
     let run = cluster.nodes.runs.get(uid(pod));
+    let node = run.and_then(|run| cluster.store.get(&id(NODES), &Key::new("", &*run.node)));
+    // NVML does not tell the memory of a GPU that has none of its own.
+    let shares_memory = node
+        .is_some_and(|node| text(&node["status"]["nodeInfo"]["kernelVersion"]).ends_with("-tegra"));
     let all = run.map(|run| devices::of_node(cluster, &run.node)).unwrap_or_default();
     let slots = run.map(|run| run.slots.as_slice()).unwrap_or_default();
     let given: Vec<Device> = slots
@@ -46,8 +58,7 @@ fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) 
             index,
             uuid: device.uuid.clone(),
             name: Some(device.product.clone()).filter(|name| !name.is_empty()),
-            // Where nothing tells, NVML does not either.
-            memory_mib: Some(device.memory_mib).filter(|mib| *mib > 0),
+            memory_mib: Some(device.memory_mib).filter(|mib| *mib > 0 && !shares_memory),
         })
         .collect();
     let named: Vec<String> = slots
@@ -56,5 +67,6 @@ fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) 
         .map(|(slot, device)| format!("{}::{}", device.uuid, slot.replica))
         .collect();
     let visible = VisibleDevices::of_names(named.iter().map(String::as_str));
-    (ListedNvml { driver: DRIVER.to_owned(), devices: given }, visible)
+    let nvml = ListedNvml { driver: DRIVER.to_owned(), devices: given };
+    Surroundings { nvml, visible, machine_has: all.len() as u64 }
 }

@@ -13,7 +13,7 @@ const BAR_WIDTH: usize = 24;
 /// Lines longer than this are hard to read.
 const WIDEST: usize = 100;
 /// For people who watch: how long a step stays before the next.
-const PAUSE: Duration = Duration::from_millis(900);
+const PAUSE: Duration = Duration::from_millis(1100);
 
 /// How the steps follow each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
