@@ -238,14 +238,17 @@ impl Planner {
     pub(super) fn set_grouping(&mut self, grouped: Grouped) {
         let name = grouped.pod;
         let Some(entry) = self.pods.get_mut(&name) else { return };
-        if *entry.base.uid != *grouped.uid || !matches!(entry.group, Membership::Asked) {
+        if *entry.base.uid != *grouped.uid {
             return;
         }
+        // The link itself may have been seen before this word of it.
+        let asked = matches!(entry.group, Membership::Asked);
         match grouped.grouping {
-            Grouping::Own(plan) => self.set_own_group(&name, plan),
             Grouping::Linked(notices) => {
                 self.statuses.note_grouping(&name, &grouped.uid, &notices);
             }
+            Grouping::Own(_) | Grouping::LeftAlone | Grouping::Postponed if !asked => {}
+            Grouping::Own(plan) => self.set_own_group(&name, plan),
             Grouping::LeftAlone => entry.group = Membership::Named,
             Grouping::Postponed => entry.group = Membership::Unknown,
         }
