@@ -43,9 +43,9 @@ const OURS: &str = "
 ";
 
 fn kinds(list: &str) -> impl Iterator<Item = (&str, &str)> {
-    list.lines().filter_map(|line| line.trim().split_once(' ')).flat_map(|(api_version, kinds)| {
-        kinds.split(' ').map(move |kind| (api_version, kind))
-    })
+    list.lines()
+        .filter_map(|line| line.trim().split_once(' '))
+        .flat_map(|(api_version, kinds)| kinds.split(' ').map(move |kind| (api_version, kind)))
 }
 
 #[test]

@@ -65,16 +65,23 @@ pub(crate) fn table(rows: &[Vec<String>], indent: &str) -> String {
     text
 }
 
-/// A bar: who, by number, has how much of `whole`, and what is left.
+/// A bar: who, by number, has how much of `whole`, and what is left. Everybody who has something is seen, and so is
+/// room that is left.
 pub(super) fn bar(paint: Paint, parts: &[(usize, u64)], whole: u64, width: usize) -> String {
-    let cells = |amount: u64| (amount.saturating_mul(width as u64) / whole.max(1)) as usize;
-    let (mut bar, mut filled) = (String::new(), 0);
+    let held: u64 = parts.iter().map(|(_, amount)| amount).sum();
+    let room = width.saturating_sub(usize::from(held < whole));
+    let cells = |amount: u64| {
+        let rounded = (amount.saturating_mul(width as u64) + whole / 2) / whole.max(1);
+        usize::try_from(rounded).unwrap_or(width)
+    };
+    let (mut bar, mut filled, mut so_far) = (String::new(), 0, 0_u64);
     for (who, amount) in parts {
-        let length = cells(*amount).max(1).min(width.saturating_sub(filled));
+        so_far = so_far.saturating_add(*amount);
+        let end = cells(so_far).max(filled + 1).min(room);
         let letter = if paint.coloured { '█' } else { char::from(b'a' + (who % 26) as u8) };
-        let cells: String = std::iter::repeat_n(letter, length).collect();
+        let cells: String = std::iter::repeat_n(letter, end.saturating_sub(filled)).collect();
         bar.push_str(&paint.hued(*who, &cells));
-        filled += length;
+        filled = end.max(filled);
     }
     bar.extend(std::iter::repeat_n('·', width.saturating_sub(filled)));
     bar
@@ -108,6 +115,8 @@ mod tests {
         assert_eq!(bar(plain, &[(0, 40), (1, 20)], 80, 8), "aaaabb··");
         assert_eq!(bar(plain, &[], 80, 4), "····");
         assert_eq!(bar(plain, &[(0, 1)], 1000, 4), "a···");
+        assert_eq!(bar(plain, &[(0, 80), (1, 80), (2, 80), (3, 80)], 326, 8), "aabbccd·");
+        assert_eq!(bar(plain, &[(0, 80), (1, 80)], 160, 4), "aabb");
         let coloured = bar(Paint { coloured: true }, &[(0, 40)], 80, 4);
         assert_eq!(coloured, "\u{1b}[38;5;33m██\u{1b}[0m··");
     }
