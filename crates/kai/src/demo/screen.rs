@@ -99,13 +99,11 @@ impl Screen {
         }
         let mut text = String::new();
         for (at, line) in table(&rows, "  ").lines().enumerate() {
-            let ink = match at.checked_sub(1).map(|at| pods[at].phase.as_str()) {
-                None => Ink::Faint,
-                Some("Running" | "Succeeded") => Ink::Good,
-                Some("Pending") => Ink::Waiting,
-                Some(_) => Ink::Bad,
+            let row = match at.checked_sub(1).map(|at| pods[at].phase.as_str()) {
+                None => self.paint.text(Ink::Faint, line),
+                Some(phase) => self.paint.pod_row(phase, line),
             };
-            text.push_str(&self.paint.text(ink, line));
+            text.push_str(&row);
             text.push('\n');
         }
         for (reason, names) in reasons(pods) {
