@@ -16,7 +16,7 @@ pub(super) fn usual() -> AdmissionSettings {
         namespace: "kai-scheduler".to_owned(),
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
-        queues: QueueChecks::default(),
+        queues: QueueChecks::Alone,
         checks_pod_groups: true,
         on_create: FailurePolicy::Fail,
         on_update: FailurePolicy::Ignore,
@@ -27,7 +27,6 @@ pub(super) fn usual() -> AdmissionSettings {
 pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     cluster.set_webhooks(Webhooks::new(move |path, asked| {
-        // Quotas are not compared with those of other queues, which only a setting asks for.
         review::answer(path, asked, (&scheduler, &pods), None)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.
