@@ -410,3 +410,13 @@ fn volumes_wait_for_their_pod_and_devices_are_claimed_one_after_the_other() {
     let other = pods.iter().find(|pod| pod["name"] == "with-volume").map(phase);
     assert_eq!(other.as_deref(), Some("Running"), "{outcome:#}");
 }
+
+#[test]
+fn the_reservation_pod_of_a_jetson_has_what_that_of_a_server_needs_not() {
+    let told = told("7");
+    let pods = told.split_once("the reservation pod on server").expect("one").1;
+    let (server, thor) = pods.split_once("the reservation pod on thor").expect("the other");
+    for mark in ["privileged: true", "hostPath", "NVIDIA_DRIVER_CAPABILITIES"] {
+        assert!(!server.contains(mark) && thor.contains(mark), "{mark}: {told}");
+    }
+}

@@ -61,8 +61,9 @@ impl Screen {
             text.push_str(&self.pods(&pods));
             text.push('\n');
         }
+        let longest = step.after.nodes.iter().map(|node| node.name.chars().count()).max();
         for node in &step.after.nodes {
-            text.push_str(&self.devices(node));
+            text.push_str(&self.devices(node, longest.unwrap_or_default()));
         }
         for exhibit in &step.exhibits {
             text.push_str(&self.exhibit(exhibit));
@@ -116,7 +117,7 @@ impl Screen {
     }
 
     /// A bar per device; each pod has a letter, or a colour where there are colours.
-    fn devices(self, node: &NodeView) -> String {
+    fn devices(self, node: &NodeView, name_width: usize) -> String {
         let letters = node.users();
         let mut text = String::new();
         for device in &node.devices {
@@ -136,7 +137,7 @@ impl Screen {
                 .map(|(user, (hue, _))| self.paint.hued(*hue, &user.pod.name))
                 .collect();
             let line = format!(
-                "  {} gpu {} [{}] {used:>6} of {} MiB  {}",
+                "  {:<name_width$} gpu {} [{}] {used:>6} of {} MiB  {}",
                 node.name,
                 device.index,
                 bar(self.paint, &parts, device.memory_mib, BAR_WIDTH),
