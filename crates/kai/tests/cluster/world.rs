@@ -109,6 +109,12 @@ impl World {
         self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token")
     }
 
+    /// Kills the API server, which must be ours alone, and starts it again.
+    pub(crate) async fn restart_server(&self) {
+        self.plane.kill_server();
+        self.plane.start_server_again().await.expect("it starts again");
+    }
+
     /// The kubeconfig of any service account.
     pub(crate) async fn account_kubeconfig(&self, namespace: &str, account: &str) -> PathBuf {
         self.plane.account_kubeconfig(namespace, account).await.expect("a token")
@@ -128,12 +134,6 @@ impl World {
         let mut command = Command::new(self.plane.program("kubectl"));
         command.arg("--kubeconfig").arg(self.plane.admin_kubeconfig()).args(arguments);
         String::from_utf8(command.output().expect("it runs").stdout).expect("text")
-    }
-
-    /// Kills the API server, which must be ours alone, and starts it again.
-    pub(crate) async fn restart_server(&self) {
-        self.plane.kill_server();
-        self.plane.start_server_again().await.expect("it starts again");
     }
 
     /// Kills `kai` as a crash would.
