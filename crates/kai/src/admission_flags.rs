@@ -1,7 +1,7 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, QueueChecks};
+use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules};
 
 /// KAI's port for webhooks.
 const USUAL_PORT: u16 = 9443;
@@ -43,7 +43,7 @@ pub(crate) struct AdmissionFlags {
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     enable_webhook: bool,
 
-    /// Warn of quotas of queues that do not add up.
+    /// Quotas of queues are checked against those of queues above and below.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
 
@@ -100,12 +100,9 @@ impl AdmissionFlags {
                     (!class.is_empty()).then(|| class.clone())
                 }),
             },
-            queues: match (self.enable_webhook, self.enable_quota_validation) {
-                (false, _) => QueueChecks::None,
-                (true, false) => QueueChecks::Alone,
-                (true, true) => QueueChecks::WithQuotas,
-            },
-            checks_pod_groups: self.enable_podgroup_webhook,
+            queues: self.enable_webhook,
+            quotas: self.enable_quota_validation,
+            pod_groups: self.enable_podgroup_webhook,
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),
         })

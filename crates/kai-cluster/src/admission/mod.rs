@@ -76,26 +76,16 @@ pub struct AdmissionSettings {
     pub scheduler_name: String,
     /// Rules for pods.
     pub pods: PodRules,
-    /// What is checked of queues.
-    pub queues: QueueChecks,
+    /// Queues are checked.
+    pub queues: bool,
+    /// Their quotas are checked against those of queues above and below.
+    pub quotas: bool,
     /// Pod groups are checked.
-    pub checks_pod_groups: bool,
+    pub pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.
     pub on_update: FailurePolicy,
-}
-
-/// What is checked of queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueChecks {
-    /// Nothing.
-    None,
-    /// That they make sense by themselves.
-    #[default]
-    Alone,
-    /// Also that their quotas and those of their relatives add up.
-    WithQuotas,
 }
 
 /// What the API server does when nobody answers.
