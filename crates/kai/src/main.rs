@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod embedded;
 mod explain;
+mod gpus;
 mod log;
 mod manifests;
 mod output;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
+        Verb::Gpus(arguments) => gpus::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),

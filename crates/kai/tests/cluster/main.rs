@@ -5,6 +5,7 @@ mod admission;
 mod binder;
 mod explained;
 mod faults;
+mod gpus;
 mod installation;
 mod leases;
 mod mortal;

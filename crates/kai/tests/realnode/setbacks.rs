@@ -48,8 +48,9 @@ fn programs_of_the_node_are_restarted() {
     });
 }
 
-/// Request, reservation, label, two config maps, binding, status: so many writes bind one pod.
-const WRITES: usize = 7;
+/// Request, reservation, label, two config maps, binding, status, and what is noted on the node: so many writes, about, bind
+/// one pod.
+const WRITES: usize = 9;
 
 #[test]
 fn kai_dies_at_every_step_of_a_reservation() {
@@ -60,7 +61,6 @@ fn kai_dies_at_every_step_of_a_reservation() {
         site.world.start_admitting("admission", &admission).await;
         let reservations = || ReservationSettings {
             image: KAI_IMAGE.to_owned(),
-            runtime_class: Some("nvidia".to_owned()),
             ..ReservationSettings::default()
         };
         for writes in 0..=WRITES {

@@ -49,13 +49,7 @@ impl Site {
 
     /// Starts `kai` with everything in it, webhooks too.
     pub(crate) async fn start_kai(&mut self, arguments: &[&str]) {
-        let all = [
-            "--gpu-sharing-enabled",
-            "--resource-reservation-pod-image",
-            KAI_IMAGE,
-            "--runtime-class-name",
-            "nvidia",
-        ];
+        let all = ["--gpu-sharing-enabled", "--resource-reservation-pod-image", KAI_IMAGE];
         self.world.start_admitting("kai", &[&all, arguments].concat()).await;
     }
 
@@ -237,6 +231,17 @@ impl Site {
         let told = doctor.output().expect("it runs");
         let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
         told["findings"].as_array().cloned().expect("findings")
+    }
+
+    /// Does what a finding says.
+    pub(crate) fn obey(&self, finding: &Value) {
+        let programs = self.plane.program("kubectl");
+        let path = format!("{}:/usr/bin:/bin", programs.parent().expect("a folder").display());
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(finding["fix"].as_str().expect("a command"));
+        shell.env("PATH", path).env("KUBECONFIG", self.plane.admin_kubeconfig());
+        let told = shell.output().expect("a shell");
+        assert!(told.status.success(), "{finding}: {}", String::from_utf8_lossy(&told.stderr));
     }
 
     /// Runs a command in a container of a pod and gives what it prints.
