@@ -77,6 +77,12 @@ fn kai_dies_at_every_step_of_a_reservation() {
             site.remove(&pod).await;
             site.wait_empty().await;
         }
+        let requests = "/apis/scheduling.run.ai/v1alpha2";
+        site.world
+            .wait("no bind request is left", async || {
+                site.world.list(requests, "bindrequests").await.is_empty()
+            })
+            .await;
     });
 }
 

@@ -135,7 +135,7 @@ impl Site {
         self.world.delete(&path, &json!({})).await;
     }
 
-    /// Waits until no reservation and no container is left.
+    /// Waits until nothing is left of pods that shared devices: no reservation, no container, no config map.
     pub(crate) async fn wait_empty(&self) {
         self.world
             .wait("every reservation is gone", async || self.reservations().await.is_empty())
@@ -143,6 +143,12 @@ impl Site {
         self.world
             .wait("no container is left", async || {
                 self.nodes.iter().all(|node| node.running().expect("containers").is_empty())
+            })
+            .await;
+        let shared = |map: &Value| map["metadata"]["name"].to_string().contains("-shared-gpu");
+        self.world
+            .wait("no config map is left", async || {
+                !self.world.list("/api/v1", "configmaps").await.iter().any(shared)
             })
             .await;
     }
