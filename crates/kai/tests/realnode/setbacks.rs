@@ -87,8 +87,8 @@ fn kai_dies_at_every_step_of_a_reservation() {
 }
 
 #[test]
-fn an_image_or_a_library_is_missing_for_a_while() {
-    sandboxed("setbacks::an_image_or_a_library_is_missing_for_a_while", async || {
+fn an_image_a_library_or_the_driver_is_missing_for_a_while() {
+    sandboxed("setbacks::an_image_a_library_or_the_driver_is_missing_for_a_while", async || {
         let mut site = Site::with_runtime("missing").await;
         site.gpu_node("n1", ONE).await;
         site.start_kai(&[]).await;
@@ -109,6 +109,17 @@ fn an_image_or_a_library_is_missing_for_a_while() {
         std::fs::rename(&aside, &library).expect("it is put back");
         site.wait_running("library").await;
         site.remove("library").await;
+        site.wait_empty().await;
+
+        site.set_driver_fault(Some("driver-not-loaded"));
+        site.share("driver", &half()).await;
+        site.wait_bind_failure("driver", "unable to initialize NVML: Driver Not Loaded").await;
+        let found = site.doctor();
+        let named = found.iter().any(|finding| finding["check"] == "nvml-driver-not-loaded");
+        assert!(named, "{found:#?}");
+        site.set_driver_fault(None);
+        site.wait_running("driver").await;
+        site.remove("driver").await;
         site.wait_empty().await;
     });
 }

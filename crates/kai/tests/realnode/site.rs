@@ -229,6 +229,24 @@ impl Site {
             .await;
     }
 
+    /// How the driver of every node fails from now on; none: it works.
+    pub(crate) fn set_driver_fault(&self, fault: Option<&str>) {
+        let file = self.libraries().with_extension("fault");
+        match fault {
+            Some(fault) => std::fs::write(file, fault).expect("a file"),
+            None => std::fs::remove_file(file).expect("it failed"),
+        }
+    }
+
+    /// What a reservation pod logged, if it is there.
+    pub(crate) fn log_of_reservation(&self, pod: &str) -> String {
+        let mut kubectl = Command::new(self.plane.program("kubectl"));
+        kubectl.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
+        kubectl.args(["-n", "kai-resource-reservation", "logs", pod]);
+        let told = kubectl.output().expect("kubectl runs");
+        String::from_utf8_lossy(&told.stdout).into_owned()
+    }
+
     /// What `kai doctor` finds.
     pub(crate) fn doctor(&self) -> Vec<Value> {
         let mut doctor = Command::new(KAI);

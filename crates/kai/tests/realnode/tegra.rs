@@ -73,6 +73,15 @@ fn variable(container: &Value, name: &str) -> Option<String> {
 /// The pod is told what its reservation said, `kai doctor` names the cure, and it is taken.
 async fn profile_is_off(site: &Site) {
     site.wait_bind_failure("edge", "ERROR_LIBRARY_NOT_FOUND").await;
+    site.world
+        .wait("the reservation's log says so", async || {
+            let pods = site.reservations().await;
+            let names = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+            names
+                .map(|name| site.log_of_reservation(name))
+                .any(|log| log.contains("unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND"))
+        })
+        .await;
     let cure = || {
         let mut found = site.doctor().into_iter();
         found.find(|finding| finding["check"] == "nvml-library-not-found")
