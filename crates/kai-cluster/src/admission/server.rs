@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::certificates::{self, Bundle, CertificateError};
+use super::classes::RuntimeClasses;
 use super::registration::configurations;
 use super::{AdmissionSettings, review};
 use crate::env::Env;
@@ -59,9 +60,10 @@ pub async fn start(
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
     let rules = Arc::new((settings.scheduler_name.clone(), settings.pods.clone()));
+    let classes = RuntimeClasses::follow(&client, &env);
     let answer = move |asked: Asked| {
-        let rules = Arc::clone(&rules);
-        async move { answer(&asked, &rules.0, &rules.1) }
+        let (rules, classes) = (Arc::clone(&rules), Arc::clone(&classes));
+        async move { answer(&asked, &rules.0, &classes.narrow(&rules.1)) }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
