@@ -13,6 +13,7 @@
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
+//! | [`device_results`] | devices that a plan decided, back into the words of Kubernetes |
 //! | [`budget`], [`devices`], [`storage`], [`numa`] | what else limits placement |
 
 mod amounts;
@@ -20,6 +21,7 @@ pub mod bind_request;
 pub mod budget;
 pub mod decode;
 pub mod device_judge;
+pub mod device_results;
 pub mod devices;
 pub mod gpus;
 pub mod node;

@@ -36,10 +36,10 @@ pub(crate) enum Verb {
     Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.
     Explain(ExplainArguments),
-    /// Say what is wrong with a cluster or a node, and the command that puts it right.
-    Doctor(DoctorArguments),
     /// Show the GPUs of a cluster, and who shares them.
     Gpus(GpusArguments),
+    /// Say what is wrong with a cluster or a node, and the command that puts it right.
+    Doctor(DoctorArguments),
     /// Do what has to be done on a node.
     Agent(AgentArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

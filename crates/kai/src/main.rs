@@ -10,6 +10,7 @@ mod doctor;
 mod embedded;
 mod explain;
 mod gpus;
+mod grouper_flags;
 mod log;
 mod manifests;
 mod output;
@@ -35,8 +36,8 @@ fn main() -> ExitCode {
         Verb::Up(arguments) => up::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
-        Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Gpus(arguments) => gpus::run(&arguments),
+        Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use kai_cluster::admission;
+use kai_cluster::admission::{self, AdmissionSettings};
 use kai_cluster::env::Env;
 use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
@@ -23,6 +23,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
+use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
 
@@ -58,6 +59,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     binder: BinderArguments,
+
+    #[command(flatten)]
+    grouper: GrouperArguments,
 
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
@@ -128,14 +132,25 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     serve::start(&client, &env, &served, question_sink)
         .await
         .context("cannot listen; 0 as address turns a listener off")?;
-    let name = &flagged.settings.rules.scheduler_name;
-    let asked_for = arguments.only.contains(&Function::Admission);
-    if let Some(admission) = arguments.admission.settings(asked_for, &flagged.namespace, name) {
+    if let Some(admission) = admission_settings(arguments, &flagged) {
         admission::server::start(client.clone(), env.clone(), admission).await?;
     }
     let settings = settings(arguments, flagged)?;
     follow(arguments, settings, client, env, questions, shutdown).await;
     Ok(0)
+}
+
+/// How admission is set up; none: it does not run here.
+fn admission_settings(arguments: &RunArguments, flagged: &Flagged) -> Option<AdmissionSettings> {
+    let name = &flagged.settings.rules.scheduler_name;
+    let asked_for = arguments.only.contains(&Function::Admission);
+    arguments.admission.settings(asked_for, &flagged.namespace, name)
+}
+
+/// The same for somebody who starts it otherwise.
+pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
+    let (flagged, _) = arguments.scheduler.read()?;
+    Ok(admission_settings(arguments, &flagged))
 }
 
 /// Does what the arguments ask for until `shutdown` is done.
@@ -191,7 +206,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.schedules = functions.contains(&Function::Scheduler);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
-    if !functions.contains(&Function::PodGrouper) {
+    if functions.contains(&Function::PodGrouper) {
+        settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
+    } else {
         settings.grouper = None;
     }
     // Another process sees only what is written.

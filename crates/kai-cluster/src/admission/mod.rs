@@ -6,7 +6,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
-//! | [`queues`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
 //! | `classes` | runtime classes that exist |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
@@ -20,6 +20,7 @@ pub mod mutate;
 pub mod pod_groups;
 pub mod pods;
 pub mod queues;
+pub mod quotas;
 pub mod registration;
 pub mod review;
 pub mod server;
@@ -77,10 +78,26 @@ pub struct AdmissionSettings {
     pub scheduler_name: String,
     /// Rules for pods.
     pub pods: PodRules,
+    /// What is checked of queues.
+    pub queues: QueueChecks,
+    /// Pod groups are checked.
+    pub checks_pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.
     pub on_update: FailurePolicy,
+}
+
+/// What is checked of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueChecks {
+    /// Nothing.
+    None,
+    /// That they make sense by themselves.
+    #[default]
+    Alone,
+    /// Also that their quotas and those of their relatives add up.
+    WithQuotas,
 }
 
 /// What the API server does when nobody answers.

@@ -4,10 +4,16 @@ use k8s_openapi::ByteString;
 use kai_api::names::admission as paths;
 use serde_json::{Value, json};
 
-use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, topologies};
+use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
 
-/// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
-pub fn answer(path: &str, review: &Value, scheduler: &str, rules: &PodRules) -> Option<Value> {
+/// The answer to an `AdmissionReview` that came on this path; none where there is no such path. With all queues, quotas are
+/// compared.
+pub fn answer(
+    path: &str,
+    review: &Value,
+    (scheduler, rules): (&str, &PodRules),
+    queues: Option<&[Value]>,
+) -> Option<Value> {
     let request = &review["request"];
     let object = &request["object"];
     let is_new = request["operation"] == "CREATE";
@@ -15,19 +21,31 @@ pub fn answer(path: &str, review: &Value, scheduler: &str, rules: &PodRules) -> 
     let (verdict, patch) = match path {
         paths::MUTATE_POD_PATH if ours => mutate_pod(request, rules),
         paths::VALIDATE_POD_PATH if ours => {
-            let refused = pods::validate(&placed(request, object), is_new, rules).err();
+            let pod = placed(request, object);
+            let unchanged = pods::validate_change(&request["oldObject"], &pod);
+            let refused = unchanged.and_then(|()| pods::validate(&pod, is_new, rules)).err();
             (Verdict { refused, warnings: Vec::new() }, Vec::new())
         }
         paths::MUTATE_POD_PATH | paths::VALIDATE_POD_PATH => Default::default(),
         paths::VALIDATE_QUEUE_PATH if request["operation"] == "DELETE" => {
             (queues::validate_deletion(&request["oldObject"]), Vec::new())
         }
-        paths::VALIDATE_QUEUE_PATH => (queues::validate(object), Vec::new()),
+        paths::VALIDATE_QUEUE_PATH => (queue(object, queues), Vec::new()),
         paths::VALIDATE_POD_GROUP_PATH => (pod_groups::validate(object, is_new), Vec::new()),
         paths::VALIDATE_TOPOLOGY_PATH => (topologies::validate(object), Vec::new()),
         _ => return None,
     };
     Some(response(&request["uid"], &verdict, &patch))
+}
+
+fn queue(object: &Value, queues: Option<&[Value]>) -> Verdict {
+    let mut verdict = queues::validate(object);
+    if let (None, Some(queues)) = (&verdict.refused, queues) {
+        let compared = quotas::compare(object, queues);
+        verdict.refused = compared.refused;
+        verdict.warnings.extend(compared.warnings);
+    }
+    verdict
 }
 
 fn mutate_pod(request: &Value, rules: &PodRules) -> (Verdict, Vec<Value>) {
@@ -78,7 +96,8 @@ mod tests {
 
     fn ask(path: &str, request: &Value) -> Value {
         let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
-        let answer = answer(path, &json!({"request": request}), "kai-scheduler", &rules);
+        let review = json!({"request": request});
+        let answer = answer(path, &review, ("kai-scheduler", &rules), Some(&[]));
         answer.expect("a known path")["response"].clone()
     }
 
@@ -127,7 +146,20 @@ mod tests {
     }
 
     #[test]
+    fn quotas_are_compared_where_queues_are_known() {
+        let object =
+            json!({"metadata": {"name": "q"}, "spec": {"parentQueue": "p", "resources": {}}});
+        let request = json!({"uid": "u", "operation": "CREATE", "object": object});
+        let told = ask(paths::VALIDATE_QUEUE_PATH, &request);
+        assert_eq!(told["status"]["message"], "failed to get parent queue p: not found");
+        let review = json!({"request": request});
+        let rules = PodRules::default();
+        let told = answer(paths::VALIDATE_QUEUE_PATH, &review, ("s", &rules), None);
+        assert_eq!(told.expect("an answer")["response"]["allowed"], true);
+    }
+
+    #[test]
     fn there_are_no_other_paths() {
-        assert_eq!(answer("/else", &json!({}), "s", &PodRules::default()), None);
+        assert_eq!(answer("/else", &json!({}), ("s", &PodRules::default()), None), None);
     }
 }

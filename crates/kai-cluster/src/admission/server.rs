@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::StatusCode;
+use kai_api::names::admission::VALIDATE_QUEUE_PATH;
 use kai_translate::time::seconds;
 use kube::Client;
 use rustls::ServerConfig;
@@ -16,8 +17,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::certificates::{self, Bundle, CertificateError};
 use super::classes::RuntimeClasses;
-use super::registration::configurations;
-use super::{AdmissionSettings, review};
+use super::registration::{configurations, keep_foreign_terms};
+use super::{AdmissionSettings, QueueChecks, review};
 use crate::env::Env;
 use crate::orders::{APPLY_PATCH, send};
 use crate::serve::http::{Answer, Asked, Wrap, content, serve, text};
@@ -59,11 +60,15 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let rules = Arc::new((settings.scheduler_name.clone(), settings.pods.clone()));
-    let classes = RuntimeClasses::follow(&client, &env);
+    let office =
+        Arc::new((client.clone(), settings.clone(), RuntimeClasses::follow(&client, &env)));
     let answer = move |asked: Asked| {
-        let (rules, classes) = (Arc::clone(&rules), Arc::clone(&classes));
-        async move { answer(&asked, &rules.0, &classes.narrow(&rules.1)) }
+        let office = Arc::clone(&office);
+        async move {
+            let (client, settings, classes) = &*office;
+            let pods = classes.narrow(&settings.pods);
+            answer(&asked, client, &AdmissionSettings { pods, ..settings.clone() }).await
+        }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
@@ -80,14 +85,30 @@ fn names(settings: &AdmissionSettings) -> Vec<String> {
     names
 }
 
-fn answer(asked: &Asked, scheduler: &str, rules: &super::PodRules) -> Answer {
+async fn answer(asked: &Asked, client: &Client, settings: &AdmissionSettings) -> Answer {
     let review: Value = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };
-    match review::answer(asked.request.uri().path(), &review, scheduler, rules) {
+    let path = asked.request.uri().path();
+    let compares = path == VALIDATE_QUEUE_PATH && settings.queues == QueueChecks::WithQuotas;
+    let queues = if compares { all_queues(client).await } else { None };
+    let rules = (settings.scheduler_name.as_str(), &settings.pods);
+    match review::answer(path, &review, rules, queues.as_deref()) {
         Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),
         None => text(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+/// Every queue; none where they cannot be read, and then quotas are not compared.
+async fn all_queues(client: &Client) -> Option<Vec<Value>> {
+    let request = http::Request::get("/apis/scheduling.run.ai/v2/queues").body(Vec::new()).ok()?;
+    match client.request::<Value>(request).await {
+        Ok(mut list) => Some(std::mem::take(list["items"].as_array_mut()?)),
+        Err(error) => {
+            tracing::warn!(%error, "quotas are not compared: queues cannot be read");
+            None
+        }
     }
 }
 
@@ -97,11 +118,16 @@ async fn register(
     settings: &AdmissionSettings,
     bundle: &Bundle,
 ) -> Result<(), kube::Error> {
-    for (plural, object) in configurations(settings, &bundle.trusted) {
+    for (plural, mut object) in configurations(settings, &bundle.trusted) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!(
-            "/apis/admissionregistration.k8s.io/v1/{plural}/{name}?fieldManager={MANAGER}&force=true"
-        );
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        let request = http::Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match client.request::<Value>(request).await {
+            Ok(registered) => keep_foreign_terms(&registered, &mut object),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        let path = format!("{path}?fieldManager={MANAGER}&force=true");
         let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
     }
     Ok(())

@@ -4,25 +4,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::BindRequest;
 use kai_api::names::{gpu, node as node_names, objects, workload};
+use kai_core::input::selectors::{Labels, NodeTerm};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::decode::decode;
-use kai_translate::pod as pods;
-use kai_translate::view;
+use kai_translate::{Problem, pod as pods, storage, view};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::cdi::ClusterPolicies;
+use super::claims::Claims;
 use super::index::Index;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
 use super::room::Share;
+use super::volumes::Volumes;
 use super::{BinderSettings, DeviceKey, Item};
 use crate::kinds::Kind;
 use crate::reserved::ReservedDevices;
 use crate::watch::Change;
 
 /// What must have been listed before anything is judged to be missing.
-const NEEDED: [Kind; 5] =
-    [Kind::Pod, Kind::Node, Kind::BindRequest, Kind::RuntimeClass, Kind::ClusterPolicy];
+const NEEDED: [Kind; 9] = [
+    Kind::Pod,
+    Kind::Node,
+    Kind::BindRequest,
+    Kind::ResourceClaim,
+    Kind::PersistentVolumeClaim,
+    Kind::PersistentVolume,
+    Kind::StorageClass,
+    Kind::RuntimeClass,
+    Kind::ClusterPolicy,
+];
 
 /// What the watches told.
 pub(super) struct Facts {
@@ -48,12 +60,23 @@ pub(super) struct Facts {
     requests_of_node: Index<Text, ObjectName>,
     members: Index<ObjectName, ObjectName>,
     devices_of_node: Index<Text, DeviceKey>,
+    pub(super) claims: Claims,
+    pub(super) volumes: Volumes,
+    /// Requests by what they wait for.
+    awaited: Index<Awaited, ObjectName>,
     /// What has to be looked at anew.
     touched: BTreeSet<Item>,
     /// Reservations whose making is not answered yet, and whether they are gone already.
     expected: BTreeMap<ObjectName, bool>,
     /// Reservations that went without leave: such a pod may be left in a phase that is not watched.
     vanished: Vec<Vanished>,
+}
+
+/// Something that a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Awaited {
+    Claim(ObjectName),
+    VolumeClaim(ObjectName),
 }
 
 /// A reservation that went without leave.
@@ -101,6 +124,7 @@ pub(super) enum Life {
 pub(super) struct NodeFacts {
     /// All of it.
     pub(super) view: Box<view::Node>,
+    labels: Labels,
 }
 
 impl NodeFacts {
@@ -150,7 +174,7 @@ impl PodFacts {
 }
 
 /// Versions of one object are numbers that grow.
-fn is_older(version: &str, known: &str) -> bool {
+pub(super) fn is_older(version: &str, known: &str) -> bool {
     matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(new), Ok(known)) if new < known)
 }
 
@@ -158,6 +182,19 @@ fn is_older(version: &str, known: &str) -> bool {
 fn read_given(text: &str) -> BTreeMap<Text, Text> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(group, device)| (group.into(), device.into())).collect()
+}
+
+/// The object as its type; what is wrong with it is said.
+fn decoded<T: DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
+    let complain = |problem: Problem| {
+        tracing::warn!(object = problem.object, field = problem.field, "{}", problem.message);
+    };
+    decode(kind.name(), object).map_err(complain).ok()
+}
+
+fn object_name(object: &Value) -> ObjectName {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    ObjectName::new(text("namespace"), text("name"))
 }
 
 impl Facts {
@@ -181,6 +218,9 @@ impl Facts {
             requests_of_node: Index::default(),
             members: Index::default(),
             devices_of_node: Index::default(),
+            claims: Claims::default(),
+            volumes: Volumes::default(),
+            awaited: Index::default(),
             touched: BTreeSet::new(),
             expected: BTreeMap::new(),
             vanished: Vec::new(),
@@ -211,7 +251,8 @@ impl Facts {
             self.touched.extend(request.devices().map(Item::Device));
         }
         for (name, pod) in &self.pods {
-            if !pod.groups.is_empty() {
+            let claims = pod.view.iter().any(|view| !view.spec.resource_claims.is_empty());
+            if claims || !pod.groups.is_empty() {
                 self.touched.insert(Item::Pod(name.clone()));
                 self.touched.extend(pod.devices().map(Item::Device));
             }
@@ -230,23 +271,74 @@ impl Facts {
             Change::Gone(Kind::Pod, name) => self.remove_pod(name),
             Change::Gone(Kind::Node, name) => self.remove_node(&name.name),
             Change::Gone(Kind::BindRequest, name) => self.remove_request(name),
-            Change::Object(Kind::RuntimeClass, object) => {
-                let name = object["metadata"]["name"].as_str();
-                self.classes.extend(name.map(str::to_owned));
+            Change::Object(kind, object) => {
+                self.set_object(*kind, &object_name(object), Some(object));
             }
-            Change::Gone(Kind::RuntimeClass, name) => {
-                self.classes.remove(&*name.name);
-            }
-            Change::Object(Kind::ClusterPolicy, object) => {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                self.policies.set(name.into(), object);
-            }
-            Change::Gone(Kind::ClusterPolicy, name) => self.policies.remove(&name.name),
-            Change::Object(..) | Change::Gone(..) => {}
+            Change::Gone(kind, name) => self.set_object(*kind, name, None),
             Change::Listed(kind) => {
                 self.listed.insert(*kind);
             }
         }
+    }
+
+    /// What claims and volumes are; other kinds do not concern the binder.
+    fn set_object(&mut self, kind: Kind, name: &ObjectName, object: Option<&Value>) {
+        match kind {
+            Kind::ResourceClaim => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                self.claims.set(name, typed.as_ref());
+                self.touch_awaiting(&Awaited::Claim(name.clone()));
+            }
+            Kind::PersistentVolumeClaim => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                self.volumes.set_claim(name, typed.as_ref());
+                self.touch_awaiting(&Awaited::VolumeClaim(name.clone()));
+            }
+            Kind::PersistentVolume => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                if let Some(claim) = self.volumes.set_volume(&name.name, typed.as_ref()) {
+                    self.touch_awaiting(&Awaited::VolumeClaim(claim));
+                }
+            }
+            Kind::StorageClass => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                let spec = typed.as_ref().and_then(|class| storage::class(class).object);
+                self.volumes.set_class(&name.name, spec);
+            }
+            Kind::RuntimeClass if object.is_some() => {
+                self.classes.insert(name.name.to_string());
+            }
+            Kind::RuntimeClass => {
+                self.classes.remove(&*name.name);
+            }
+            Kind::ClusterPolicy => self.policies.set(name.name.clone(), object),
+            _ => {}
+        }
+    }
+
+    /// An object as the API server answered with it; the watch may have told more by now.
+    pub(super) fn take_object(&mut self, kind: Kind, object: &Value) {
+        self.set_object(kind, &object_name(object), Some(object));
+    }
+
+    /// The request waits for this.
+    pub(super) fn await_object(&mut self, what: &Awaited, request: &ObjectName) {
+        self.awaited.add(what, request);
+    }
+
+    fn touch_awaiting(&mut self, what: &Awaited) {
+        self.touched.extend(self.awaited.take(what).into_iter().map(Item::Request));
+    }
+
+    /// Whether one of the terms names the node; no terms name all.
+    pub(super) fn can_use(&self, node: &Text, terms: &[NodeTerm]) -> bool {
+        let matches =
+            |facts: &NodeFacts| terms.iter().any(|term| term.matches(node, &facts.labels));
+        terms.is_empty() || self.nodes.get(node).is_some_and(matches)
+    }
+
+    pub(super) fn requests_of_node(&self, node: &Text) -> impl Iterator<Item = &ObjectName> {
+        self.requests_of_node.of(node)
     }
 
     pub(super) fn pod(&self, name: &ObjectName) -> Option<&PodFacts> {
@@ -462,7 +554,10 @@ impl Facts {
 
     fn set_node(&mut self, node: &view::Node) {
         let name: Text = node.metadata.name.as_str().into();
-        let known = self.nodes.insert(name.clone(), NodeFacts { view: Box::new(node.clone()) });
+        let labels = node.metadata.labels.iter();
+        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into()));
+        let facts = NodeFacts { view: Box::new(node.clone()), labels: labels.collect() };
+        let known = self.nodes.insert(name.clone(), facts);
         if known.is_none() {
             self.touch_requests_of_node(&name);
         }
@@ -482,20 +577,8 @@ impl Facts {
     }
 
     fn set_request(&mut self, object: &Value) {
-        let metadata = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-        let name = ObjectName::new(metadata("namespace"), metadata("name"));
-        match decode::<BindRequest>(Kind::BindRequest.name(), object) {
-            Ok(request) => self.replace_request(name, Some(Request::read(request))),
-            Err(problem) => {
-                tracing::warn!(
-                    object = problem.object,
-                    field = problem.field,
-                    "{}",
-                    problem.message
-                );
-                self.remove_request(&name);
-            }
-        }
+        let request = decoded::<BindRequest>(Kind::BindRequest, object);
+        self.replace_request(object_name(object), request.map(Request::read));
     }
 
     fn remove_request(&mut self, name: &ObjectName) {

@@ -15,20 +15,25 @@
 //! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
 //! | `room` | whether a device has room for one more |
 //! | `gang` | pods that are bound together or not at all |
+//! | `volumes` | claims of volumes that waited for the pod's node |
+//! | `claims` | claims of devices |
 //! | `device` | a shared device: its reservation is made, waited for, repaired and released |
 //! | `reservation` | reservation pods |
 //! | `sharing` | what the containers of a sharing pod are told |
-//! | `repair` | pods that an interrupted bind left with labels |
+//! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
+//! | `writes`, `holdings` | how orders are written |
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
 mod cdi;
+mod claims;
 mod clash;
 mod device;
 pub mod driver;
 mod facts;
 mod gang;
 mod gpus;
+mod holdings;
 mod index;
 mod notes;
 mod profile;
@@ -38,6 +43,7 @@ mod reservation;
 mod room;
 mod settings;
 mod sharing;
+mod volumes;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +142,7 @@ impl Binder {
         self.notes.clear();
         self.due.clear();
         self.timers.clear();
+        self.facts.claims.forget_giving();
         self.facts.touch_all();
     }
 

@@ -8,6 +8,7 @@ mod gpus;
 mod leading;
 mod objects;
 mod pods;
+mod requests;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -28,6 +28,8 @@ pub(super) struct PodEntry {
     pub(super) view: GroupingView,
     /// Its claims: name in the pod to name of the object.
     pub(super) claims: BTreeMap<String, String>,
+    /// Names of its containers, init containers first, while it has no node.
+    pub(super) containers: Vec<Text>,
     /// To which group it belongs.
     pub(super) group: Membership,
     /// The node that a plan promised it.
@@ -92,6 +94,8 @@ impl Planner {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
         });
         let placed = base.node.is_some();
+        let containers = view.spec.init_containers.iter().chain(&view.spec.containers);
+        let containers = containers.filter(|_| !placed).map(|one| one.name.as_str().into());
         if placed {
             self.backoffs.clear_bind(&name);
             self.in_flight.remove(&name);
@@ -100,6 +104,7 @@ impl Planner {
             base,
             view: view.for_grouping(),
             claims: claims.collect(),
+            containers: containers.collect(),
             group,
             promised: promised.filter(|_| !placed),
             started,

@@ -148,8 +148,8 @@ impl Installation {
         }
         let args = config.spec.pod_grouper.clone().and_then(|grouper| grouper.args);
         if let (Some(grouper), Some(args)) = (&mut settings.grouper, args) {
-            grouper.knative_gang = args.gang_schedule_knative.unwrap_or(grouper.knative_gang);
-            grouper.karta = args.generic_karta_fallback.unwrap_or(grouper.karta);
+            grouper.knative_gang &= args.gang_schedule_knative.unwrap_or(true);
+            grouper.karta &= args.generic_karta_fallback.unwrap_or(true);
         }
         settings
     }
