@@ -120,6 +120,20 @@ async fn watches_may_be_cut_and_forgotten() {
     zoo.leaves_nothing(&world).await;
 }
 
+#[tokio::test]
+async fn the_api_server_may_restart() {
+    let Some(mut world) = World::alone("restarting").await else { return };
+    Zoo::furnish(&world).await;
+    world.start_kai("kai", &[]).await;
+    let zoo = Zoo::let_loose(&world).await;
+    // Nobody answers for reservations yet: binds are under way when the server goes.
+    world.wait("binds are under way", async || !world.bind_requests().await.is_empty()).await;
+    world.restart_server().await;
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    zoo.is_sound(&world).await;
+    zoo.leaves_nothing(&world).await;
+}
+
 /// Writes wait while they are held, and then are sent, however late.
 fn holding(client: Client, held: Arc<AtomicBool>, waiting: Arc<AtomicUsize>) -> Client {
     let transport = tower::service_fn(move |request: Request<Body>| {
