@@ -104,6 +104,26 @@ fn a_jetson_without_its_library_is_told_of_the_profile() {
     assert!(found.has_errors());
 }
 
+/// The reservation pod is gone by then.
+#[test]
+fn a_bind_that_failed_tells_what_its_reservation_said() {
+    let waiting = json!({
+        "metadata": {"name": "p", "namespace": "a", "annotations": {"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p"}},
+        "spec": {"schedulerName": "kai-scheduler"},
+        "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]},
+    });
+    let event = json!({
+        "involvedObject": {"kind": "Pod", "namespace": "a", "name": "p"},
+        "reason": "FailedBinding",
+        "message": "Failed to bind pod a/p to node gpu-1. failed to reserve GPUs: unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+    });
+    let over = json!({"pods": [waiting], "events": [event]});
+    let found = found(&over);
+    assert_eq!(names(&found), ["nvml-library-not-found"]);
+    assert_eq!(found.findings[0].object, "Pod a/p");
+    assert!(found.findings[0].fix.contains("nvidia-ctk runtime configure"), "{found:?}");
+}
+
 #[test]
 fn findings_are_written_as_promised() {
     let found = found(&fixture("unknown-queue"));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use kai_doctor::check::{Check, Scope};
 use kai_doctor::finding::Findings;
@@ -42,7 +43,9 @@ struct Host {
 
 impl Host {
     fn of(name: &str) -> Self {
-        let root = std::env::temp_dir().join(format!("kai-doctor-{}-{name}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let root = std::env::temp_dir().join(format!("kai-doctor-{process}-{count}"));
         let mut host = Self { root, images: None };
         host.lay(&fixture(name));
         host

@@ -33,7 +33,7 @@ impl Platform {
 }
 
 /// What somebody wrote on the node, as label or annotation.
-fn stated(node: &view::Node) -> Option<Platform> {
+pub fn stated(node: &view::Node) -> Option<Platform> {
     let metadata = &node.metadata;
     let key = names::TEGRA;
     let value = metadata.labels.get(key).or_else(|| metadata.annotations.get(key))?;

@@ -9,6 +9,7 @@ const USUAL_PORT: u16 = 9443;
 /// How admission is set up.
 #[derive(Args)]
 #[command(next_help_heading = "Flags of admission")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct AdmissionFlags {
     /// Port for webhooks; with one, admission runs beside the other functions. [with --only admission: 9443]
     #[arg(long, value_name = "PORT")]
@@ -37,6 +38,18 @@ pub(crate) struct AdmissionFlags {
     /// Older name of the same.
     #[arg(long, value_name = "NAME", hide = true)]
     gpu_pod_runtime_class_name: Option<String>,
+
+    /// Check queues.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    enable_webhook: bool,
+
+    /// Quotas of queues are checked against those of queues above and below.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    enable_quota_validation: bool,
+
+    /// Check pod groups.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    enable_podgroup_webhook: bool,
 
     /// What becomes of new objects when nobody answers.
     #[arg(long, value_enum, default_value = "fail")]
@@ -87,6 +100,9 @@ impl AdmissionFlags {
                     (!class.is_empty()).then(|| class.clone())
                 }),
             },
+            queues: self.enable_webhook,
+            quotas: self.enable_quota_validation,
+            pod_groups: self.enable_podgroup_webhook,
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),
         })

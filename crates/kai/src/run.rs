@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use kai_cluster::admission;
+use kai_cluster::admission::{self, AdmissionSettings};
 use kai_cluster::env::Env;
 use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
@@ -142,14 +142,25 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     serve::start(&client, &env, &served, question_sink)
         .await
         .context("cannot listen; 0 as address turns a listener off")?;
-    let name = &flagged.settings.rules.scheduler_name;
-    let asked_for = arguments.only.contains(&Function::Admission);
-    if let Some(admission) = arguments.admission.settings(asked_for, &flagged.namespace, name) {
+    if let Some(admission) = admission_settings(arguments, &flagged) {
         admission::server::start(client.clone(), env.clone(), admission).await?;
     }
     let settings = settings(arguments, flagged)?;
     follow(arguments, settings, client, env, questions, shutdown).await;
     Ok(0)
+}
+
+/// How admission is set up; none: it does not run here.
+fn admission_settings(arguments: &RunArguments, flagged: &Flagged) -> Option<AdmissionSettings> {
+    let name = &flagged.settings.rules.scheduler_name;
+    let asked_for = arguments.only.contains(&Function::Admission);
+    arguments.admission.settings(asked_for, &flagged.namespace, name)
+}
+
+/// The same for somebody who starts it otherwise.
+pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
+    let (flagged, _) = arguments.scheduler.read()?;
+    Ok(admission_settings(arguments, &flagged))
 }
 
 /// Does what the arguments ask for until `shutdown` is done.

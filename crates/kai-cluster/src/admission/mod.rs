@@ -6,7 +6,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
-//! | [`queues`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
 //! | [`registration`] | webhook configurations |
@@ -18,6 +18,7 @@ pub mod mutate;
 pub mod pod_groups;
 pub mod pods;
 pub mod queues;
+pub mod quotas;
 pub mod registration;
 pub mod review;
 pub mod server;
@@ -75,6 +76,12 @@ pub struct AdmissionSettings {
     pub scheduler_name: String,
     /// Rules for pods.
     pub pods: PodRules,
+    /// Queues are checked.
+    pub queues: bool,
+    /// Their quotas are checked against those of queues above and below.
+    pub quotas: bool,
+    /// Pod groups are checked.
+    pub pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.

@@ -65,30 +65,44 @@ pub fn configurations(settings: &AdmissionSettings, trusted: &str) -> Vec<(&'sta
             update,
         ),
     ];
+    let validates = |name: &str, hooks: &[Value]| {
+        (VALIDATING, configuration("ValidatingWebhookConfiguration", name, hooks))
+    };
+    let mutating = configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]);
     vec![
-        (
-            MUTATING,
-            configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]),
-        ),
-        (
-            VALIDATING,
-            configuration("ValidatingWebhookConfiguration", names::VALIDATING_PODS, &validating),
-        ),
-        (
-            VALIDATING,
-            configuration("ValidatingWebhookConfiguration", names::VALIDATING_QUEUES, &of_queues),
-        ),
-        (
-            VALIDATING,
-            configuration(
-                "ValidatingWebhookConfiguration",
-                names::VALIDATING_POD_GROUPS,
-                &of_groups,
-            ),
-        ),
+        (MUTATING, mutating),
+        validates(names::VALIDATING_PODS, &validating),
+        validates(names::VALIDATING_QUEUES, if settings.queues { &of_queues } else { &[] }),
+        validates(names::VALIDATING_POD_GROUPS, if settings.pod_groups { &of_groups } else { &[] }),
     ]
 }
 
+/// Keeps the namespaces that somebody else excludes from our hooks: some clouds do, and would fight for it.
+pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
+    let hooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
+    let registered = hooks(registered);
+    for hook in wanted["webhooks"].as_array_mut().into_iter().flatten() {
+        let Some(before) = registered.iter().find(|one| one["name"] == hook["name"]) else {
+            continue;
+        };
+        let terms = |hook: &Value| {
+            hook["namespaceSelector"]["matchExpressions"].as_array().cloned().unwrap_or_default()
+        };
+        let mut kept = terms(hook);
+        let foreign = terms(before).into_iter().filter(|term| term["key"] != NAMESPACE_NAME);
+        for term in foreign {
+            if !kept.contains(&term) {
+                kept.push(term);
+            }
+        }
+        if !kept.is_empty() {
+            hook["namespaceSelector"] = json!({"matchExpressions": kept});
+        }
+    }
+}
+
+/// The label by which we exclude namespaces.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const MUTATING: &str = "mutatingwebhookconfigurations";
 const VALIDATING: &str = "validatingwebhookconfigurations";
 
@@ -141,7 +155,7 @@ impl Hooks<'_> {
         let mut hook = self.hook(name, path, rule, policy);
         let excluded = ["kube-system", &self.settings.namespace];
         hook["namespaceSelector"] = json!({"matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded},
+            {"key": NAMESPACE_NAME, "operator": "NotIn", "values": excluded},
         ]});
         let scheduler = self.settings.scheduler_name.replace('\\', "\\\\").replace('\'', "\\'");
         hook["matchConditions"] = json!([{
@@ -160,18 +174,55 @@ mod tests {
     use super::*;
     use crate::admission::PodRules;
 
-    #[test]
-    fn nobody_but_our_pods_can_be_held_up() {
-        let settings = AdmissionSettings {
+    fn settings() -> AdmissionSettings {
+        AdmissionSettings {
             port: 9443,
             url: None,
             namespace: "kai-scheduler".to_owned(),
             scheduler_name: "kai-scheduler".to_owned(),
             pods: PodRules::default(),
+            queues: true,
+            quotas: false,
+            pod_groups: true,
             on_create: FailurePolicy::Fail,
             on_update: FailurePolicy::Ignore,
-        };
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_asked_for() {
+        let settings = AdmissionSettings { queues: false, pod_groups: false, ..settings() };
         let made = configurations(&settings, "PEM");
+        let hooks: Vec<usize> = made
+            .iter()
+            .map(|(_, object)| object["webhooks"].as_array().expect("hooks").len())
+            .collect();
+        assert_eq!(hooks, [1, 4, 0, 0], "what was asked for before is taken back");
+    }
+
+    #[test]
+    fn what_a_cloud_excludes_stays_excluded() {
+        let mut made = configurations(&settings(), "PEM");
+        let (_, wanted) = &mut made[0];
+        let mut registered = wanted.clone();
+        let cloud = json!({"key": "control-plane", "operator": "DoesNotExist"});
+        let terms = &mut registered["webhooks"][0]["namespaceSelector"]["matchExpressions"];
+        terms.as_array_mut().expect("terms").push(cloud.clone());
+        keep_foreign_terms(&registered, wanted);
+        assert_eq!(*wanted, registered);
+        keep_foreign_terms(&registered, wanted);
+        let terms = wanted["webhooks"][0]["namespaceSelector"]["matchExpressions"].as_array();
+        assert_eq!(terms.map(Vec::len), Some(2), "each is there once");
+        let (_, queues) = &mut made[2];
+        let mut registered = queues.clone();
+        registered["webhooks"][0]["namespaceSelector"] = json!({"matchExpressions": [cloud]});
+        keep_foreign_terms(&registered, queues);
+        assert_eq!(*queues, registered);
+    }
+
+    #[test]
+    fn nobody_but_our_pods_can_be_held_up() {
+        let made = configurations(&settings(), "PEM");
         let hooks: Vec<&Value> = made
             .iter()
             .flat_map(|(_, object)| object["webhooks"].as_array().expect("hooks"))

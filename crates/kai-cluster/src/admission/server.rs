@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::StatusCode;
+use kai_api::names::admission as paths;
 use kai_translate::time::seconds;
 use kube::Client;
 use rustls::ServerConfig;
@@ -14,10 +15,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError};
-use super::registration::configurations;
-use super::{AdmissionSettings, review};
+use super::registration::{configurations, keep_foreign_terms};
+use super::review::{self, Known};
 use crate::env::Env;
+use crate::kinds::Kind;
 use crate::orders::{APPLY_PATCH, send};
 use crate::serve::http::{Answer, Asked, Wrap, content, serve, text};
 
@@ -58,10 +61,10 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let rules = Arc::new((settings.scheduler_name.clone(), settings.pods.clone()));
+    let office = Arc::new((client.clone(), settings.clone()));
     let answer = move |asked: Asked| {
-        let rules = Arc::clone(&rules);
-        async move { answer(&asked, &rules.0, &rules.1) }
+        let office = Arc::clone(&office);
+        async move { answer(&office.0, &asked, &office.1).await }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
@@ -78,14 +81,36 @@ fn names(settings: &AdmissionSettings) -> Vec<String> {
     names
 }
 
-fn answer(asked: &Asked, scheduler: &str, rules: &super::PodRules) -> Answer {
+async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) -> Answer {
     let review: Value = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };
-    match review::answer(asked.request.uri().path(), &review, scheduler, rules) {
+    let path = asked.request.uri().path();
+    let mut queues = None;
+    if settings.quotas && path == paths::VALIDATE_QUEUE_PATH {
+        match existing_queues(client).await {
+            Ok(found) => queues = Some(found),
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+    let known = Known {
+        scheduler: &settings.scheduler_name,
+        rules: &settings.pods,
+        queues: queues.as_deref(),
+    };
+    match review::answer(path, &review, &known) {
         Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),
         None => text(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+async fn existing_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
+    let request = http::Request::get(Kind::Queue.path()).body(Vec::new());
+    let mut list: Value = client.request(request.map_err(kube::Error::HttpError)?).await?;
+    match list["items"].take() {
+        Value::Array(queues) => Ok(queues),
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -95,11 +120,16 @@ async fn register(
     settings: &AdmissionSettings,
     bundle: &Bundle,
 ) -> Result<(), kube::Error> {
-    for (plural, object) in configurations(settings, &bundle.trusted) {
+    for (plural, mut object) in configurations(settings, &bundle.trusted) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!(
-            "/apis/admissionregistration.k8s.io/v1/{plural}/{name}?fieldManager={MANAGER}&force=true"
-        );
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        let request = http::Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match client.request::<Value>(request).await {
+            Ok(registered) => keep_foreign_terms(&registered, &mut object),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        let path = format!("{path}?fieldManager={MANAGER}&force=true");
         let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
     }
     Ok(())

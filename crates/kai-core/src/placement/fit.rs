@@ -114,6 +114,11 @@ fn gpu_shortage(
             if by_memory && mib <= node.gpus.memory_mib && world.config.compatibility.is_kai() {
                 return None;
             }
+            // How much its devices have nobody knows: a rule says so.
+            let tells_no_memory = node.gpus.advertised > 0 && !node.gpus.memory_known;
+            if by_memory && tells_no_memory && !world.config.compatibility.is_kai() {
+                return None;
+            }
             Some(Shortage {
                 what: if by_memory { Lacking::GpuMemory } else { Lacking::Gpus },
                 requested: if by_memory { mib } else { shape.quota_centi() },

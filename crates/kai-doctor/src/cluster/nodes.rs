@@ -81,7 +81,9 @@ fn memory(node: &Node, was_told: bool) -> Option<Finding> {
             Some(finding(node, Check::GpuMemoryLabel, Severity::Error, message, fix))
         }
         None if !overridden => {
-            let severity = if was_told { Severity::Warning } else { Severity::Error };
+            // What a reservation found out, or what a product of the name has, helps as well.
+            let known = was_told || metadata.labels.contains_key(labels::GPU_PRODUCT);
+            let severity = if known { Severity::Warning } else { Severity::Error };
             let message = format!(
                 "no label {} tells how much memory a GPU has: pods with gpu-memory may find no place here",
                 labels::GPU_MEMORY

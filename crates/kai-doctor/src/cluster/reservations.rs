@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::gpu;
 
-use super::objects::{Container, Pod, Told};
+use super::objects::{Container, Event, Pod, Told};
 use super::{ClusterFacts, Expectations, device_of, is_live};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
@@ -21,6 +21,7 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
     for pod in facts.pods.iter().filter(|pod| concerns_us(pod, expected)) {
         all.extend(images(facts, pod));
     }
+    all.extend(failed_binds(facts));
     all.extend(clashes(facts, expected));
     all.extend(orphans(facts, expected));
     all
@@ -52,25 +53,13 @@ fn line(words: &str, what: &str) -> String {
 fn no_device(facts: &ClusterFacts, pod: &Pod) -> Finding {
     let words = words(facts, pod);
     let node = &pod.spec.node_name;
-    let of_node = |command: &str| format!("{command}  # on {node}");
-    let host = || of_node("sudo kai doctor node");
     if pod.status.phase == "Failed" {
         let message = format!("{node} refused it: {} {}", pod.status.reason, pod.status.message);
         let fix = format!("kubectl describe node {node}  # Allocated resources: who has its GPUs");
         return finding(pod, Check::ReservationRefused, message.trim().to_owned(), fix);
     }
-    let known = [
-        ("ERROR_LIBRARY_NOT_FOUND", Check::NvmlLibraryNotFound, library_fix(facts, pod)),
-        ("Driver Not Loaded", Check::NvmlDriverNotLoaded, host()),
-        ("Permission denied", Check::NvmlPermissionDenied, host()),
-        ("Insufficient Permissions", Check::NvmlPermissionDenied, host()),
-        ("devices, 1 was expected", Check::NvmlDeviceCount, count_fix(pod)),
-    ];
-    // Tegra's libraries complain about permissions and work all the same: other words count first.
-    for (text, check, fix) in known {
-        if words.contains(text) {
-            return finding(pod, check, line(&words, text), fix);
-        }
+    if let Some((check, message, fix)) = known(facts, node, &words) {
+        return finding(pod, check, message, fix);
     }
     let message = "it names no device and does not say why".to_owned();
     let path = &pod.metadata;
@@ -78,10 +67,45 @@ fn no_device(facts: &ClusterFacts, pod: &Pod) -> Finding {
     Finding { severity: Severity::Warning, ..finding(pod, Check::ReservationSilent, message, fix) }
 }
 
+/// What words of NVML mean.
+fn known(facts: &ClusterFacts, node: &str, words: &str) -> Option<(Check, String, String)> {
+    let host = || format!("sudo kai doctor node  # on {node}");
+    // Tegra's libraries complain about permissions and work all the same: other words count first.
+    let known = [
+        ("ERROR_LIBRARY_NOT_FOUND", Check::NvmlLibraryNotFound, library_fix(facts, node)),
+        ("Driver Not Loaded", Check::NvmlDriverNotLoaded, host()),
+        ("Permission denied", Check::NvmlPermissionDenied, host()),
+        ("Insufficient Permissions", Check::NvmlPermissionDenied, host()),
+        ("devices, 1 was expected", Check::NvmlDeviceCount, count_fix(node)),
+    ];
+    let (text, check, fix) = known.into_iter().find(|(text, ..)| words.contains(text))?;
+    Some((check, line(words, text), fix))
+}
+
+/// A reservation that came to nothing is gone soon; what is left is that a bind failed for it.
+fn failed_binds(facts: &ClusterFacts) -> Vec<Finding> {
+    let waits = |event: &Event| {
+        let object = &event.involved_object;
+        let mut pods = facts.pods.iter().filter(|pod| {
+            pod.metadata.name == object.name && pod.metadata.namespace == object.namespace
+        });
+        pods.any(|pod| pod.spec.node_name.is_empty() && is_live(pod))
+    };
+    let failed = facts.events.iter().filter(|event| event.reason == "FailedBinding");
+    let found = failed.filter(|event| waits(event)).filter_map(|event| {
+        let (_, rest) = event.message.split_once(" to node ")?;
+        let (node, why) = rest.split_once(". ")?;
+        let (check, message, fix) = known(facts, node, why)?;
+        let object = &event.involved_object;
+        let object = format!("Pod {}/{}", object.namespace, object.name);
+        Some(Finding { check, severity: Severity::Error, object, message, fix })
+    });
+    found.collect()
+}
+
 /// On Tegra the profile mounts the library; elsewhere NVIDIA's runtime does.
-fn library_fix(facts: &ClusterFacts, pod: &Pod) -> String {
-    let node = &pod.spec.node_name;
-    if facts.node(node).is_some_and(super::tegra::looks_like_tegra) {
+fn library_fix(facts: &ClusterFacts, node: &str) -> String {
+    if facts.node(node).is_some_and(super::tegra::needs_profile) {
         return format!("kubectl label node {node} kai.scheduler/tegra=on --overwrite");
     }
     format!(
@@ -89,8 +113,7 @@ fn library_fix(facts: &ClusterFacts, pod: &Pod) -> String {
     )
 }
 
-fn count_fix(pod: &Pod) -> String {
-    let node = &pod.spec.node_name;
+fn count_fix(node: &str) -> String {
     format!(
         "kubectl get configmaps --all-namespaces | grep device-plugin  # deviceListStrategy must be envvar where containers of {node} are privileged"
     )

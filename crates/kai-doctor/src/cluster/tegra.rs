@@ -1,40 +1,46 @@
 //! Tegra: Jetson and Thor. Reservation pods need more there than elsewhere.
 
+use kai_api::names::node as names;
+use kai_translate::platform::{Platform, stated};
+use kai_translate::view;
+
 use super::objects::{Node, Pod};
 use super::{ClusterFacts, Expectations, device_of};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
 
-/// Says yes or no, whatever else speaks for it.
-const OVERRIDE: &str = "kai.scheduler/tegra";
-const KERNEL_LABEL: &str = "feature.node.kubernetes.io/kernel-version.full";
-const PRODUCT_LABEL: &str = "nvidia.com/gpu.product";
-const PRODUCTS: [&str; 5] = ["Orin", "Xavier", "Thor", "Tegra", "Jetson"];
 /// The folder with NVML's library.
 const LIBRARIES: &str = "/usr/lib/aarch64-linux-gnu/nvidia";
 const SECURITY: &str = "pod-security.kubernetes.io/enforce";
 /// What `OpenShift` says of a pod that it forbids.
 const FORBIDDEN: &str = "unable to validate against any security context constraint";
 
-/// Everything speaks for Tegra but perhaps the label that turns it off.
-pub(super) fn looks_like_tegra(node: &Node) -> bool {
-    let label = |key: &str| node.metadata.labels.get(key).map(String::as_str).unwrap_or_default();
+/// The node as those see it who decide what its reservation pods get.
+fn view(node: &Node) -> view::Node {
     let info = &node.status.node_info;
-    let products = label(PRODUCT_LABEL);
-    info.architecture == "arm64"
-        && (info.kernel_version.contains("tegra")
-            || label(KERNEL_LABEL).contains("tegra")
-            || PRODUCTS.iter().any(|product| products.contains(product)))
+    let mut seen = view::Node::default();
+    seen.metadata.labels.clone_from(&node.metadata.labels);
+    seen.metadata.annotations.clone_from(&node.metadata.annotations);
+    seen.status.node_info.architecture.clone_from(&info.architecture);
+    seen.status.node_info.kernel_version.clone_from(&info.kernel_version);
+    seen
 }
 
 fn is_tegra(node: &Node) -> bool {
-    let metadata = &node.metadata;
-    let said = metadata.annotations.get(OVERRIDE).or_else(|| metadata.labels.get(OVERRIDE));
-    match said.map(String::as_str) {
-        Some("on") => true,
-        Some("off") => false,
-        Some(_) | None => looks_like_tegra(node),
-    }
+    Platform::of(&view(node)) == Platform::Tegra
+}
+
+/// The Tegra profile may help there: the node looks like Tegra, or somebody turned the profile off.
+pub(super) fn needs_profile(node: &Node) -> bool {
+    looks_like_tegra(node) || stated(&view(node)) == Some(Platform::Standard)
+}
+
+/// Everything speaks for Tegra but perhaps what somebody wrote on the node.
+fn looks_like_tegra(node: &Node) -> bool {
+    let mut seen = view(node);
+    seen.metadata.labels.remove(names::TEGRA);
+    seen.metadata.annotations.remove(names::TEGRA);
+    Platform::of(&seen) == Platform::Tegra
 }
 
 pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {

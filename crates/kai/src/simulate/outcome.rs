@@ -5,7 +5,8 @@ use kai_embed::object::{items, name, namespace, text};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::demo::table;
+use crate::demo::{Paint, table};
+use crate::embedded::RESERVATIONS;
 
 /// Where everything ended.
 #[derive(Serialize)]
@@ -13,6 +14,9 @@ pub(super) struct Outcome {
     pods: Vec<Pod>,
     nodes: Vec<Node>,
     queues: Vec<Queue>,
+    /// Workloads whose pods were refused, each with the reason.
+    #[serde(skip)]
+    refused: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -59,17 +63,31 @@ struct Queue {
 impl Outcome {
     pub(super) fn of(cluster: &Cluster) -> Self {
         Self {
-            pods: cluster.list(("", "pods")).map(|pod| Pod::of(cluster, pod)).collect(),
+            pods: cluster
+                .list(("", "pods"))
+                .filter(|pod| namespace(pod) != RESERVATIONS)
+                .map(|pod| Pod::of(cluster, pod))
+                .collect(),
             nodes: cluster.list(("", "nodes")).map(|node| Node::of(cluster, node)).collect(),
             queues: cluster
                 .list(("scheduling.run.ai", "queues"))
                 .map(|queue| Queue::of(queue))
                 .collect(),
+            refused: cluster
+                .list(("", "events"))
+                .filter(|event| event["reason"] == "FailedCreate")
+                .map(|event| refused(event))
+                .collect(),
         }
     }
 
+    /// Workloads whose pods were refused, a line each.
+    pub(super) fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
     /// As a table.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, paint: Paint) -> String {
         let mut rows = vec![
             ["NAMESPACE", "POD", "PHASE", "NODE", "GPUS", "WHY IT WAITS"]
                 .map(str::to_owned)
@@ -87,7 +105,13 @@ impl Outcome {
                 pod.reason.clone().unwrap_or_default(),
             ]);
         }
-        let mut text = table(&rows, "");
+        let mut text = String::new();
+        for (at, line) in table(&rows, "").lines().enumerate() {
+            let pod = at.checked_sub(1).and_then(|at| self.pods.get(at));
+            let row = pod.map_or(line.to_owned(), |pod| paint.pod_row(&pod.phase, line));
+            text.push_str(&row);
+            text.push('\n');
+        }
         let mut devices = vec![["NODE", "GPU", "USED", "OF", "PODS"].map(str::to_owned).to_vec()];
         for node in &self.nodes {
             for gpu in &node.gpus {
@@ -126,6 +150,13 @@ impl Pod {
             node: Some(node).filter(|node| !node.is_empty()),
         }
     }
+}
+
+/// A workload whose pods were refused.
+fn refused(event: &Value) -> String {
+    let about = &event["involvedObject"];
+    let (kind, name) = (text(&about["kind"]), text(&about["name"]));
+    format!("{}: {kind} {name}: {}\n", text(&about["namespace"]), text(&event["message"]))
 }
 
 /// Why a pod waits or failed; none where it runs or has run.

@@ -5,6 +5,7 @@ mod admission;
 mod binder;
 mod explained;
 mod faults;
+mod gpus;
 mod holdings;
 mod installation;
 mod leases;

@@ -69,9 +69,14 @@ fn legacy_pods_refuse(world: &World, node: &Node) -> NodeRefusal {
 
 fn check_facts(world: &World, task: TaskId, shape: &Shape, node: &Node) -> Result<(), NodeRefusal> {
     if matches!(shape.gpu, GpuDemand::Memory { .. }) && !node.gpus.memory_known {
+        let advice = if world.config.compatibility.is_kai() || node.gpus.advertised == 0 {
+            ""
+        } else {
+            ": label it nvidia.com/gpu.memory=<MiB of each GPU>"
+        };
         let text = format!(
             "node is not a gpu node or the gpu memory count on the node was not synced yet, \
-             task: <{}>, node: <{}>",
+             task: <{}>, node: <{}>{advice}",
             world.task(task).spec.name,
             node.name(),
         );
@@ -213,7 +218,7 @@ mod tests {
         assert_eq!(
             answer(gpu_node("n", 4), memory()).unwrap(),
             "node is not a gpu node or the gpu memory count on the node was not synced yet, \
-             task: <ns/p>, node: <n>"
+             task: <ns/p>, node: <n>: label it nvidia.com/gpu.memory=<MiB of each GPU>"
         );
         let mut silent = known(gpu_node("n", 4));
         silent.spec.gpu_memory_known = Some(false);
