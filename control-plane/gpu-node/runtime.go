@@ -67,6 +67,10 @@ func completeBundle(file, libraries string) error {
 		})
 	}
 	config["mounts"] = mounts
+	// How the driver fails, if it does.
+	if fault, err := os.ReadFile(libraries + ".fault"); err == nil {
+		process["env"] = append(variables, "STUB_NVML_FAULT="+strings.TrimSpace(string(fault)))
+	}
 	if text, err = json.Marshal(config); err != nil {
 		return err
 	}

@@ -58,6 +58,9 @@ pub enum Grouping {
     Postponed,
 }
 
+/// How long the owners of pods must have been forbidden to read before pods are grouped without them.
+const FORBIDDEN_AFTER: Span = seconds(5);
+
 /// Why a pod was not grouped.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
@@ -81,6 +84,8 @@ pub struct Grouper {
     limit: Semaphore,
     kinds: Mutex<BTreeMap<Gvk, (ApiResource, bool)>>,
     owners: Mutex<BTreeMap<String, (Timestamp, Value)>>,
+    /// Kinds of owners that may not be read, and since when.
+    forbidden: Mutex<BTreeMap<Gvk, Timestamp>>,
 }
 
 #[derive(Deserialize)]
@@ -99,6 +104,7 @@ impl Grouper {
             limit: Semaphore::new(AT_ONCE),
             kinds: Mutex::default(),
             owners: Mutex::default(),
+            forbidden: Mutex::default(),
         })
     }
 
@@ -228,12 +234,23 @@ impl Grouper {
         match self.read(&gvk, namespace, &reference.name).await {
             Ok(Some(owner)) => {
                 lock().insert(reference.uid.clone(), (now, owner.clone()));
+                self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(&gvk);
                 Fetched::Object(owner)
             }
             Ok(None) => Fetched::Failed("not found".to_owned()),
-            Err(kube::Error::Api(status)) if status.code == 403 => Fetched::Forbidden,
+            Err(kube::Error::Api(status)) if status.code == 403 => self.forbidden(gvk, now),
             Err(error) => Fetched::Failed(error.to_string()),
         }
+    }
+
+    /// A server that has just started knows of no rights: only what stays forbidden is.
+    fn forbidden(&self, gvk: Gvk, now: Timestamp) -> Fetched {
+        let mut all = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *all.entry(gvk).or_insert(now);
+        if now.since(since) < FORBIDDEN_AFTER {
+            return Fetched::Failed("it may not be read".to_owned());
+        }
+        Fetched::Forbidden
     }
 
     async fn learn(&self, facts: &mut Facts, need: Need) -> Result<(), kube::Error> {

@@ -104,201 +104,56 @@ pub enum Check {
     L4tRelease,
 }
 
-/// Name, place and subject of every check, in the order of the documentation.
-const ALL: [(Check, &str, Scope, &str); 45] = {
+/// Name and place of every check, in the order of the documentation.
+const ALL: [(Check, &str, Scope); 45] = {
     use Check as C;
     use Scope::{Cluster, Host};
     [
-        (
-            C::GpuMemoryLabel,
-            "gpu-memory-label",
-            Cluster,
-            "a node has GPUs and nothing tells their memory",
-        ),
-        (
-            C::GpuCountLabel,
-            "gpu-count-label",
-            Cluster,
-            "a node offers several GPUs and nothing tells how many there are",
-        ),
-        (
-            C::GpuNotAdvertised,
-            "gpu-not-advertised",
-            Cluster,
-            "a node is labelled as having GPUs and offers none",
-        ),
-        (
-            C::GpuFewerAdvertised,
-            "gpu-fewer-advertised",
-            Cluster,
-            "a node offers fewer GPUs than its label counts",
-        ),
-        (
-            C::GpuRenamed,
-            "gpu-renamed",
-            Cluster,
-            "time-sliced GPUs are offered as `nvidia.com/gpu.shared`",
-        ),
-        (C::TimeSlicing, "time-slicing", Cluster, "GPUs are offered several times each"),
-        (C::RuntimeClass, "runtime-class", Cluster, "there are GPUs and no runtime class `nvidia`"),
-        (
-            C::RuntimeNotOnNode,
-            "runtime-not-on-node",
-            Cluster,
-            "a node does not know the runtime that a pod's class names",
-        ),
-        (
-            C::CdiMismatch,
-            "cdi-mismatch",
-            Cluster,
-            "`Config` and the GPU operator's `ClusterPolicy` disagree about CDI",
-        ),
-        (C::Unreadable, "unreadable", Cluster, "something could not be looked at"),
-        (
-            C::NvmlLibraryNotFound,
-            "nvml-library-not-found",
-            Cluster,
-            "a reservation pod says `ERROR_LIBRARY_NOT_FOUND`",
-        ),
-        (
-            C::NvmlDriverNotLoaded,
-            "nvml-driver-not-loaded",
-            Cluster,
-            "a reservation pod says `Driver Not Loaded`",
-        ),
-        (
-            C::NvmlPermissionDenied,
-            "nvml-permission-denied",
-            Cluster,
-            "a reservation pod may not open the devices",
-        ),
-        (
-            C::NvmlDeviceCount,
-            "nvml-device-count",
-            Cluster,
-            "a reservation pod sees none or several devices",
-        ),
-        (C::ReservationRefused, "reservation-refused", Cluster, "a node refused a reservation pod"),
-        (
-            C::ReservationSilent,
-            "reservation-silent",
-            Cluster,
-            "a reservation pod runs and names no device",
-        ),
-        (
-            C::ReservationClash,
-            "reservation-clash",
-            Cluster,
-            "two groups of a node have the same device",
-        ),
-        (C::ReservationOrphan, "reservation-orphan", Cluster, "a reservation that no pod uses"),
-        (C::ImageMissing, "image-missing", Cluster, "a node has no image and cannot get it"),
-        (
-            C::PullPolicy,
-            "pull-policy",
-            Cluster,
-            "an image is pulled whether or not it was imported",
-        ),
-        (
-            C::TegraLibraryMount,
-            "tegra-library-mount",
-            Cluster,
-            "a reservation on Tegra lacks the folder with NVML's library",
-        ),
-        (
-            C::TegraDeviceMount,
-            "tegra-device-mount",
-            Cluster,
-            "a reservation on Tegra lacks the device files",
-        ),
-        (
-            C::TegraPrivileged,
-            "tegra-privileged",
-            Cluster,
-            "a reservation on Tegra is not privileged",
-        ),
-        (
-            C::PodSecurity,
-            "pod-security",
-            Cluster,
-            "the namespace of reservations forbids what Tegra needs",
-        ),
-        (
-            C::OpenShiftScc,
-            "openshift-scc",
-            Cluster,
-            "OpenShift's security context constraints forbid a pod",
-        ),
-        (C::WebhookMissing, "webhook-missing", Cluster, "nobody completes pods that want a share"),
-        (
-            C::WebhookCertificate,
-            "webhook-certificate",
-            Cluster,
-            "a webhook is registered without a certificate",
-        ),
-        (
-            C::WebhookUnreachable,
-            "webhook-unreachable",
-            Cluster,
-            "nobody answers at a webhook's service",
-        ),
-        (
-            C::FractionNotAdmitted,
-            "fraction-not-admitted",
-            Cluster,
-            "a pod wants a share and was not completed",
-        ),
-        (C::CrdMissing, "crd-missing", Cluster, "a custom resource of ours is not installed"),
-        (C::AccountMissing, "account-missing", Cluster, "a service account of ours does not exist"),
-        (
-            C::RoleIncomplete,
-            "role-incomplete",
-            Cluster,
-            "a role of ours is missing or lacks rights",
-        ),
-        (
-            C::BindingMissing,
-            "binding-missing",
-            Cluster,
-            "an account of ours does not have its role",
-        ),
-        (
-            C::FractionOtherScheduler,
-            "fraction-other-scheduler",
-            Cluster,
-            "a pod wants a share and names another scheduler",
-        ),
-        (C::UnknownQueue, "unknown-queue", Cluster, "a pod names a queue that does not exist"),
-        (C::SchedulerSilent, "scheduler-silent", Cluster, "pods wait and nobody says why"),
-        (C::NvmlLibrary, "nvml-library", Host, "`libnvidia-ml.so.1` is not on this host"),
-        (
-            C::NvmlLibraryFolder,
-            "nvml-library-folder",
-            Host,
-            "it is in a folder of its own, and the kernel is not Tegra's",
-        ),
-        (
-            C::DeviceFiles,
-            "device-files",
-            Host,
-            "`/dev/nvidia*`, or on Tegra `nvmap` and `nvhost-*`, are missing",
-        ),
-        (
-            C::DevicePermissions,
-            "device-permissions",
-            Host,
-            "containers may not open the device files",
-        ),
-        (C::RuntimeMissing, "runtime-missing", Host, "NVIDIA's container runtime is not installed"),
-        (
-            C::RuntimeNotConfigured,
-            "runtime-not-configured",
-            Host,
-            "containerd or k3s does not know it",
-        ),
-        (C::RuntimeMode, "runtime-mode", Host, "it is in a mode that cannot work here"),
-        (C::ImageNotImported, "image-not-imported", Host, "our image is not in containerd or k3s"),
-        (C::L4tRelease, "l4t-release", Host, "Jetson Linux is too old, or its release is unknown"),
+        (C::GpuMemoryLabel, "gpu-memory-label", Cluster),
+        (C::GpuCountLabel, "gpu-count-label", Cluster),
+        (C::GpuNotAdvertised, "gpu-not-advertised", Cluster),
+        (C::GpuFewerAdvertised, "gpu-fewer-advertised", Cluster),
+        (C::GpuRenamed, "gpu-renamed", Cluster),
+        (C::TimeSlicing, "time-slicing", Cluster),
+        (C::RuntimeClass, "runtime-class", Cluster),
+        (C::RuntimeNotOnNode, "runtime-not-on-node", Cluster),
+        (C::CdiMismatch, "cdi-mismatch", Cluster),
+        (C::Unreadable, "unreadable", Cluster),
+        (C::NvmlLibraryNotFound, "nvml-library-not-found", Cluster),
+        (C::NvmlDriverNotLoaded, "nvml-driver-not-loaded", Cluster),
+        (C::NvmlPermissionDenied, "nvml-permission-denied", Cluster),
+        (C::NvmlDeviceCount, "nvml-device-count", Cluster),
+        (C::ReservationRefused, "reservation-refused", Cluster),
+        (C::ReservationSilent, "reservation-silent", Cluster),
+        (C::ReservationClash, "reservation-clash", Cluster),
+        (C::ReservationOrphan, "reservation-orphan", Cluster),
+        (C::ImageMissing, "image-missing", Cluster),
+        (C::PullPolicy, "pull-policy", Cluster),
+        (C::TegraLibraryMount, "tegra-library-mount", Cluster),
+        (C::TegraDeviceMount, "tegra-device-mount", Cluster),
+        (C::TegraPrivileged, "tegra-privileged", Cluster),
+        (C::PodSecurity, "pod-security", Cluster),
+        (C::OpenShiftScc, "openshift-scc", Cluster),
+        (C::WebhookMissing, "webhook-missing", Cluster),
+        (C::WebhookCertificate, "webhook-certificate", Cluster),
+        (C::WebhookUnreachable, "webhook-unreachable", Cluster),
+        (C::FractionNotAdmitted, "fraction-not-admitted", Cluster),
+        (C::CrdMissing, "crd-missing", Cluster),
+        (C::AccountMissing, "account-missing", Cluster),
+        (C::RoleIncomplete, "role-incomplete", Cluster),
+        (C::BindingMissing, "binding-missing", Cluster),
+        (C::FractionOtherScheduler, "fraction-other-scheduler", Cluster),
+        (C::UnknownQueue, "unknown-queue", Cluster),
+        (C::SchedulerSilent, "scheduler-silent", Cluster),
+        (C::NvmlLibrary, "nvml-library", Host),
+        (C::NvmlLibraryFolder, "nvml-library-folder", Host),
+        (C::DeviceFiles, "device-files", Host),
+        (C::DevicePermissions, "device-permissions", Host),
+        (C::RuntimeMissing, "runtime-missing", Host),
+        (C::RuntimeNotConfigured, "runtime-not-configured", Host),
+        (C::RuntimeMode, "runtime-mode", Host),
+        (C::ImageNotImported, "image-not-imported", Host),
+        (C::L4tRelease, "l4t-release", Host),
     ]
 };
 
@@ -308,7 +163,7 @@ impl Check {
         ALL.iter().map(|(check, ..)| *check)
     }
 
-    fn entry(self) -> &'static (Self, &'static str, Scope, &'static str) {
+    fn entry(self) -> &'static (Self, &'static str, Scope) {
         let known = ALL.iter().find(|(check, ..)| *check == self);
         known.unwrap_or(&ALL[0]) // a test sees to it that each is listed
     }
@@ -321,11 +176,6 @@ impl Check {
     /// Where it looks.
     pub fn scope(self) -> Scope {
         self.entry().2
-    }
-
-    /// What it finds.
-    pub fn about(self) -> &'static str {
-        self.entry().3
     }
 }
 

@@ -104,6 +104,20 @@ fn a_jetson_without_its_library_is_told_of_the_profile() {
     assert!(found.has_errors());
 }
 
+/// What `kai run` made of a node counts more than what its labels look like.
+#[test]
+fn the_schedulers_own_word_on_a_node_counts() {
+    let node = |status: &str, reason: &str| {
+        let mut over = fixture("gpu-memory-label");
+        let condition =
+            json!({"type": "kai.scheduler/GpusUnderstood", "status": status, "reason": reason});
+        over["nodes"][0]["status"]["conditions"] = json!([condition]);
+        found(&over)
+    };
+    assert_eq!(node("True", "Understood").findings, []);
+    assert!(node("False", "GpuMemoryUnknown").has_errors());
+}
+
 /// The reservation pod is gone by then.
 #[test]
 fn a_bind_that_failed_tells_what_its_reservation_said() {

@@ -13,11 +13,4 @@ fn the_documentation_lists_every_check() {
         .collect();
     let known: Vec<&str> = Check::all().map(Check::name).collect();
     assert_eq!(listed, known);
-    for check in Check::all() {
-        assert!(
-            text.contains(&format!("| `{}` | {} |", check.name(), check.about())),
-            "{}",
-            check.name()
-        );
-    }
 }

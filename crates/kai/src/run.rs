@@ -13,7 +13,7 @@ use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::status::{Duties, Events};
 use kai_cluster::usage::settings::Surroundings;
@@ -49,6 +49,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
+    /// Which pods are bound through a `BindRequest`: all, as KAI does it, or only those whose bind takes several steps.
+    #[arg(long, value_enum, default_value = "needed")]
+    bind_requests: BindRequestsMade,
+
     /// Which events are written: those that tell why something does not run or had to go, or also those of success.
     #[arg(long, value_enum, default_value = "needed")]
     events: EventsWritten,
@@ -76,6 +80,12 @@ pub(crate) struct RunArguments {
 
 #[derive(Clone, Copy)]
 struct Probes(Option<SocketAddr>);
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BindRequestsMade {
+    Needed,
+    Always,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PodGroups {
@@ -223,6 +233,10 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.status.events = match arguments.events {
         EventsWritten::Needed => Events::Needed,
         EventsWritten::All => Events::All,
+    };
+    settings.bind_requests = match arguments.bind_requests {
+        BindRequestsMade::Needed => BindRequests::Needed,
+        BindRequestsMade::Always => BindRequests::Always,
     };
     settings.evict_by = match arguments.eviction {
         Eviction::Api => EvictBy::Eviction,

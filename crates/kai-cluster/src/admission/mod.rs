@@ -7,12 +7,14 @@
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
 //! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | `classes` | runtime classes that exist |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
 //! | [`registration`] | webhook configurations |
 //! | [`server`] | everything together |
 
 pub mod certificates;
+mod classes;
 mod container;
 pub mod mutate;
 pub mod pod_groups;
@@ -48,7 +50,7 @@ pub struct PodRules {
     pub hami_core: bool,
     /// Containers may not reach for devices by themselves.
     pub block_visible_devices: bool,
-    /// Runtime class of pods that share devices; none: as they say.
+    /// Runtime class of pods that share devices, if it exists; none: as they say.
     pub runtime_class: Option<String>,
 }
 

@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError};
+use super::classes::RuntimeClasses;
 use super::registration::{configurations, keep_foreign_terms};
 use super::review::{self, Known};
 use crate::env::Env;
@@ -61,10 +62,15 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let office = Arc::new((client.clone(), settings.clone()));
+    let office =
+        Arc::new((client.clone(), settings.clone(), RuntimeClasses::follow(&client, &env)));
     let answer = move |asked: Asked| {
         let office = Arc::clone(&office);
-        async move { answer(&office.0, &asked, &office.1).await }
+        async move {
+            let (client, settings, classes) = &*office;
+            let pods = classes.narrow(&settings.pods);
+            answer(client, &asked, &AdmissionSettings { pods, ..settings.clone() }).await
+        }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;

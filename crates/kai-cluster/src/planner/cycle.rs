@@ -10,7 +10,7 @@ use kai_translate::time;
 
 use super::pods::Membership;
 use super::requests::received;
-use super::{Planner, Publish};
+use super::{BindRequests, Planner, Publish};
 use crate::orders::{Bind, Order, Victim};
 
 impl Planner {
@@ -81,6 +81,9 @@ impl Planner {
 
     /// The pod needs nothing but its node.
     fn is_bound_at_once(&self, step: &Step) -> bool {
+        if self.settings.bind_requests == BindRequests::Always {
+            return false;
+        }
         let StepKind::Bind { gpu_groups, claims, .. } = &step.kind else { return false };
         let Some(entry) = self.pods.get(&step.pod) else { return false };
         let namespace = &step.pod.namespace;

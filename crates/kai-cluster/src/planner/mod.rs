@@ -62,6 +62,8 @@ pub struct Settings {
     pub publish: Publish,
     /// How bind requests are carried out; none: somebody else does.
     pub binder: Option<BinderSettings>,
+    /// Which pods are bound through bind requests.
+    pub bind_requests: BindRequests,
     /// How victims are told to go.
     pub evict_by: EvictBy,
     /// What is told about all this.
@@ -76,6 +78,16 @@ pub struct Settings {
     pub usage: Option<UsageSettings>,
     /// How leaders are elected; none: we act alone.
     pub election: Option<Election>,
+}
+
+/// Which pods are bound through bind requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BindRequests {
+    /// Those whose bind takes several steps.
+    #[default]
+    Needed,
+    /// All, as KAI does it.
+    Always,
 }
 
 /// When a pod that is its own group gets a `PodGroup` object.
@@ -100,6 +112,7 @@ impl Default for Settings {
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             binder: Some(BinderSettings::default()),
+            bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),

@@ -24,6 +24,13 @@ fn tells_memory_of(node: &Node, pod: &super::objects::Pod) -> bool {
         && super::device_of(pod).is_some()
 }
 
+/// What `kai run` says of the node's GPUs: understood, or the reason why not; none: nothing.
+fn verdict(node: &Node) -> Option<Result<(), &str>> {
+    let mut conditions = node.status.conditions.iter();
+    let condition = conditions.find(|one| one.kind == labels::GPUS_UNDERSTOOD)?;
+    Some(if condition.status == "True" { Ok(()) } else { Err(&condition.reason) })
+}
+
 fn of_node(node: &Node, memory_was_told: bool) -> Vec<Finding> {
     let mut all = Vec::new();
     let advertised = amount(node, gpu::NVIDIA);
@@ -80,9 +87,10 @@ fn memory(node: &Node, was_told: bool) -> Option<Finding> {
             let message = format!("{} is \"{text}\", not a number of MiB", labels::GPU_MEMORY);
             Some(finding(node, Check::GpuMemoryLabel, Severity::Error, message, fix))
         }
-        None if !overridden => {
+        None if !overridden && verdict(node) != Some(Ok(())) => {
             // What a reservation found out, or what a product of the name has, helps as well.
             let known = was_told || metadata.labels.contains_key(labels::GPU_PRODUCT);
+            let known = known && verdict(node).is_none();
             let severity = if known { Severity::Warning } else { Severity::Error };
             let message = format!(
                 "no label {} tells how much memory a GPU has: pods with gpu-memory may find no place here",
@@ -126,7 +134,9 @@ fn uncounted(node: &Node, advertised: u64) -> Finding {
     );
     let name = &node.metadata.name;
     let fix = format!("kubectl label node {name} {}=COUNT --overwrite", labels::GPU_COUNT);
-    finding(node, Check::GpuCountLabel, Severity::Warning, message, fix)
+    let unshared = verdict(node) == Some(Err("PhysicalGpuCountUnknown"));
+    let severity = if unshared { Severity::Error } else { Severity::Warning };
+    finding(node, Check::GpuCountLabel, severity, message, fix)
 }
 
 fn sliced(node: &Node, advertised: u64, physical: u64) -> Finding {

@@ -42,6 +42,7 @@ pub(crate) struct Node {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct NodeStatus {
     pub(crate) allocatable: Texts,
+    pub(crate) conditions: Vec<Condition>,
     pub(crate) node_info: NodeInfo,
 }
 
@@ -128,6 +129,8 @@ pub(crate) struct PodStatus {
 pub(crate) struct Condition {
     #[serde(rename = "type")]
     pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

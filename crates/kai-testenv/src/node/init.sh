@@ -15,6 +15,11 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
   echo "${setting#*=}" > "$file"
   mount --bind "$file" "/proc/sys/$path"
 done
+# Pods may mount /dev, and mountpoints of theirs are made in it: the machine's stays as it is.
+mkdir /run/dev-upper /run/dev-work /run/pts
+mount --bind /dev/pts /run/pts
+mount -t overlay overlay -o "lowerdir=/dev,upperdir=/run/dev-upper,workdir=/run/dev-work" /dev
+mount --bind /run/pts /dev/pts
 # Folders that only this node has.
 if [ -d "$NODE/own" ]; then
   mkdir /run/own-upper /run/own-work

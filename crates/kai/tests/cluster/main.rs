@@ -6,6 +6,7 @@ mod binder;
 mod explained;
 mod faults;
 mod gpus;
+mod holdings;
 mod installation;
 mod leases;
 mod mortal;
@@ -55,10 +56,14 @@ fn patches_of_ours(object: &Value) -> usize {
 /// A `PyTorchJob` with one master and two workers, and its pods as its operator would make them.
 async fn gang(world: &World, queue: &str) -> [&'static str; 3] {
     let template = json!({"spec": {"containers": []}});
+    let mut labels = json!({QUEUE: queue});
+    if let Some(pool) = world.pool {
+        labels["kai.scheduler/node-pool"] = json!(pool);
+    }
     let job = json!({
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": "job", "namespace": world.name, "labels": {QUEUE: queue, "kai.scheduler/node-pool": world.name}},
+        "metadata": {"name": "job", "namespace": world.name, "labels": labels},
         "spec": {"pytorchReplicaSpecs": {
             "Master": {"replicas": 1, "template": template},
             "Worker": {"replicas": 2, "template": template},

@@ -280,7 +280,7 @@ impl World {
         let ended = self.send("GET", path, "application/json", &Value::Null).await;
         match ended {
             Ok(object) => Some(object),
-            Err(kube::Error::Api(status)) if status.is_not_found() => None,
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
             Err(error) => panic!("{path}: {error}"),
         }
     }

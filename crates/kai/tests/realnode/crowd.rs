@@ -83,7 +83,6 @@ fn no_device_is_sold_twice_however_the_node_deals_them_out() {
 async fn come_and_go(site: &Site) {
     let mut chance = Chance(SEED);
     let mut there: Vec<String> = Vec::new();
-    let mut most_placed = 0;
     for step in 0..STEPS {
         let comes = there.is_empty() || (there.len() < MOST && chance.below(5) < 3);
         if comes {
@@ -97,10 +96,13 @@ async fn come_and_go(site: &Site) {
         }
         // Some are placed while others come, some before.
         for _ in 0..=chance.below(6) {
-            most_placed = most_placed.max(assert_sound(site).await);
+            assert_sound(site).await;
+        }
+        if step % 10 == 9 && !there.is_empty() {
+            let what = "somebody has a place";
+            site.world.wait(what, async || assert_sound(site).await > 0).await;
         }
     }
-    assert!(most_placed >= 3, "hardly anything ran: {most_placed}");
 }
 
 /// What the API says is what containers were told.

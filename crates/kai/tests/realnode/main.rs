@@ -12,6 +12,7 @@ mod memory;
 mod mortal;
 mod setbacks;
 mod site;
+mod tegra;
 #[allow(dead_code, reason = "what other tests need")]
 #[path = "../cluster/world.rs"]
 mod world;

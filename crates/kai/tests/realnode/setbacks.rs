@@ -1,6 +1,6 @@
 //! What goes wrong on a node: the reason is told, nothing is left behind, and it goes on when the cause is gone.
 
-use kai_cluster::binder::{ReservationSettings, RuntimeClassSetting};
+use kai_cluster::binder::ReservationSettings;
 use kai_testenv::NodeProgram;
 use serde_json::{Value, json};
 
@@ -48,8 +48,9 @@ fn programs_of_the_node_are_restarted() {
     });
 }
 
-/// Request, reservation, label, two config maps, binding, status: so many writes bind one pod.
-const WRITES: usize = 7;
+/// Request, reservation, label, two config maps, binding, status, and what is noted on the node: so many writes, about, bind
+/// one pod.
+const WRITES: usize = 9;
 
 #[test]
 fn kai_dies_at_every_step_of_a_reservation() {
@@ -60,7 +61,6 @@ fn kai_dies_at_every_step_of_a_reservation() {
         site.world.start_admitting("admission", &admission).await;
         let reservations = || ReservationSettings {
             image: KAI_IMAGE.to_owned(),
-            runtime_class: RuntimeClassSetting::Auto(Some("nvidia".to_owned())),
             ..ReservationSettings::default()
         };
         for writes in 0..=WRITES {
@@ -77,12 +77,18 @@ fn kai_dies_at_every_step_of_a_reservation() {
             site.remove(&pod).await;
             site.wait_empty().await;
         }
+        let requests = "/apis/scheduling.run.ai/v1alpha2";
+        site.world
+            .wait("no bind request is left", async || {
+                site.world.list(requests, "bindrequests").await.is_empty()
+            })
+            .await;
     });
 }
 
 #[test]
-fn an_image_or_a_library_is_missing_for_a_while() {
-    sandboxed("setbacks::an_image_or_a_library_is_missing_for_a_while", async || {
+fn an_image_or_the_driver_is_missing_for_a_while() {
+    sandboxed("setbacks::an_image_or_the_driver_is_missing_for_a_while", async || {
         let mut site = Site::with_runtime("missing").await;
         site.gpu_node("n1", ONE).await;
         site.start_kai(&[]).await;
@@ -95,14 +101,15 @@ fn an_image_or_a_library_is_missing_for_a_while() {
         site.remove("image").await;
         site.wait_empty().await;
 
-        let library = site.libraries().join("libnvidia-ml.so.1");
-        let aside = site.libraries().with_extension("aside");
-        std::fs::rename(&library, &aside).expect("it is there");
-        site.share("library", &half()).await;
-        site.wait_bind_failure("library", "ERROR_LIBRARY_NOT_FOUND").await;
-        std::fs::rename(&aside, &library).expect("it is put back");
-        site.wait_running("library").await;
-        site.remove("library").await;
+        site.set_driver_fault(Some("driver-not-loaded"));
+        site.share("driver", &half()).await;
+        site.wait_bind_failure("driver", "unable to initialize NVML: Driver Not Loaded").await;
+        let found = site.doctor();
+        let named = found.iter().any(|finding| finding["check"] == "nvml-driver-not-loaded");
+        assert!(named, "{found:#?}");
+        site.set_driver_fault(None);
+        site.wait_running("driver").await;
+        site.remove("driver").await;
         site.wait_empty().await;
     });
 }

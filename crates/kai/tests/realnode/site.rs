@@ -8,7 +8,7 @@ use kai_testenv::{ControlPlane, Image, Node, NodePlan, NvidiaRuntime};
 use serde_json::{Value, json};
 
 use crate::installation::{KAI, install};
-use crate::world::World;
+use crate::world::{World, send};
 
 /// The image that pods of these tests run.
 pub(crate) const BUSYBOX: &str = "kai.test/busybox:1";
@@ -49,13 +49,7 @@ impl Site {
 
     /// Starts `kai` with everything in it, webhooks too.
     pub(crate) async fn start_kai(&mut self, arguments: &[&str]) {
-        let all = [
-            "--gpu-sharing-enabled",
-            "--resource-reservation-pod-image",
-            KAI_IMAGE,
-            "--runtime-class-name",
-            "nvidia",
-        ];
+        let all = ["--gpu-sharing-enabled", "--resource-reservation-pod-image", KAI_IMAGE];
         self.world.start_admitting("kai", &[&all, arguments].concat()).await;
     }
 
@@ -135,13 +129,16 @@ impl Site {
             .await;
     }
 
-    /// Tells a pod to go.
+    /// Tells a pod to go. It may be gone: `kai` moves pods to make room, and nobody makes these again.
     pub(crate) async fn remove(&self, pod: &str) {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.world.name);
-        self.world.delete(&path, &json!({})).await;
+        match send(&self.world.client, "DELETE", &path, "application/json", &json!({})).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            ended => drop(ended.expect("it is told")),
+        }
     }
 
-    /// Waits until no reservation and no container is left.
+    /// Waits until nothing is left of pods that shared devices: no reservation, no container, no config map.
     pub(crate) async fn wait_empty(&self) {
         self.world
             .wait("every reservation is gone", async || self.reservations().await.is_empty())
@@ -149,6 +146,12 @@ impl Site {
         self.world
             .wait("no container is left", async || {
                 self.nodes.iter().all(|node| node.running().expect("containers").is_empty())
+            })
+            .await;
+        let shared = |map: &Value| map["metadata"]["name"].to_string().contains("-shared-gpu");
+        self.world
+            .wait("no config map is left", async || {
+                !self.world.list("/api/v1", "configmaps").await.iter().any(shared)
             })
             .await;
     }
@@ -229,6 +232,24 @@ impl Site {
             .await;
     }
 
+    /// How the driver of every node fails from now on; none: it works.
+    pub(crate) fn set_driver_fault(&self, fault: Option<&str>) {
+        let file = self.libraries().with_extension("fault");
+        match fault {
+            Some(fault) => std::fs::write(file, fault).expect("a file"),
+            None => std::fs::remove_file(file).expect("it failed"),
+        }
+    }
+
+    /// What a reservation pod logged, if it is there.
+    pub(crate) fn log_of_reservation(&self, pod: &str) -> String {
+        let mut kubectl = Command::new(self.plane.program("kubectl"));
+        kubectl.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
+        kubectl.args(["-n", "kai-resource-reservation", "logs", pod]);
+        let told = kubectl.output().expect("kubectl runs");
+        String::from_utf8_lossy(&told.stdout).into_owned()
+    }
+
     /// What `kai doctor` finds.
     pub(crate) fn doctor(&self) -> Vec<Value> {
         let mut doctor = Command::new(KAI);
@@ -237,6 +258,17 @@ impl Site {
         let told = doctor.output().expect("it runs");
         let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
         told["findings"].as_array().cloned().expect("findings")
+    }
+
+    /// Does what a finding says.
+    pub(crate) fn obey(&self, finding: &Value) {
+        let programs = self.plane.program("kubectl");
+        let path = format!("{}:/usr/bin:/bin", programs.parent().expect("a folder").display());
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(finding["fix"].as_str().expect("a command"));
+        shell.env("PATH", path).env("KUBECONFIG", self.plane.admin_kubeconfig());
+        let told = shell.output().expect("a shell");
+        assert!(told.status.success(), "{finding}: {}", String::from_utf8_lossy(&told.stderr));
     }
 
     /// Runs a command in a container of a pod and gives what it prints.
