@@ -6,7 +6,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
-//! | [`queues`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
 //! | [`registration`] | webhook configurations |
@@ -18,10 +18,13 @@ pub mod mutate;
 pub mod pod_groups;
 pub mod pods;
 pub mod queues;
+pub mod quotas;
 pub mod registration;
 pub mod review;
 pub mod server;
 pub mod topologies;
+
+use std::collections::BTreeMap;
 
 /// What is said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,8 +65,19 @@ impl Default for PodRules {
     }
 }
 
+/// Which pods are looked at, of those that are ours; by default all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodScope {
+    /// Namespaces must have this label.
+    pub namespaces_with: Option<String>,
+    /// Namespaces must have these labels.
+    pub namespace_labels: BTreeMap<String, String>,
+    /// Pods must have these labels.
+    pub pod_labels: BTreeMap<String, String>,
+}
+
 /// How admission is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionSettings {
     /// Port the API server calls.
     pub port: u16,
@@ -75,6 +89,14 @@ pub struct AdmissionSettings {
     pub scheduler_name: String,
     /// Rules for pods.
     pub pods: PodRules,
+    /// Which pods are looked at, of those that are ours.
+    pub scope: PodScope,
+    /// Queues are checked.
+    pub queues: bool,
+    /// Their quotas are checked against those of queues above and below.
+    pub quotas: bool,
+    /// Pod groups are checked.
+    pub pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.

@@ -65,27 +65,15 @@ pub fn configurations(settings: &AdmissionSettings, trusted: &str) -> Vec<(&'sta
             update,
         ),
     ];
+    let validates = |name: &str, hooks: &[Value]| {
+        (VALIDATING, configuration("ValidatingWebhookConfiguration", name, hooks))
+    };
+    let mutating = configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]);
     vec![
-        (
-            MUTATING,
-            configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]),
-        ),
-        (
-            VALIDATING,
-            configuration("ValidatingWebhookConfiguration", names::VALIDATING_PODS, &validating),
-        ),
-        (
-            VALIDATING,
-            configuration("ValidatingWebhookConfiguration", names::VALIDATING_QUEUES, &of_queues),
-        ),
-        (
-            VALIDATING,
-            configuration(
-                "ValidatingWebhookConfiguration",
-                names::VALIDATING_POD_GROUPS,
-                &of_groups,
-            ),
-        ),
+        (MUTATING, mutating),
+        validates(names::VALIDATING_PODS, &validating),
+        validates(names::VALIDATING_QUEUES, if settings.queues { &of_queues } else { &[] }),
+        validates(names::VALIDATING_POD_GROUPS, if settings.pod_groups { &of_groups } else { &[] }),
     ]
 }
 
@@ -140,9 +128,16 @@ impl Hooks<'_> {
     ) -> Value {
         let mut hook = self.hook(name, path, rule, policy);
         let excluded = ["kube-system", &self.settings.namespace];
-        hook["namespaceSelector"] = json!({"matchExpressions": [
-            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded},
-        ]});
+        let scope = &self.settings.scope;
+        let mut namespaces = vec![
+            json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}),
+        ];
+        if let Some(key) = &scope.namespaces_with {
+            namespaces.push(json!({"key": key, "operator": "Exists"}));
+        }
+        hook["namespaceSelector"] =
+            json!({"matchExpressions": namespaces, "matchLabels": scope.namespace_labels});
+        hook["objectSelector"] = json!({"matchLabels": scope.pod_labels});
         let scheduler = self.settings.scheduler_name.replace('\\', "\\\\").replace('\'', "\\'");
         hook["matchConditions"] = json!([{
             "name": names::SCHEDULER_NAME_MATCH,
@@ -158,20 +153,48 @@ impl Hooks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::PodRules;
+    use crate::admission::{PodRules, PodScope};
 
-    #[test]
-    fn nobody_but_our_pods_can_be_held_up() {
-        let settings = AdmissionSettings {
+    fn settings() -> AdmissionSettings {
+        AdmissionSettings {
             port: 9443,
             url: None,
             namespace: "kai-scheduler".to_owned(),
             scheduler_name: "kai-scheduler".to_owned(),
             pods: PodRules::default(),
+            scope: PodScope::default(),
+            queues: true,
+            quotas: false,
+            pod_groups: true,
             on_create: FailurePolicy::Fail,
             on_update: FailurePolicy::Ignore,
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_asked_for() {
+        let labels = || [("a".to_owned(), "b".to_owned())].into();
+        let scope = PodScope {
+            namespaces_with: Some("queue".to_owned()),
+            namespace_labels: labels(),
+            pod_labels: labels(),
         };
+        let settings = AdmissionSettings { scope, queues: false, pod_groups: false, ..settings() };
         let made = configurations(&settings, "PEM");
+        let hooks: Vec<usize> = made
+            .iter()
+            .map(|(_, object)| object["webhooks"].as_array().expect("hooks").len())
+            .collect();
+        assert_eq!(hooks, [1, 4, 0, 0], "what was asked for before is taken back");
+        let pods = &made[0].1["webhooks"][0];
+        assert_eq!(pods["namespaceSelector"]["matchExpressions"][1]["operator"], "Exists");
+        assert_eq!(pods["namespaceSelector"]["matchLabels"], json!({"a": "b"}));
+        assert_eq!(pods["objectSelector"]["matchLabels"], json!({"a": "b"}));
+    }
+
+    #[test]
+    fn nobody_but_our_pods_can_be_held_up() {
+        let made = configurations(&settings(), "PEM");
         let hooks: Vec<&Value> = made
             .iter()
             .flat_map(|(_, object)| object["webhooks"].as_array().expect("hooks"))

@@ -4,10 +4,21 @@ use k8s_openapi::ByteString;
 use kai_api::names::admission as paths;
 use serde_json::{Value, json};
 
-use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, topologies};
+use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
+
+/// What is known beside the question.
+pub struct Known<'a> {
+    /// Pods with this `spec.schedulerName` are ours.
+    pub scheduler: &'a str,
+    /// Rules for pods.
+    pub rules: &'a PodRules,
+    /// The queues that exist, where quotas are checked.
+    pub queues: Option<&'a [Value]>,
+}
 
 /// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
-pub fn answer(path: &str, review: &Value, scheduler: &str, rules: &PodRules) -> Option<Value> {
+pub fn answer(path: &str, review: &Value, known: &Known<'_>) -> Option<Value> {
+    let Known { scheduler, rules, queues } = *known;
     let request = &review["request"];
     let object = &request["object"];
     let is_new = request["operation"] == "CREATE";
@@ -22,12 +33,21 @@ pub fn answer(path: &str, review: &Value, scheduler: &str, rules: &PodRules) -> 
         paths::VALIDATE_QUEUE_PATH if request["operation"] == "DELETE" => {
             (queues::validate_deletion(&request["oldObject"]), Vec::new())
         }
-        paths::VALIDATE_QUEUE_PATH => (queues::validate(object), Vec::new()),
+        paths::VALIDATE_QUEUE_PATH => (queue(object, queues), Vec::new()),
         paths::VALIDATE_POD_GROUP_PATH => (pod_groups::validate(object, is_new), Vec::new()),
         paths::VALIDATE_TOPOLOGY_PATH => (topologies::validate(object), Vec::new()),
         _ => return None,
     };
     Some(response(&request["uid"], &verdict, &patch))
+}
+
+/// A queue by itself, then among the others.
+fn queue(object: &Value, others: Option<&[Value]>) -> Verdict {
+    let verdict = queues::validate(object);
+    let Some(others) = others.filter(|_| verdict.refused.is_none()) else { return verdict };
+    let mut among = quotas::check(object, others);
+    among.warnings.splice(0..0, verdict.warnings);
+    among
 }
 
 fn mutate_pod(request: &Value, rules: &PodRules) -> (Verdict, Vec<Value>) {
@@ -78,7 +98,11 @@ mod tests {
 
     fn ask(path: &str, request: &Value) -> Value {
         let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
-        let answer = answer(path, &json!({"request": request}), "kai-scheduler", &rules);
+        let answer = answer(
+            path,
+            &json!({"request": request}),
+            &Known { scheduler: "kai-scheduler", rules: &rules, queues: None },
+        );
         answer.expect("a known path")["response"].clone()
     }
 
@@ -128,6 +152,8 @@ mod tests {
 
     #[test]
     fn there_are_no_other_paths() {
-        assert_eq!(answer("/else", &json!({}), "s", &PodRules::default()), None);
+        let rules = PodRules::default();
+        let known = Known { scheduler: "s", rules: &rules, queues: None };
+        assert_eq!(answer("/else", &json!({}), &known), None);
     }
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::StatusCode;
+use kai_api::names::admission as paths;
 use kai_translate::time::seconds;
 use kube::Client;
 use rustls::ServerConfig;
@@ -11,13 +12,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError};
 use super::registration::configurations;
-use super::{AdmissionSettings, review};
+use super::review::{self, Known};
 use crate::env::Env;
+use crate::kinds::Kind;
 use crate::orders::{APPLY_PATCH, send};
 use crate::serve::http::{Answer, Asked, Wrap, content, serve, text};
 
@@ -48,8 +52,9 @@ pub enum AdmissionError {
 pub async fn start(
     client: Client,
     env: Env,
-    settings: AdmissionSettings,
+    changing: watch::Receiver<AdmissionSettings>,
 ) -> Result<(), AdmissionError> {
+    let settings = changing.borrow().clone();
     let names = names(&settings);
     let now = env.now();
     let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;
@@ -58,15 +63,15 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let rules = Arc::new((settings.scheduler_name.clone(), settings.pods.clone()));
+    let (asked_by, own) = (changing.clone(), client.clone());
     let answer = move |asked: Asked| {
-        let rules = Arc::clone(&rules);
-        async move { answer(&asked, &rules.0, &rules.1) }
+        let (settings, client) = (asked_by.borrow().clone(), own.clone());
+        async move { answer(&client, &asked, &settings).await }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
     tracing::info!(port = settings.port, "admission is registered");
-    env.spawn("certificates", look_after(client, env.clone(), settings, names, tls, bundle));
+    env.spawn("certificates", look_after(client, env.clone(), changing, names, tls, bundle));
     Ok(())
 }
 
@@ -78,14 +83,36 @@ fn names(settings: &AdmissionSettings) -> Vec<String> {
     names
 }
 
-fn answer(asked: &Asked, scheduler: &str, rules: &super::PodRules) -> Answer {
+async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) -> Answer {
+    let path = asked.request.uri().path();
     let review: Value = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };
-    match review::answer(asked.request.uri().path(), &review, scheduler, rules) {
+    let mut queues = None;
+    if settings.quotas && path == paths::VALIDATE_QUEUE_PATH {
+        match existing_queues(client).await {
+            Ok(found) => queues = Some(found),
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+    let known = Known {
+        scheduler: &settings.scheduler_name,
+        rules: &settings.pods,
+        queues: queues.as_deref(),
+    };
+    match review::answer(path, &review, &known) {
         Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),
         None => text(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+async fn existing_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
+    let request = http::Request::get(Kind::Queue.path()).body(Vec::new());
+    let mut list: Value = client.request(request.map_err(kube::Error::HttpError)?).await?;
+    match list["items"].take() {
+        Value::Array(queues) => Ok(queues),
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -105,18 +132,22 @@ async fn register(
     Ok(())
 }
 
-/// Renews the certificate in time, and takes over what another replica renewed.
+/// Renews the certificate in time, takes over what another replica renewed, and registers anew when settings change.
 async fn look_after(
     client: Client,
     env: Env,
-    settings: AdmissionSettings,
+    mut changing: watch::Receiver<AdmissionSettings>,
     names: Vec<String>,
     tls: Arc<Tls>,
     mut used: Bundle,
 ) {
     let mut pause = LOOK_AGAIN;
     loop {
-        env.sleep(pause).await;
+        tokio::select! { biased;
+            Ok(()) = changing.changed() => {}
+            () = env.sleep(pause) => {}
+        }
+        let settings = changing.borrow_and_update().clone();
         let renewed = async {
             let now = env.now();
             let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;

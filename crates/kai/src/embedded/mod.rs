@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kai_cluster::admission::{self, AdmissionSettings, FailurePolicy, PodRules, registration};
+use kai_cluster::admission::review::Known;
+use kai_cluster::admission::{
+    self, AdmissionSettings, FailurePolicy, PodRules, PodScope, registration,
+};
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::planner::Settings;
 use kai_core::time::{Span, Timestamp};
@@ -121,6 +124,10 @@ fn admission_settings() -> AdmissionSettings {
         namespace: "kai-scheduler".to_owned(),
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        scope: PodScope::default(),
+        queues: true,
+        quotas: false,
+        pod_groups: true,
         on_create: FailurePolicy::Fail,
         on_update: FailurePolicy::Ignore,
     }
@@ -130,7 +137,8 @@ fn admission_settings() -> AdmissionSettings {
 pub(crate) fn webhooks() -> Webhooks {
     let AdmissionSettings { scheduler_name, pods, .. } = admission_settings();
     Webhooks::new(move |path, review| {
-        admission::review::answer(path, review, &scheduler_name, &pods)
+        let known = Known { scheduler: &scheduler_name, rules: &pods, queues: None };
+        admission::review::answer(path, review, &known)
     })
 }
 

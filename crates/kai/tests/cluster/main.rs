@@ -2,11 +2,14 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod admission;
+mod apart;
 mod binder;
+mod config;
 mod explained;
 mod faults;
 mod installation;
 mod leases;
+mod logged;
 mod mortal;
 mod served;
 mod shards;
