@@ -7,6 +7,7 @@ mod instructions;
 mod parts;
 mod process;
 mod scenarios;
+mod second_try;
 mod tally;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::process::{cargo, show};
 use crate::tally::Tally;
-use crate::{instructions, scenarios};
+use crate::{instructions, scenarios, second_try};
 
 /// One part: its name and what it does.
 struct Part {
@@ -84,7 +84,18 @@ fn tests(root: &Path) -> anyhow::Result<Tally> {
     let base = ["test", "--locked", "--workspace", "--no-fail-fast"];
     let seed = std::env::var(SEED_VARIABLE).unwrap_or_else(|_| SEED.to_owned());
     println!("random worlds from {SEED_VARIABLE}={seed}");
-    counted(root, cargo_with(&[base.as_slice(), &targets].concat(), &[(SEED_VARIABLE, &seed)]))
+    let command = cargo_with(&[base.as_slice(), &targets].concat(), &[(SEED_VARIABLE, &seed)]);
+    let mut failed = second_try::FailedTargets::default();
+    let mut first = Tally::default();
+    let ended_well = show(command, root, |line| {
+        first.read_test_line(line);
+        failed.read_line(line);
+    })?;
+    let first = first.or_failed(ended_well);
+    second_try::of(&failed, first, |target| {
+        let again = [["test", "--locked"].as_slice(), target].concat();
+        counted(root, cargo_with(&again, &[(SEED_VARIABLE, &seed)]))
+    })
 }
 
 fn doc_tests(root: &Path) -> anyhow::Result<Tally> {
@@ -95,8 +106,5 @@ fn doc_tests(root: &Path) -> anyhow::Result<Tally> {
 fn counted(root: &Path, command: Command) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let ended_well = show(command, root, |line| tally.read_test_line(line))?;
-    if !ended_well && tally.failed == 0 {
-        tally.failed = 1; // nothing could be run at all
-    }
-    Ok(tally)
+    Ok(tally.or_failed(ended_well))
 }

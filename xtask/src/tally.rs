@@ -10,12 +10,22 @@ pub(crate) struct Tally {
     pub(crate) passed: i64,
     pub(crate) failed: i64,
     pub(crate) skipped: i64,
+    /// Test programs that passed only when they were run again.
+    pub(crate) second_tries: i64,
 }
 
 impl Tally {
     /// One check that passed or failed.
     pub(crate) fn of_one(passed: bool) -> Self {
-        Self { passed: passed.into(), failed: (!passed).into(), skipped: 0 }
+        Self { passed: passed.into(), failed: (!passed).into(), ..Self::default() }
+    }
+
+    /// A run that ended badly and counted no failure could not be run at all: that is one.
+    pub(crate) fn or_failed(mut self, ended_well: bool) -> Self {
+        if !ended_well && self.failed == 0 {
+            self.failed = 1;
+        }
+        self
     }
 
     /// Adds what a line of a test run says. A test that reports on stderr that it was skipped ends well
@@ -45,13 +55,18 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.second_tries += other.second_tries;
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped } = self;
-        write!(formatter, "{passed} passed, {failed} failed, {skipped} skipped")
+        let Self { passed, failed, skipped, second_tries } = self;
+        write!(formatter, "{passed} passed, {failed} failed, {skipped} skipped")?;
+        match second_tries {
+            0 => Ok(()),
+            count => write!(formatter, ", {count} TEST PROGRAMS PASSED ONLY AT THE SECOND TRY"),
+        }
     }
 }
 
@@ -70,6 +85,6 @@ mod tests {
         ] {
             tally.read_test_line(line);
         }
-        assert_eq!(tally, Tally { passed: 33, failed: 2, skipped: 2 });
+        assert_eq!(tally, Tally { passed: 33, failed: 2, skipped: 2, second_tries: 0 });
     }
 }

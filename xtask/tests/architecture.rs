@@ -53,6 +53,7 @@ const RULES: &[Rule] = &[
         others: Others::AnyBut(&[]),
     },
     Rule { name: "kai-gpu", ours: &["kai-api"], others: Others::AnyBut(CLIENTS) },
+    Rule { name: "kai-doctor", ours: &["kai-api", "kai-translate"], others: Others::Only(SERDE) },
     Rule { name: "kai-guard", ours: &[], others: Others::Only(&["libc"]) },
     Rule {
         name: "kai-embed",
@@ -70,6 +71,7 @@ const RULES: &[Rule] = &[
             "kai-translate",
             "kai-cluster",
             "kai-gpu",
+            "kai-doctor",
             "kai-embed",
             "kai-web",
         ],

@@ -8,10 +8,11 @@ use kai_api::view::{OwnerReference, Pod};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
+pub use kai_workloads::GrouperConfig;
 use kai_workloads::chain::{Fetched, Walk};
 use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
 use kai_workloads::{
-    Decision, Facts, GrouperConfig, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
+    Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
 };
 use kube::Client;
 use kube::core::GroupVersionKind;

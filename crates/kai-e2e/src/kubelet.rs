@@ -1,12 +1,14 @@
 //! Nodes that are nobody's: pods that are bound to them start, pods that are told to go are gone, and reservation pods
-//! say which device they hold.
+//! say which device they hold. Volumes are made where a node was chosen for their claims.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
 use serde_json::{Value, json};
 
+use crate::provisioner;
 use crate::room::send;
 
 const PODS: &str = "/api/v1/pods";
@@ -17,18 +19,42 @@ const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
 const MOST_DEVICES: u32 = 64;
 const RESERVATIONS: &str = "kai-resource-reservation";
 
-/// Plays the kubelet of every node until it is dropped.
+/// How pods end that are told to go.
+#[derive(Debug, Default)]
+pub struct Ends {
+    slowly: AtomicBool,
+}
+
+impl Ends {
+    /// From now on they stay until [`Ends::at_once`].
+    pub fn never(&self) {
+        self.slowly.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on they are gone at once.
+    pub fn at_once(&self) {
+        self.slowly.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Plays the kubelet of every node until it is dropped; pods that are told to go are gone at once.
 pub async fn play(client: Client) {
+    play_with(client, &Ends::default()).await;
+}
+
+/// The same, with pods that end as it is told.
+pub async fn play_with(client: Client, ends: &Ends) {
     loop {
         // A list that fails is asked for again.
         if let Ok(list) = send(&client, "GET", PODS, "application/json", &Value::Null).await {
-            attend(&client, list["items"].as_array().map_or(&[], Vec::as_slice)).await;
+            attend(&client, list["items"].as_array().map_or(&[], Vec::as_slice), ends).await;
         }
+        provisioner::attend(&client).await;
         tokio::time::sleep(POLL).await;
     }
 }
 
-async fn attend(client: &Client, pods: &[Value]) {
+async fn attend(client: &Client, pods: &[Value], ends: &Ends) {
     let mut devices: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for pod in pods {
         let device = pod["metadata"]["annotations"][RESERVED_DEVICE].as_str();
@@ -42,7 +68,9 @@ async fn attend(client: &Client, pods: &[Value]) {
         let metadata = &pod["metadata"];
         let is_reservation = metadata["namespace"] == RESERVATIONS;
         if !metadata["deletionTimestamp"].is_null() {
-            end(client, pod).await;
+            if !ends.slowly.load(Ordering::Relaxed) {
+                end(client, pod).await;
+            }
         } else if is_reservation && metadata["annotations"][RESERVED_DEVICE].is_null() {
             let taken = devices.get(node).map_or(&[][..], Vec::as_slice);
             let is_free =
@@ -62,8 +90,18 @@ async fn start(client: &Client, pod: &Value) {
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": null});
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
     let started = &pod["metadata"]["creationTimestamp"];
-    let patch =
-        json!({"status": {"phase": "Running", "startTime": started, "conditions": conditions}});
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let statuses: Vec<Value> = containers
+        .map(|container| {
+            json!({
+                "name": container["name"], "image": container["image"], "imageID": "", "ready": true, "started": true,
+                "restartCount": 0, "state": {"running": {"startedAt": started}},
+            })
+        })
+        .collect();
+    let patch = json!({"status": {
+        "phase": "Running", "startTime": started, "conditions": conditions, "containerStatuses": statuses,
+    }});
     patch_pod(client, pod, "/status", &patch).await;
 }
 

@@ -4,14 +4,28 @@
 //! |---|---|
 //! | [`cluster`] | what a cluster must offer |
 //! | [`room`] | a part of a cluster that one case has for itself |
+//! | [`devices`] | devices that are claimed |
 //! | [`objects`] | queues, pods and groups in few words |
+//! | [`settings`] | planners that are set up in another way |
+//! | [`admission`] | admission for one room at a time |
+//! | [`foreign`] | kinds that other people's operators install |
+//! | [`zones`] | nodes with NUMA zones |
 //! | [`kubelet`] | pods start and end on nodes that are nobody's |
-//! | [`cases`] | the list |
+//! | [`provisioner`] | volumes are made for claims |
+//! | [`cases`] | the cases |
+//! | [`suites`] | the list of KAI's cases, and which of them are here |
 //! | [`run`] | the list is run and counted |
 
+pub mod admission;
 pub mod cases;
 pub mod cluster;
+pub mod devices;
+pub mod foreign;
 pub mod kubelet;
 pub mod objects;
+pub mod provisioner;
 pub mod room;
 pub mod run;
+pub mod settings;
+pub mod suites;
+pub mod zones;

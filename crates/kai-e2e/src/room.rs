@@ -1,9 +1,11 @@
 //! A part of a cluster that one case has for itself: a namespace, a node pool and a scheduler of one name.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -14,7 +16,7 @@ use crate::cluster::{Cluster, Running};
 use crate::objects::{Pod, Queue, merge};
 
 /// Longest wait for anything; on a busy machine everything takes many times longer than alone.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(60);
 const POOL: &str = "kai.scheduler/node-pool";
 const QUEUE: &str = "kai.scheduler/queue";
@@ -27,6 +29,10 @@ pub struct Room {
     /// Namespace, node pool and scheduler name.
     pub name: String,
     kai: Mutex<Vec<Running>>,
+    /// Admission is there once for the whole cluster: one room has it at a time.
+    pub(crate) admission_turn: Arc<Mutex<()>>,
+    /// Pods of the room are completed by admission.
+    admitted: AtomicBool,
 }
 
 /// Sends a body, none where it is null, and reads the answer.
@@ -48,12 +54,18 @@ pub async fn send(
 }
 
 impl Room {
-    /// A new room.
-    pub async fn open(cluster: Arc<dyn Cluster>, name: &str) -> anyhow::Result<Self> {
+    /// A new room of a cluster whose rooms share this lock.
+    pub async fn open(
+        cluster: Arc<dyn Cluster>,
+        name: &str,
+        admission_turn: Arc<Mutex<()>>,
+    ) -> anyhow::Result<Self> {
         let client = cluster.client();
-        let room = Self { cluster, client, name: name.to_owned(), kai: Mutex::default() };
-        room.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await?;
-        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        let (name, kai) = (name.to_owned(), Mutex::default());
+        let admitted = AtomicBool::new(false);
+        let room = Self { cluster, client, name, kai, admission_turn, admitted };
+        room.create("/api/v1/namespaces", &json!({"metadata": {"name": room.name}})).await?;
+        let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", room.name);
         room.until("the default account", async || Ok(room.see(&account).await?.is_some())).await?;
         Ok(room)
     }
@@ -74,17 +86,41 @@ impl Room {
         Ok(())
     }
 
+    /// The same with a configuration file in KAI's format.
+    pub async fn start_as(&self, file: &str, arguments: &[&str]) -> anyhow::Result<()> {
+        let name = format!("kai-e2e-{}-{}.yaml", std::process::id(), self.name);
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, file).with_context(|| format!("cannot write {}", path.display()))?;
+        let path = path.to_string_lossy();
+        self.start(&[&["--scheduler-conf", &path], arguments].concat()).await
+    }
+
+    /// Starts only admission, for the pods of the room; from now on it completes them.
+    pub(crate) async fn start_admission(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        let own = ["--only", "admission", "--scheduler-name", &self.name];
+        let all: Vec<String> = own.iter().chain(arguments).map(|&text| text.to_owned()).collect();
+        let running = self.cluster.start_kai(&all).await?;
+        self.kai.lock().await.push(running);
+        self.admitted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Ends `kai run`.
     pub async fn stop(&self) {
         self.kai.lock().await.clear();
     }
 
-    /// Ends everything; others need not see what is left.
+    /// Ends everything; others need not see what is left, and nobody makes more of it.
     pub async fn close(&self) {
         self.stop().await;
-        let path = format!("/api/v1/namespaces/{}/pods", self.name);
-        let now = json!({"gracePeriodSeconds": 0});
-        let _ = send(&self.client, "DELETE", &path, "application/json", &now).await;
+        let now = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+        let owners =
+            ["deployments", "replicasets", "statefulsets"].map(|kind| ("/apis/apps/v1", kind));
+        let all = owners.into_iter().chain([("/apis/batch/v1", "jobs"), ("/api/v1", "pods")]);
+        for (api, plural) in all {
+            let path = format!("{api}/namespaces/{}/{plural}", self.name);
+            let _ = send(&self.client, "DELETE", &path, "application/json", &now).await;
+        }
     }
 
     /// A node of the room: `<room>-<name>`.
@@ -150,9 +186,9 @@ impl Room {
         merge(&mut spec, pod.spec.clone());
         let metadata = json!({"name": pod.name, "namespace": self.name, "labels": labels, "annotations": pod.annotations});
         let mut object = json!({"metadata": metadata, "spec": spec});
-        if pod.annotations.contains_key("gpu-fraction")
-            || pod.annotations.contains_key("gpu-memory")
-        {
+        let shares = ["gpu-fraction", "gpu-memory"];
+        let shares = shares.iter().any(|key| pod.annotations.contains_key(*key));
+        if shares && !self.admitted.load(Ordering::Relaxed) {
             share(&mut object, &pod.name);
         }
         object
@@ -180,6 +216,26 @@ impl Room {
         let metadata = json!({"name": name, "namespace": self.name, "labels": {POOL: self.name, QUEUE: queue}});
         let object = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": metadata, "spec": all});
         self.create(&format!("{GROUPS}/namespaces/{}/podgroups", self.name), &object).await
+    }
+
+    /// Changes a pod group.
+    pub async fn change_group(&self, name: &str, spec: Value) -> anyhow::Result<()> {
+        let path = format!("{GROUPS}/namespaces/{}/podgroups/{name}", self.name);
+        self.patch(&path, &json!({"spec": spec})).await.map(|_| ())
+    }
+
+    /// How long ago the pod was made, by the clock of the API server.
+    pub async fn seconds_since_creation(&self, name: &str) -> anyhow::Result<i64> {
+        let made = |object: &Value| {
+            let text = object["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+            let made: Timestamp = text.parse().with_context(|| format!("a time: {text:?}"))?;
+            anyhow::Ok(made.as_second())
+        };
+        let pod = self.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
+        // What is made now carries the time of now.
+        let probe = json!({"metadata": {"generateName": "clock-"}});
+        let path = format!("/api/v1/namespaces/{}/configmaps?dryRun=All", self.name);
+        Ok(made(&self.create(&path, &probe).await?)? - made(&pod)?)
     }
 
     /// The pod as it is now.
@@ -304,11 +360,18 @@ impl Room {
         mut is_so: impl AsyncFnMut() -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         let started = Instant::now();
-        while !is_so().await? {
-            ensure!(started.elapsed() < PATIENCE, "still waiting: {what}\n{}", self.state().await);
+        loop {
+            // A busy API server may fail once; what fails to the end is told.
+            let seen = is_so().await;
+            if matches!(seen, Ok(true)) {
+                return Ok(());
+            }
+            if started.elapsed() > PATIENCE {
+                let why = seen.err().map(|error| format!(": {error:#}")).unwrap_or_default();
+                bail!("still waiting: {what}{why}\n{}", self.state().await);
+            }
             tokio::time::sleep(POLL).await;
         }
-        Ok(())
     }
 
     /// Watches for a while that something stays so.
@@ -342,6 +405,24 @@ impl Room {
     pub async fn create(&self, path: &str, object: &Value) -> anyhow::Result<Value> {
         let sent = send(&self.client, "POST", path, "application/json", object).await;
         sent.with_context(|| format!("POST {path}: {}", object["metadata"]["name"]))
+    }
+
+    /// Makes an object; what its author is warned of.
+    pub async fn create_with_warnings(
+        &self,
+        path: &str,
+        object: &Value,
+    ) -> anyhow::Result<Vec<String>> {
+        let body = kube::client::Body::from(object.to_string().into_bytes());
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let answer = self.client.send(request.body(body)?).await?;
+        ensure!(answer.status().is_success(), "POST {path}: {}", answer.status());
+        let warnings = answer.headers().get_all("warning").iter().filter_map(|warning| {
+            // 299 - "text"
+            let text = warning.to_str().ok()?.split_once('"')?.1.strip_suffix('"')?;
+            Some(text.replace("\\\"", "\""))
+        });
+        Ok(warnings.collect())
     }
 
     /// Makes an object that must be refused; the reason.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
+use tokio::sync::Mutex;
 
 use crate::cases::Case;
 use crate::cluster::Cluster;
 use crate::room::Room;
+use crate::suites;
 
 /// How a case ended.
 #[derive(Debug)]
@@ -25,24 +27,44 @@ pub struct Outcome {
 
 /// Runs cases, `at_once` at a time.
 pub async fn run(cluster: &Arc<dyn Cluster>, cases: Vec<Case>, at_once: usize) -> Vec<Outcome> {
+    let admission_turn = Arc::default();
     let numbered = cases.into_iter().enumerate();
     let running =
-        stream::iter(numbered.map(|(number, case)| run_one(cluster.clone(), number, case)));
+        stream::iter(numbered.map(|(number, case)| {
+            run_one(cluster.clone(), number, case, Arc::clone(&admission_turn))
+        }));
     let mut outcomes: Vec<Outcome> = running.buffer_unordered(at_once).collect().await;
     outcomes.sort_by_key(|outcome| (outcome.suite, outcome.name));
     outcomes
 }
 
-async fn run_one(cluster: Arc<dyn Cluster>, number: usize, case: Case) -> Outcome {
+async fn run_one(
+    cluster: Arc<dyn Cluster>,
+    number: usize,
+    case: Case,
+    admission_turn: Arc<Mutex<()>>,
+) -> Outcome {
     let started = Instant::now();
     let ended = async {
-        let room = Room::open(cluster, &format!("e2e-{number}")).await?;
+        let room = Room::open(cluster, &format!("e2e-{number}"), admission_turn).await?;
         let ended = (case.run)(&room).await;
         room.close().await;
         ended
     };
     let failure = ended.await.err().map(|error| format!("{error:#}"));
     Outcome { suite: case.suite, name: case.name, failure, took: started.elapsed() }
+}
+
+/// What is not here, then what went wrong, then a line per suite.
+pub fn whole_table(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for (why, cases) in suites::missing() {
+        let _ = writeln!(text, "not here: {why}");
+        for case in cases {
+            let _ = writeln!(text, "  {}: {}", case.suite, case.row);
+        }
+    }
+    text + &table(outcomes)
 }
 
 /// What went wrong, then a line per suite.

@@ -78,6 +78,11 @@ impl Cluster {
         self.webhooks = webhooks;
     }
 
+    /// What webhooks wanted whoever wrote last to know.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// Answers a request; then the controllers do what follows from it.
     pub fn request(&mut self, request: &Request, now: Timestamp) -> Answer {
         self.pass_time(now);

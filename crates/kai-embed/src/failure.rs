@@ -44,9 +44,16 @@ pub enum FaultKind {
     NotSupported,
     /// It may not be there, or not be changed.
     Forbidden,
+    /// It is there already.
+    Duplicate,
 }
 
 impl FaultKind {
+    /// Whether rules about the object are not even looked at.
+    pub(crate) const fn blocks_rules(self) -> bool {
+        matches!(self, Self::Type | Self::Required | Self::NotSupported)
+    }
+
     /// The reason of such a cause.
     const fn reason(self) -> &'static str {
         match self {
@@ -55,6 +62,7 @@ impl FaultKind {
             Self::Required => "FieldValueRequired",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
+            Self::Duplicate => "FieldValueDuplicate",
         }
     }
 }
@@ -89,11 +97,18 @@ impl FieldFault {
         let message = match (kind, value) {
             (FaultKind::Forbidden, _) => format!("Forbidden: {why}"),
             (FaultKind::Required, _) => format!("Required value: {why}"),
+            (FaultKind::Duplicate, value) => format!("Duplicate value: {value}"),
             // Lists and objects are too long to be shown.
             (_, Value::Object(_) | Value::Array(_)) => format!("Invalid value: {why}"),
             (_, value) => format!("Invalid value: {value}: {why}"),
         };
         Self { field, kind, message }
+    }
+
+    /// An item of a list that is there already; it is told by these fields.
+    pub(crate) fn duplicate(field: String, value: &Value) -> Self {
+        let message = format!("Duplicate value: {value}");
+        Self { field, kind: FaultKind::Duplicate, message }
     }
 
     /// Rules that nobody asked because something else is wrong already.

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -39,11 +40,22 @@ enum Reach {
 #[derive(Debug)]
 pub struct ControlPlane {
     /// Ended in this order; the last takes the folder with it.
-    _processes: [Process; 3],
+    _manager: Process,
+    server: Mutex<Option<Process>>,
+    _store: Process,
+    reach: Reach,
+    ports: Ports,
     folder: PathBuf,
     url: String,
     admin: PathBuf,
     binaries: Binaries,
+}
+
+/// Where its programs listen.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    store: u16,
+    server: u16,
 }
 
 /// Why there can be no control plane here.
@@ -84,8 +96,9 @@ impl ControlPlane {
             Reach::Programs => free,
             Reach::Pods => 443,
         };
+        let ports = Ports { store: clients, server: api };
         let store = start_store(&binaries, path, clients, peers)?;
-        let mut server = start_server(&binaries, path, clients, api, reach)?;
+        let mut server = start_server(&binaries, path, ports, reach)?;
         let url = format!("https://127.0.0.1:{api}");
         let user = json!({"client-certificate": path.join("admin.crt"), "client-key": path.join("admin.key")});
         let admin = kubeconfig::write(path, path, "admin", &url, &user)?;
@@ -96,8 +109,31 @@ impl ControlPlane {
                 Api::all(all).create(&PostParams::default(), &rights_of_nodes()?).await?;
         }
         let manager = start_manager(&binaries, path, &admin, manager, reach)?;
-        let processes = [manager, server, store];
-        Ok(Self { _processes: processes, folder, url, admin, binaries })
+        let server = Mutex::new(Some(server));
+        Ok(Self {
+            _manager: manager,
+            server,
+            _store: store,
+            reach,
+            ports,
+            folder,
+            url,
+            admin,
+            binaries,
+        })
+    }
+
+    /// Kills the API server.
+    pub fn kill_server(&self) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Starts the API server again. What it remembered of changes is gone: watches of before are told to begin anew.
+    pub async fn start_server_again(&self) -> anyhow::Result<()> {
+        let mut server = start_server(&self.binaries, &self.folder, self.ports, self.reach)?;
+        wait_until_ready(&self.admin().await?, &mut server, &self.folder).await?;
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+        Ok(())
     }
 
     /// A kubeconfig that may do everything.
@@ -201,10 +237,10 @@ fn start_store(
 fn start_server(
     binaries: &Binaries,
     folder: &Path,
-    store: u16,
-    port: u16,
+    ports: Ports,
     reach: Reach,
 ) -> anyhow::Result<Process> {
+    let Ports { store, server: port } = ports;
     let file = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{store}"),

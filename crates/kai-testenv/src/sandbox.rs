@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -33,6 +34,7 @@ const KEEPER: &str = r#"exec 3<&0
 setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private \
   sh -c 'ip link set lo up && ip addr add 10.0.0.1/32 dev lo && "$@"' sandbox "$@" </dev/null 3<&- &
 sandbox=$!
+trap '' PIPE # who reads what we say may be gone
 (cat; kill -9 $sandbox) <&3 >/dev/null 2>&1 3<&- &
 wait $sandbox
 ended=$?
@@ -80,6 +82,7 @@ pub fn enter(test: &str) -> anyhow::Result<Entered> {
         .env(INSIDE, number.to_string())
         .env("TMPDIR", &folder)
         .env("RUST_BACKTRACE", "0")
+        .process_group(0) // it cleans up, even where everybody around it is killed at once
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -2,6 +2,7 @@
 
 use kai_api::bind_request::{BindRequest, BindRequestStatus};
 use kai_core::input::{BindRequestSpec, ObjectName};
+use kai_core::plugins::dynamicresources::EXTENDED_CLAIM;
 
 use crate::devices;
 use crate::problem::{Complaints, Translated};
@@ -31,12 +32,15 @@ pub fn translate(
         let object = claim_object(name)?;
         Some((object.as_str().into(), devices::allocation(one.allocation.as_ref()?)))
     });
+    let extended = request.spec.extended_resource_claim_allocation.as_ref();
+    let extended = extended.and_then(|one| one.allocation.as_ref());
+    let extended = extended.map(|one| (EXTENDED_CLAIM.into(), devices::allocation(one)));
     let spec = BindRequestSpec {
         pod: ObjectName::new(namespace, pod.unwrap_or_default()),
         node: node.unwrap_or_default().into(),
         gpu_groups: request.spec.selected_gpu_groups.iter().map(|g| g.as_str().into()).collect(),
         numa_zones: numa_zones.map(|text| text.as_str().into()),
-        claim_allocations: claims.collect(),
+        claim_allocations: claims.chain(extended).collect(),
         failed: has_failed(request),
     };
     complaints.only_if_sound(spec)

@@ -9,9 +9,11 @@
 //! | [`decode`] | any other object from JSON, with an error that names object and field |
 //! | [`pod`] | requests, GPU annotations, status, constraints |
 //! | [`node`] | allocatable amounts, taints, conditions |
+//! | [`gpus`], [`platform`] | what a node's GPUs are where labels do not tell; Jetsons |
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
+//! | [`device_results`] | devices that a plan decided, back into the words of Kubernetes |
 //! | [`budget`], [`devices`], [`storage`], [`numa`] | what else limits placement |
 
 mod amounts;
@@ -19,10 +21,13 @@ pub mod bind_request;
 pub mod budget;
 pub mod decode;
 pub mod device_judge;
+pub mod device_results;
 pub mod devices;
+pub mod gpus;
 pub mod node;
 pub mod numa;
 pub mod partition;
+pub mod platform;
 pub mod pod;
 pub mod pod_group;
 pub mod priority;

@@ -1,24 +1,26 @@
 //! Nodes.
 
+use kai_api::names::gpu as gpu_names;
 use kai_core::input::NodeSpec;
 use kai_core::input::Text;
 use kai_core::input::node::{Allocatable, Taint, TaintEffect};
 use kai_core::input::selectors::Labels;
 
 use crate::amounts::Amounts;
+use crate::gpus::{self, Probed};
 use crate::problem::{Complaints, Translated};
 use crate::selectors;
 use crate::view;
 
-/// Only annotations of this project are read.
-const OUR_ANNOTATIONS: &str = "kai.scheduler/";
+/// Annotations that the planner reads.
+const PLANNED_WITH: [&str; 2] = [gpu_names::COUNT, gpu_names::MEMORY_MIB];
 
 /// Conditions that must be false where they are reported.
 const PRESSURES: [&str; 4] =
     ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"];
 
-/// A node. `seen_gpu_uuids` are the devices that reservations reported on it.
-pub fn translate(node: &view::Node, seen_gpu_uuids: &[String]) -> Translated<NodeSpec> {
+/// A node. `probed` is what was found out on it.
+pub fn translate(node: &view::Node, probed: &Probed) -> Translated<NodeSpec> {
     let name = node.metadata.name.as_str();
     let mut complaints = Complaints::about(format!("Node {name}"));
     let amounts = Amounts::read(&node.status.allocatable, "status.allocatable", &mut complaints);
@@ -52,7 +54,8 @@ pub fn translate(node: &view::Node, seen_gpu_uuids: &[String]) -> Translated<Nod
         unschedulable: node.spec.unschedulable,
         bad_conditions: bad_conditions(&node.status.conditions),
         gpu_memory_known: None,
-        seen_gpu_uuids: seen_gpu_uuids.iter().map(|uuid| uuid.as_str().into()).collect(),
+        seen_gpu_uuids: probed.uuids.iter().map(|uuid| uuid.as_str().into()).collect(),
+        observed_gpus: gpus::observed(node, probed),
         whole_gpu_policy: None,
     };
     complaints.with(spec)
@@ -68,7 +71,8 @@ pub(crate) fn effect(name: &str) -> Option<TaintEffect> {
 }
 
 fn our_annotations(node: &view::Node) -> Labels {
-    let ours = node.metadata.annotations.iter().filter(|(key, _)| key.starts_with(OUR_ANNOTATIONS));
+    let all = node.metadata.annotations.iter();
+    let ours = all.filter(|(key, _)| PLANNED_WITH.contains(&key.as_str()));
     ours.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 

@@ -97,3 +97,32 @@ pub(crate) fn node_term_of_labels(selector: &meta::LabelSelector) -> Vec<NodeTer
 pub(crate) fn non_empty(text: Option<&String>) -> Option<Text> {
     text.filter(|text| !text.is_empty()).map(|text| text.as_str().into())
 }
+
+/// Terms as a node selector; none where every node will do.
+pub(crate) fn node_selector(terms: &[NodeTerm]) -> Option<core::NodeSelector> {
+    let written = |list: &[Requirement]| -> Option<Vec<core::NodeSelectorRequirement>> {
+        let each = list.iter().map(|one| core::NodeSelectorRequirement {
+            key: one.key.to_string(),
+            operator: operator_name(one.operator).to_owned(),
+            values: Some(one.values.iter().map(ToString::to_string).collect()),
+        });
+        (!list.is_empty()).then(|| each.collect())
+    };
+    let term = |term: &NodeTerm| core::NodeSelectorTerm {
+        match_expressions: written(&term.labels),
+        match_fields: written(&term.fields),
+    };
+    let node_selector_terms = terms.iter().map(term).collect();
+    (!terms.is_empty()).then_some(core::NodeSelector { node_selector_terms })
+}
+
+fn operator_name(operator: Operator) -> &'static str {
+    match operator {
+        Operator::In => "In",
+        Operator::NotIn => "NotIn",
+        Operator::Exists => "Exists",
+        Operator::DoesNotExist => "DoesNotExist",
+        Operator::Gt => "Gt",
+        Operator::Lt => "Lt",
+    }
+}

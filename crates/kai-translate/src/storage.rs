@@ -4,14 +4,23 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kai_api::names::storage as names;
 use kai_api::quantity::Quantity;
-use kai_core::input::ObjectName;
+use kai_core::input::selectors::LabelSelector;
 use kai_core::input::storage::{
-    StorageCapacitySpec, StorageClassSpec, VolumeClaimSpec, VolumeSpec,
+    StorageCapacitySpec, StorageClassSpec, VolumeClaimSpec, VolumeSpec, VolumeTraits, VolumeWants,
 };
+use kai_core::input::{ObjectName, Text};
 
 use crate::problem::{Complaints, Translated};
 use crate::selectors;
+
+/// The mode of a volume that is a raw device.
+const BLOCK: &str = "Block";
+
+fn texts(list: Option<&Vec<String>>) -> Vec<Text> {
+    list.into_iter().flatten().map(|text| text.as_str().into()).collect()
+}
 
 fn object_name(metadata: &ObjectMeta) -> ObjectName {
     ObjectName::new(
@@ -46,6 +55,17 @@ pub fn claim(claim: &PersistentVolumeClaim) -> Translated<VolumeClaimSpec> {
         volume: selectors::non_empty(spec.volume_name.as_ref()),
         deleting: claim.metadata.deletion_timestamp.is_some(),
         owner_pod,
+        selected_node: selectors::non_empty(
+            claim.metadata.annotations.as_ref().and_then(|all| all.get(names::SELECTED_NODE)),
+        ),
+        wants: VolumeWants {
+            access_modes: texts(spec.access_modes.as_ref()),
+            is_block: spec.volume_mode.as_deref() == Some(BLOCK),
+            selector: match &spec.selector {
+                Some(selector) => selectors::label_selector(Some(selector)),
+                None => LabelSelector::default(),
+            },
+        },
     };
     complaints.only_if_sound(object)
 }
@@ -57,6 +77,7 @@ pub fn volume(volume: &PersistentVolume) -> Translated<VolumeSpec> {
     let spec = volume.spec.clone().unwrap_or_default();
     let storage = spec.capacity.as_ref().and_then(|capacity| capacity.get("storage"));
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let claim = spec.claim_ref.as_ref().map(|claim| {
         ObjectName::new(
             claim.namespace.as_deref().unwrap_or_default(),
@@ -69,6 +90,13 @@ pub fn volume(volume: &PersistentVolume) -> Translated<VolumeSpec> {
         bytes: bytes(storage, "spec.capacity[storage]", &mut complaints),
         nodes: required.map(selectors::node_terms).unwrap_or_default(),
         claim,
+        traits: VolumeTraits {
+            access_modes: texts(spec.access_modes.as_ref()),
+            is_block: spec.volume_mode.as_deref() == Some(BLOCK),
+            labels: selectors::labels(&volume.metadata.labels.clone().unwrap_or_default()),
+            is_withdrawn: volume.metadata.deletion_timestamp.is_some()
+                || matches!(phase, Some("Released" | "Failed")),
+        },
     };
     complaints.only_if_sound(object)
 }

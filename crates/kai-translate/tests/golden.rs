@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use kai_core::input::{NodeSpec, PodGroupSpec, PodSpec, QueueSpec};
 use kai_translate::decode::decode;
 use kai_translate::device_judge::CelJudge;
+use kai_translate::gpus::Probed;
 use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_translate::priority::PriorityClasses;
@@ -122,7 +123,7 @@ fn nodes() {
         }
     };
     judge(include_str!("golden/node.yaml"), |object| {
-        let seen = ["GPU-1".to_owned()];
+        let seen = Probed { uuids: vec!["GPU-1".to_owned()], ..Probed::default() };
         decoded("Node", object, |view| node::translate(&view, &seen).map(of))
     });
 }

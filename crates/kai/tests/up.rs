@@ -196,3 +196,116 @@ fn it_ends_cleanly_and_takes_its_kubeconfig_along() {
     assert!(up.kai.wait().expect("it ends").success());
     assert!(!Path::new(&up.kubeconfig).exists());
 }
+
+/// Commands of `kubectl` with which it makes objects itself, and what it then says of them.
+const MADE: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["create", "deployment", "shop", "--image=shop:1", "--replicas=0", "--port=80"],
+        &["get", "deployment", "shop"],
+        "0/0",
+    ),
+    (
+        &["create", "cronjob", "nightly", "--image=train:1", "--schedule=0 3 * * *", "--", "train"],
+        &["get", "cronjob", "nightly"],
+        "0 3 * * *",
+    ),
+    (
+        &["create", "job", "now", "--from=cronjob/nightly"],
+        &["get", "job", "now", "-o", "jsonpath={.spec.template.spec.containers[0].command}"],
+        "[\"train\"]",
+    ),
+    (
+        &["create", "secret", "generic", "key", "--from-literal=a=b"],
+        &["get", "secret", "key", "-o", "jsonpath={.data.a}"],
+        "Yg==",
+    ),
+    (
+        &["create", "configmap", "map", "--from-literal=a=b"],
+        &["get", "configmap", "map", "-o", "jsonpath={.data.a}"],
+        "b",
+    ),
+    (
+        &["create", "quota", "few", "--hard=pods=3,requests.nvidia.com/gpu=2"],
+        &["get", "quota", "few", "-o", "jsonpath={.spec.hard}"],
+        "\"requests.nvidia.com/gpu\":\"2\"",
+    ),
+    (
+        &["create", "priorityclass", "high", "--value=1000"],
+        &["get", "priorityclass", "high"],
+        "1000",
+    ),
+    (
+        &["create", "poddisruptionbudget", "half", "--selector=app=shop", "--min-available=50%"],
+        &["get", "pdb", "half"],
+        "50%",
+    ),
+    (
+        &["create", "role", "reader", "--verb=get,list", "--resource=pods"],
+        &["get", "role", "reader", "-o", "jsonpath={.rules[0].verbs}"],
+        "[\"get\",\"list\"]",
+    ),
+    (
+        &["create", "rolebinding", "readers", "--role=reader", "--serviceaccount=default:default"],
+        &["get", "rolebinding", "readers"],
+        "Role/reader",
+    ),
+    (
+        &["create", "service", "clusterip", "shop", "--tcp=80:8080"],
+        &["get", "service", "shop", "-o", "jsonpath={.spec.ports[0].targetPort}"],
+        "8080",
+    ),
+    (
+        &["run", "single", "--image=train:1", "--restart=Never"],
+        &["get", "pod", "single", "-o", "jsonpath={.spec.restartPolicy}"],
+        "Never",
+    ),
+];
+
+#[test]
+fn kubectl_makes_objects_by_itself() {
+    let Some(up) = Up::new("makes", &[]) else { return };
+    for (make, look, wanted) in MADE {
+        up.kubectl(make, "");
+        let said = up.kubectl(look, "");
+        assert!(said.contains(wanted), "{make:?} gave {said}");
+    }
+    up.kubectl(&["annotate", "node", "node-1", "by=hand"], "");
+    up.kubectl(&["taint", "node", "node-1", "kept=free:NoSchedule"], "");
+    assert!(up.kubectl(&["describe", "node", "node-1"], "").contains("kept=free:NoSchedule"));
+    up.kubectl(&["cordon", "node-1"], "");
+    assert!(up.kubectl(&["get", "nodes"], "").contains("SchedulingDisabled"));
+    up.kubectl(&["set", "image", "deployment/shop", "shop=shop:2"], "");
+    assert!(up.kubectl(&["describe", "deployment", "shop"], "").contains("shop:2"));
+    up.kubectl(&["delete", "cronjob", "nightly"], "");
+    assert!(up.kubectl(&["auth", "can-i", "--list"], "").contains("*.*"));
+    assert!(up.kubectl(&["api-resources"], "").contains("podgroups"));
+    assert!(up.kubectl(&["version"], "").contains("Server Version: v1.36"));
+}
+
+const QUEUES: &str = "
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: bare}
+spec: {}
+---
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: twice}
+spec: {levels: [{nodeLabel: zone}, {nodeLabel: zone}]}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: tight}
+spec: {resources: {gpu: {quota: 1}}}
+";
+
+#[test]
+fn our_webhooks_and_rules_are_heard() {
+    let Some(up) = Up::new("hooks", &[]) else { return };
+    let (succeeded, said) = up.try_kubectl(&["apply", "-f", "-"], QUEUES);
+    assert!(!succeeded, "{said}");
+    assert!(said.contains("denied the request: resources must be specified"), "{said}");
+    assert!(said.contains("spec.levels: Invalid value: nodeLabel must be unique"), "{said}");
+    assert!(said.contains("queue.scheduling.run.ai/tight created"), "{said}");
+    assert!(said.contains("Warning: spec.resources.gpu.limit is left out"), "{said}");
+}

@@ -43,6 +43,10 @@ pub const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
 /// each of its devices is, whatever else is said.
 pub const MEMORY_MIB: &str = "kai.scheduler/gpu-memory-mib";
 
+/// Annotation on a reservation pod, ours: how many devices its node has. On a node, as annotation or label: the same,
+/// whatever else is said.
+pub const COUNT: &str = "kai.scheduler/gpu-count";
+
 /// Annotation on a reservation pod, ours: version of the driver of its device.
 pub const DRIVER_VERSION: &str = "kai.scheduler/gpu-driver-version";
 

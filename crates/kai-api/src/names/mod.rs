@@ -13,5 +13,6 @@ pub mod objects;
 pub mod resources;
 pub mod scheduling;
 pub mod status;
+pub mod storage;
 pub mod third_party;
 pub mod workload;

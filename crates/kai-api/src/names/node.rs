@@ -9,6 +9,18 @@ pub const GPU_COUNT: &str = "nvidia.com/gpu.count";
 /// Number of replicas a time-sliced device is advertised as.
 pub const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
 
+/// What the devices are called.
+pub const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
+
+/// Architecture of the processor.
+pub const ARCHITECTURE: &str = "kubernetes.io/arch";
+
+/// Version of the kernel, as the node feature discovery tells it.
+pub const KERNEL_VERSION: &str = "feature.node.kubernetes.io/kernel-version.full";
+
+/// Label or annotation, ours: whether the node is a Jetson or its like, `on` or `off`; otherwise the node tells.
+pub const TEGRA: &str = "kai.scheduler/tegra";
+
 /// `single`, `mixed`, or none.
 pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
 

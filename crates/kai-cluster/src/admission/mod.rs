@@ -91,16 +91,26 @@ pub struct AdmissionSettings {
     pub pods: PodRules,
     /// Which pods are looked at, of those that are ours.
     pub scope: PodScope,
-    /// Queues are checked.
-    pub queues: bool,
-    /// Their quotas are checked against those of queues above and below.
-    pub quotas: bool,
+    /// What is checked of queues.
+    pub queues: QueueChecks,
     /// Pod groups are checked.
-    pub pod_groups: bool,
+    pub checks_pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.
     pub on_update: FailurePolicy,
+}
+
+/// What is checked of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueChecks {
+    /// Nothing.
+    None,
+    /// That they make sense by themselves.
+    #[default]
+    Alone,
+    /// Also that their quotas and those of their relatives add up.
+    WithQuotas,
 }
 
 /// What the API server does when nobody answers.

@@ -29,6 +29,21 @@ pub fn validate(pod: &Value, is_new: bool, rules: &PodRules) -> Result<(), Strin
     Ok(())
 }
 
+/// Why a change is refused: what a pod has of devices was given to it with its node.
+pub fn validate_change(before: &Value, after: &Value) -> Result<(), String> {
+    if before["spec"]["nodeName"].is_null() {
+        return Ok(());
+    }
+    let requests = [gpu::FRACTION, gpu::MEMORY, gpu::FRACTION_NUM_DEVICES, gpu::FRACTION_CONTAINER];
+    let changed = requests.iter().find(|key| annotation(before, key) != annotation(after, key));
+    match changed {
+        None => Ok(()),
+        Some(key) => Err(format!(
+            "cannot change annotation {key} of a pod that has a node: its devices were given for the request it had"
+        )),
+    }
+}
+
 fn sharing(pod: &Value) -> Result<(), String> {
     let fraction = annotation(pod, gpu::FRACTION);
     let memory = annotation(pod, gpu::MEMORY);
@@ -120,6 +135,20 @@ mod tests {
     use super::*;
 
     type Annotations<'a> = &'a [(&'a str, &'a str)];
+
+    #[test]
+    fn a_share_stays_what_it_was_given_for() {
+        let half = pod(&[("gpu-fraction", "0.5")], &json!({}));
+        let more = pod(&[("gpu-fraction", "0.9")], &json!({}));
+        assert_eq!(validate_change(&half, &more), Ok(()), "it has no node yet");
+        assert_eq!(validate_change(&Value::Null, &more), Ok(()), "it is new");
+        let mut placed = half.clone();
+        placed["spec"]["nodeName"] = json!("n");
+        assert_eq!(validate_change(&placed, &half), Ok(()));
+        let refused = validate_change(&placed, &more).expect_err("a larger share");
+        assert!(refused.starts_with("cannot change annotation gpu-fraction"), "{refused}");
+        assert!(validate_change(&placed, &pod(&[], &json!({}))).is_err(), "nor none at all");
+    }
 
     fn pod(annotations: Annotations<'_>, container: &Value) -> Value {
         let annotations: serde_json::Map<String, Value> =

@@ -1,85 +1,93 @@
-//! Quotas of queues against those of the queues above and below (`--enable-quota-validation`). Pure.
+//! Quotas of a queue beside those of its relatives: what does not add up is warned of. Pure.
+//!
+//! A quota without bound (-1) is compared with nothing.
 
 use serde_json::Value;
 
 use super::Verdict;
 
-/// The quota that nothing exceeds.
-const UNLIMITED: f64 = -1.0;
+/// A resource: its name in messages, its field, and digits after the point.
+const RESOURCES: [(&str, &str, usize); 3] =
+    [("CPU", "cpu", 0), ("GPU", "gpu", 2), ("Memory", "memory", 0)];
 
-/// Looks at a queue that is created or changed among those that exist. A parent that is missing or has no resources is
-/// refused; quotas that do not add up are warned of.
-pub fn check(queue: &Value, queues: &[Value]) -> Verdict {
-    let mut verdict = Verdict::default();
-    let name = name_of(queue);
-    if let Some(parent) = parent_of(queue) {
-        let Some(above) = queues.iter().find(|one| name_of(one) == parent) else {
-            let why = format!("failed to get parent queue {parent}: it does not exist");
-            return Verdict::refused(why);
+/// A queue that is created or changed, among all queues.
+pub fn compare(queue: &Value, queues: &[Value]) -> Verdict {
+    let name = queue["metadata"]["name"].as_str().unwrap_or_default();
+    let others = || queues.iter().filter(|other| other["metadata"]["name"] != name);
+    let mut warnings = Vec::new();
+    if let Some(parent) = queue["spec"]["parentQueue"].as_str().filter(|name| !name.is_empty()) {
+        let Some(above) = others().find(|other| other["metadata"]["name"] == parent) else {
+            return Verdict::refused(format!("failed to get parent queue {parent}: not found"));
         };
         if !above["spec"]["resources"].is_object() {
             return Verdict::refused(format!("parent queue {parent} has no resources defined"));
         }
-        let siblings =
-            queues.iter().filter(|one| parent_of(one) == Some(parent) && name_of(one) != name);
-        let children: Vec<&Value> = siblings.chain([queue]).collect();
-        verdict.warnings.extend(own(queue, above));
-        verdict.warnings.extend(all(above, &children));
+        let siblings = others().filter(|other| other["spec"]["parentQueue"] == parent);
+        let family: Vec<&Value> = siblings.chain([queue]).collect();
+        with_parent(queue, (parent, above), &family, &mut warnings);
     }
-    let children: Vec<&Value> = queues.iter().filter(|one| parent_of(one) == Some(name)).collect();
-    verdict.warnings.extend(all(queue, &children));
-    verdict
+    let children: Vec<&Value> =
+        others().filter(|other| other["spec"]["parentQueue"] == name).collect();
+    with_children(queue, &children, &mut warnings);
+    Verdict { refused: None, warnings }
 }
 
-fn name_of(queue: &Value) -> &str {
-    queue["metadata"]["name"].as_str().unwrap_or_default()
+fn with_parent(
+    queue: &Value,
+    (name, parent): (&str, &Value),
+    family: &[&Value],
+    warnings: &mut Vec<String>,
+) {
+    for (resource, field, digits) in RESOURCES {
+        let Some(bound) = quota(parent, field) else { continue };
+        let over =
+            |amount: f64| (amount > bound).then(|| (shown(amount, digits), shown(bound, digits)));
+        if let Some((own, bound)) = quota(queue, field).and_then(over) {
+            warnings.push(format!(
+                "child queue {resource} quota ({own}) exceeds parent queue {name} {resource} quota ({bound})"
+            ));
+        }
+        if let Some((sum, bound)) = over(total(family, field)) {
+            warnings.push(format!(
+                "total children {resource} quota ({sum}) exceeds parent queue {name} {resource} quota ({bound})"
+            ));
+        }
+    }
 }
 
-fn parent_of(queue: &Value) -> Option<&str> {
-    queue["spec"]["parentQueue"].as_str().filter(|parent| !parent.is_empty())
+fn with_children(queue: &Value, children: &[&Value], warnings: &mut Vec<String>) {
+    for (resource, field, digits) in RESOURCES {
+        let Some(bound) = quota(queue, field) else { continue };
+        let over =
+            |amount: f64| (amount > bound).then(|| (shown(amount, digits), shown(bound, digits)));
+        for child in children {
+            let name = child["metadata"]["name"].as_str().unwrap_or_default();
+            if let Some((own, bound)) = quota(child, field).and_then(over) {
+                warnings.push(format!(
+                    "child queue {name} {resource} quota ({own}) exceeds parent {resource} quota ({bound})"
+                ));
+            }
+        }
+        if let Some((sum, bound)) = over(total(children, field)) {
+            warnings.push(format!(
+                "total children {resource} quota ({sum}) exceeds parent {resource} quota ({bound})"
+            ));
+        }
+    }
 }
 
-/// The resources, how they are called, and how many digits behind the point they are shown with.
-const RESOURCES: [(&str, &str, usize); 3] =
-    [("cpu", "CPU", 0), ("gpu", "GPU", 2), ("memory", "memory", 0)];
-
-fn quota(queue: &Value, resource: &str) -> f64 {
-    queue["spec"]["resources"][resource]["quota"].as_f64().unwrap_or(0.0)
+/// A quota; none where it has no bound. One that is left out is 0.
+fn quota(queue: &Value, field: &str) -> Option<f64> {
+    let quota = queue["spec"]["resources"][field]["quota"].as_f64().unwrap_or_default();
+    (quota >= 0.0).then_some(quota)
 }
 
-fn exceeds(quota: f64, bound: f64) -> bool {
-    bound != UNLIMITED && (quota == UNLIMITED || quota > bound)
+fn total(queues: &[&Value], field: &str) -> f64 {
+    queues.iter().filter_map(|queue| quota(queue, field)).sum()
 }
 
-/// Where a queue has more than the one above it.
-fn own(queue: &Value, above: &Value) -> Vec<String> {
-    let told = RESOURCES.iter().filter_map(|(resource, shown, digits)| {
-        let (quota, bound) = (quota(queue, resource), quota(above, resource));
-        exceeds(quota, bound).then(|| {
-            format!(
-                "{shown} quota {quota:.digits$} of queue {} exceeds the {shown} quota {bound:.digits$} of its parent queue {}",
-                name_of(queue),
-                name_of(above)
-            )
-        })
-    });
-    told.collect()
-}
-
-/// Where the queues below have more together than the one above them. One without a bound is told of by itself.
-fn all(above: &Value, children: &[&Value]) -> Vec<String> {
-    let told = RESOURCES.iter().filter_map(|(resource, shown, digits)| {
-        let bound = quota(above, resource);
-        let quotas = children.iter().map(|child| quota(child, resource));
-        let sum: f64 = quotas.filter(|quota| *quota != UNLIMITED).sum();
-        (children.len() > 1 && exceeds(sum, bound)).then(|| {
-            format!(
-                "{shown} quotas of the children of queue {} add up to {sum:.digits$}, its own is {bound:.digits$}",
-                name_of(above)
-            )
-        })
-    });
-    told.collect()
+fn shown(amount: f64, digits: usize) -> String {
+    format!("{amount:.digits$}")
 }
 
 #[cfg(test)]
@@ -88,41 +96,53 @@ mod tests {
 
     use super::*;
 
-    fn queue(name: &str, parent: &str, cpu: f64) -> Value {
-        json!({"metadata": {"name": name}, "spec": {"parentQueue": parent, "resources": {
-            "cpu": {"quota": cpu}, "gpu": {"quota": 0}, "memory": {"quota": 0}}}})
+    fn queue(name: &str, parent: Option<&str>, cpu: f64, gpu: f64) -> Value {
+        let mut queue = json!({
+            "metadata": {"name": name},
+            "spec": {"resources": {"cpu": {"quota": cpu}, "gpu": {"quota": gpu}, "memory": {"quota": -1}}},
+        });
+        if let Some(parent) = parent {
+            queue["spec"]["parentQueue"] = json!(parent);
+        }
+        queue
     }
 
     #[test]
-    fn a_parent_must_exist_and_have_resources() {
-        let told = check(&queue("a", "p", 1.0), &[]);
-        assert_eq!(
-            told.refused.as_deref(),
-            Some("failed to get parent queue p: it does not exist")
-        );
-        let bare = json!({"metadata": {"name": "p"}, "spec": {}});
-        let told = check(&queue("a", "p", 1.0), &[bare]);
-        assert_eq!(told.refused.as_deref(), Some("parent queue p has no resources defined"));
-        assert_eq!(check(&queue("a", "", 1.0), &[]), Verdict::default());
-    }
-
-    #[test]
-    fn quotas_that_do_not_add_up_are_warned_of() {
-        let all = [queue("p", "", 1000.0), queue("a", "p", 600.0), queue("b", "p", 300.0)];
-        assert_eq!(check(&queue("a", "p", 700.0), &all), Verdict::default(), "a queue counts once");
-        let told = check(&queue("c", "p", 1200.0), &all);
+    fn a_child_beside_its_parent() {
+        let all = [queue("p", None, 1000.0, -1.0), queue("a", Some("p"), 600.0, 4.0)];
+        assert_eq!(compare(&queue("b", Some("p"), 400.0, 99.0), &all), Verdict::default());
+        let told = compare(&queue("b", Some("p"), 1200.0, 99.0), &all);
         assert_eq!(
             told.warnings,
             [
-                "CPU quota 1200 of queue c exceeds the CPU quota 1000 of its parent queue p",
-                "CPU quotas of the children of queue p add up to 2100, its own is 1000",
+                "child queue CPU quota (1200) exceeds parent queue p CPU quota (1000)",
+                "total children CPU quota (1800) exceeds parent queue p CPU quota (1000)",
             ]
         );
-        let told = check(&queue("p", "", 800.0), &all);
-        let less = ["CPU quotas of the children of queue p add up to 900, its own is 800"];
-        assert_eq!(told.warnings, less);
-        let open = check(&queue("p", "", UNLIMITED), &all);
-        assert_eq!(open, Verdict::default(), "without a bound nothing is too much");
-        assert_eq!(check(&queue("a", "p", UNLIMITED), &all).warnings.len(), 1);
+        assert_eq!(told.refused, None, "quotas only warn");
+        let changed = compare(&queue("a", Some("p"), 1000.0, 4.0), &all);
+        assert_eq!(changed, Verdict::default(), "what it was does not count");
+    }
+
+    #[test]
+    fn a_parent_beside_its_children() {
+        let all = [queue("a", Some("p"), 0.0, 1.5), queue("b", Some("p"), 0.0, 3.0)];
+        let told = compare(&queue("p", None, 0.0, 2.25), &all);
+        assert_eq!(
+            told.warnings,
+            [
+                "child queue b GPU quota (3.00) exceeds parent GPU quota (2.25)",
+                "total children GPU quota (4.50) exceeds parent GPU quota (2.25)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_parent_must_be_there_and_have_resources() {
+        let lost = queue("a", Some("p"), 0.0, 0.0);
+        let told = compare(&lost, &[]);
+        assert_eq!(told.refused.as_deref(), Some("failed to get parent queue p: not found"));
+        let told = compare(&lost, &[json!({"metadata": {"name": "p"}, "spec": {}})]);
+        assert_eq!(told.refused.as_deref(), Some("parent queue p has no resources defined"));
     }
 }

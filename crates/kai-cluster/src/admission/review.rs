@@ -6,19 +6,14 @@ use serde_json::{Value, json};
 
 use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
 
-/// What is known beside the question.
-pub struct Known<'a> {
-    /// Pods with this `spec.schedulerName` are ours.
-    pub scheduler: &'a str,
-    /// Rules for pods.
-    pub rules: &'a PodRules,
-    /// The queues that exist, where quotas are checked.
-    pub queues: Option<&'a [Value]>,
-}
-
-/// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
-pub fn answer(path: &str, review: &Value, known: &Known<'_>) -> Option<Value> {
-    let Known { scheduler, rules, queues } = *known;
+/// The answer to an `AdmissionReview` that came on this path; none where there is no such path. With all queues, quotas are
+/// compared.
+pub fn answer(
+    path: &str,
+    review: &Value,
+    (scheduler, rules): (&str, &PodRules),
+    queues: Option<&[Value]>,
+) -> Option<Value> {
     let request = &review["request"];
     let object = &request["object"];
     let is_new = request["operation"] == "CREATE";
@@ -26,7 +21,9 @@ pub fn answer(path: &str, review: &Value, known: &Known<'_>) -> Option<Value> {
     let (verdict, patch) = match path {
         paths::MUTATE_POD_PATH if ours => mutate_pod(request, rules),
         paths::VALIDATE_POD_PATH if ours => {
-            let refused = pods::validate(&placed(request, object), is_new, rules).err();
+            let pod = placed(request, object);
+            let unchanged = pods::validate_change(&request["oldObject"], &pod);
+            let refused = unchanged.and_then(|()| pods::validate(&pod, is_new, rules)).err();
             (Verdict { refused, warnings: Vec::new() }, Vec::new())
         }
         paths::MUTATE_POD_PATH | paths::VALIDATE_POD_PATH => Default::default(),
@@ -41,13 +38,14 @@ pub fn answer(path: &str, review: &Value, known: &Known<'_>) -> Option<Value> {
     Some(response(&request["uid"], &verdict, &patch))
 }
 
-/// A queue by itself, then among the others.
-fn queue(object: &Value, others: Option<&[Value]>) -> Verdict {
-    let verdict = queues::validate(object);
-    let Some(others) = others.filter(|_| verdict.refused.is_none()) else { return verdict };
-    let mut among = quotas::check(object, others);
-    among.warnings.splice(0..0, verdict.warnings);
-    among
+fn queue(object: &Value, queues: Option<&[Value]>) -> Verdict {
+    let mut verdict = queues::validate(object);
+    if let (None, Some(queues)) = (&verdict.refused, queues) {
+        let compared = quotas::compare(object, queues);
+        verdict.refused = compared.refused;
+        verdict.warnings.extend(compared.warnings);
+    }
+    verdict
 }
 
 fn mutate_pod(request: &Value, rules: &PodRules) -> (Verdict, Vec<Value>) {
@@ -98,11 +96,8 @@ mod tests {
 
     fn ask(path: &str, request: &Value) -> Value {
         let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
-        let answer = answer(
-            path,
-            &json!({"request": request}),
-            &Known { scheduler: "kai-scheduler", rules: &rules, queues: None },
-        );
+        let review = json!({"request": request});
+        let answer = answer(path, &review, ("kai-scheduler", &rules), Some(&[]));
         answer.expect("a known path")["response"].clone()
     }
 
@@ -151,9 +146,20 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_other_paths() {
+    fn quotas_are_compared_where_queues_are_known() {
+        let object =
+            json!({"metadata": {"name": "q"}, "spec": {"parentQueue": "p", "resources": {}}});
+        let request = json!({"uid": "u", "operation": "CREATE", "object": object});
+        let told = ask(paths::VALIDATE_QUEUE_PATH, &request);
+        assert_eq!(told["status"]["message"], "failed to get parent queue p: not found");
+        let review = json!({"request": request});
         let rules = PodRules::default();
-        let known = Known { scheduler: "s", rules: &rules, queues: None };
-        assert_eq!(answer("/else", &json!({}), &known), None);
+        let told = answer(paths::VALIDATE_QUEUE_PATH, &review, ("s", &rules), None);
+        assert_eq!(told.expect("an answer")["response"]["allowed"], true);
+    }
+
+    #[test]
+    fn there_are_no_other_paths() {
+        assert_eq!(answer("/else", &json!({}), ("s", &PodRules::default()), None), None);
     }
 }

@@ -3,21 +3,27 @@
 //! Each stage asks one thing: is it done already, is it time to wait, or what is to be written. A failure undoes what was
 //! done, and is told last, so that whoever reads it finds the pod as it was.
 
-use std::collections::BTreeMap;
+mod answers;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::bind_request::BindRequestStatus;
 use kai_api::names::{gpu, scheduling};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
-use kai_translate::view;
 
+use super::claims::ClaimStep;
 use super::device::DeviceState;
-use super::facts::{Life, PodFacts};
+use super::facts::{Awaited, Life, PodFacts};
 use super::request::{Progress, Request};
-use super::writes::{Failure, Order, Tell, Undo, Write};
-use super::{Binder, DeviceKey, Item, PATIENCE, TRIES, delay, repair, sharing};
+use super::volumes::{ReserveVolume, SelectNode, VolumeStep};
+use super::writes::{Order, Tell, Undo, Write};
+use super::{Binder, DeviceKey, Item, PATIENCE, sharing};
 
+/// KAI's names of the parts that bind volumes and claims.
+const VOLUMES: &str = "volumebinding";
+const CLAIMS: &str = "dynamicresources";
 /// How long members that are ready wait for the rest of their gang.
 const GANG_PATIENCE: Span = seconds(60);
 
@@ -35,6 +41,12 @@ pub(super) struct Attempt {
     begun: Timestamp,
     /// Since when it is ready but for its gang.
     prepared: Option<Timestamp>,
+    /// When it came to its stage.
+    entered: Timestamp,
+    /// Claims for which it asked for volumes.
+    asked_volumes: BTreeSet<ObjectName>,
+    /// The claim that is being given devices.
+    taking: Option<ObjectName>,
     /// A write is under way.
     busy: bool,
     /// Nobody wants it any more; it ends with the write that is under way.
@@ -50,6 +62,8 @@ pub(super) struct Attempt {
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
     Reserve,
+    Volumes,
+    Claims,
     Label,
     Configure,
     Bind,
@@ -68,9 +82,11 @@ enum Outcome {
 /// What is to be done next.
 enum Move {
     Next(Stage),
-    Write(Write),
+    Write(Box<Write>),
     /// Something must change, or this moment come.
     Wait(Option<Timestamp>),
+    /// This must change, or the moment come.
+    Await(Awaited, Timestamp),
     /// It is none of ours.
     Forget,
 }
@@ -78,6 +94,10 @@ enum Move {
 impl Move {
     fn fail(reason: impl Into<String>) -> Self {
         Self::Next(Stage::Undo(reason.into()))
+    }
+
+    fn write(write: Write) -> Self {
+        Self::Write(Box::new(write))
     }
 }
 
@@ -93,6 +113,9 @@ impl Attempt {
             stage: Stage::Reserve,
             begun: now,
             prepared: None,
+            entered: now,
+            asked_volumes: BTreeSet::new(),
+            taking: None,
             busy: false,
             orphan: false,
             cancelled: None,
@@ -209,11 +232,12 @@ impl Binder {
                     if let Some(pod) = self.facts.pod(&request.pod) {
                         attempt.pod_uid = pod.uid.clone();
                     }
+                    self.note_write(attempt, &write);
                     self.orders.push(Order::Write {
                         request: name.clone(),
                         attempt: attempt.id,
                         pod: request.pod.clone(),
-                        write,
+                        write: *write,
                     });
                     return true;
                 }
@@ -223,13 +247,34 @@ impl Binder {
                     }
                     return true;
                 }
+                Move::Await(what, until) => {
+                    self.facts.await_object(&what, name);
+                    self.look_again_at(until, Item::Request(name.clone()));
+                    return true;
+                }
                 Move::Forget => return false,
             }
         }
     }
 
+    /// Remembers what a write that is about to be sent will have done.
+    fn note_write(&mut self, attempt: &mut Attempt, write: &Write) {
+        match write {
+            Write::TakeClaim(take) => {
+                attempt.taking = Some(take.claim.clone());
+                self.facts.claims.begin_to_give(take);
+            }
+            Write::SelectNode(SelectNode { claim, .. })
+            | Write::ReserveVolume(ReserveVolume { claim, .. }) => {
+                attempt.asked_volumes.insert(claim.clone());
+            }
+            _ => {}
+        }
+    }
+
     fn enter(&mut self, request: &Request, attempt: &mut Attempt, stage: Stage, now: Timestamp) {
         attempt.enter(stage);
+        attempt.entered = now;
         match &attempt.stage {
             Stage::Bind => {
                 attempt.prepared = Some(now);
@@ -241,17 +286,26 @@ impl Binder {
                 let reason = format!("pod {} of its group failed to bind: {reason}", request.pod);
                 self.cancel_companions(request, &reason);
             }
-            Stage::Reserve | Stage::Label | Stage::Configure | Stage::Tell(_) => {}
+            Stage::Reserve
+            | Stage::Volumes
+            | Stage::Claims
+            | Stage::Label
+            | Stage::Configure
+            | Stage::Tell(_) => {}
         }
     }
 
     fn next_move(&self, request: &Request, attempt: &Attempt, now: Timestamp) -> Move {
         match &attempt.stage {
+            // What was taken for a failure was none.
+            Stage::Undo(_) if self.is_bound_as_asked(request) => {
+                Move::Next(Stage::Tell(Outcome::Bound))
+            }
             Stage::Undo(reason) => match self.undo(request) {
-                Some(undo) => Move::Write(Write::Undo(undo)),
+                Some(undo) => Move::write(Write::Undo(undo)),
                 None => Move::Next(Stage::Tell(Outcome::Failed(reason.clone()))),
             },
-            Stage::Tell(outcome) => Move::Write(tell(request, outcome)),
+            Stage::Tell(outcome) => Move::write(tell(request, outcome)),
             stage => match self.subject(request, attempt, now) {
                 Ok(pod) => self.prepare(stage, request, attempt, pod, now),
                 Err(other) => other,
@@ -278,7 +332,7 @@ impl Binder {
         }
         if request.pod_uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
             // It was made for an earlier pod of the name.
-            return Err(Move::Write(Write::Drop { uid: request.uid.clone() }));
+            return Err(Move::write(Write::Drop { uid: request.uid.clone() }));
         }
         match &pod.node {
             Some(node) if *node == request.node => {
@@ -308,24 +362,82 @@ impl Binder {
         now: Timestamp,
     ) -> Move {
         match stage {
-            Stage::Reserve if !request.is_fraction() => Move::Next(Stage::Bind),
+            Stage::Reserve if !request.is_fraction() => Move::Next(Stage::Volumes),
             Stage::Reserve => match self.reserved_devices(request) {
-                Ok(Some(_)) => Move::Next(Stage::Label),
+                Ok(Some(_)) => Move::Next(Stage::Volumes),
                 Ok(None) => Move::Wait(None),
                 Err(reason) => Move::fail(reason),
             },
+            Stage::Volumes => self.bind_volumes(request, attempt, pod, now),
+            Stage::Claims => self.take_claims(request, attempt, pod, now),
             Stage::Label => match labels(request, pod) {
-                Some(labels) => Move::Write(Write::Label { uid: pod.uid.clone(), labels }),
+                Some(labels) => Move::write(Write::Label { uid: pod.uid.clone(), labels }),
                 None => Move::Next(Stage::Configure),
             },
             Stage::Configure => match self.config_maps(request, pod) {
-                Ok(Some(maps)) => Move::Write(Write::Configure { uid: pod.uid.clone(), maps }),
+                Ok(Some(maps)) => Move::write(Write::Configure { uid: pod.uid.clone(), maps }),
                 Ok(None) => Move::Next(Stage::Reserve), // a reservation was lost
                 Err(reason) => Move::fail(reason),
             },
             Stage::Bind => self.bind(request, attempt, pod, now),
             Stage::Undo(_) | Stage::Tell(_) => Move::Wait(None), // these need no pod
         }
+    }
+
+    fn bind_volumes(
+        &self,
+        request: &Request,
+        attempt: &Attempt,
+        pod: &PodFacts,
+        now: Timestamp,
+    ) -> Move {
+        let fail = |reason: String| Move::fail(failed_in(VOLUMES, &reason));
+        let was_asked_for = |claim: &ObjectName| attempt.asked_volumes.contains(claim);
+        match self.volume_step(request, pod, was_asked_for) {
+            Ok(VolumeStep::Done) => Move::Next(Stage::Claims),
+            Ok(VolumeStep::Write(write)) => Move::Write(write),
+            Ok(VolumeStep::Await(what)) => {
+                let late = attempt.entered.plus(self.settings.volumes_wait);
+                if now < late {
+                    return Move::Await(what, late);
+                }
+                fail("binding volumes: timed out waiting for the condition".to_owned())
+            }
+            Ok(VolumeStep::Missing(what, reason)) => {
+                let late = attempt.entered.plus(PATIENCE);
+                if now < late { Move::Await(what, late) } else { fail(reason) }
+            }
+            Err(reason) => fail(reason),
+        }
+    }
+
+    fn take_claims(
+        &self,
+        request: &Request,
+        attempt: &Attempt,
+        pod: &PodFacts,
+        now: Timestamp,
+    ) -> Move {
+        let fail = |reason: String| Move::fail(failed_in(CLAIMS, &reason));
+        match self.claim_step(request, pod) {
+            Ok(ClaimStep::Done) if request.is_fraction() => Move::Next(Stage::Label),
+            Ok(ClaimStep::Done) => Move::Next(Stage::Bind),
+            Ok(ClaimStep::Write(write)) => Move::Write(write),
+            Ok(ClaimStep::Await(what, reason)) => {
+                let late = attempt.entered.plus(PATIENCE);
+                match what {
+                    _ if now >= late => fail(reason),
+                    Some(what) => Move::Await(what, late),
+                    None => Move::Wait(Some(late)),
+                }
+            }
+            Err(reason) => fail(reason),
+        }
+    }
+
+    fn is_bound_as_asked(&self, request: &Request) -> bool {
+        let pod = self.facts.subject(request);
+        pod.is_some_and(|pod| pod.node.as_ref() == Some(&request.node))
     }
 
     /// The devices of the request, in its order; none: some are not known yet.
@@ -366,7 +478,8 @@ impl Binder {
     fn bind(&self, request: &Request, attempt: &Attempt, pod: &PodFacts, now: Timestamp) -> Move {
         let prepared = self.ready_members(request, pod);
         if prepared < request.members_needed {
-            let late = attempt.prepared.unwrap_or(now).plus(GANG_PATIENCE);
+            let patience = self.settings.volumes_wait.max(GANG_PATIENCE);
+            let late = attempt.prepared.unwrap_or(now).plus(patience);
             if now < late {
                 return Move::Wait(Some(late));
             }
@@ -384,6 +497,9 @@ impl Binder {
         if request.is_fraction() {
             match self.reserved_devices(request) {
                 Ok(Some(devices)) => {
+                    if let Some(reason) = self.lacks_room(request, pod, &devices) {
+                        return Move::fail(reason);
+                    }
                     let pairs: Vec<String> =
                         devices.iter().map(|(group, device)| format!("{group}={device}")).collect();
                     annotations.insert(gpu::DEVICES, pairs.join(","));
@@ -392,148 +508,19 @@ impl Binder {
                 Err(reason) => return Move::fail(reason),
             }
         }
-        Move::Write(Write::Bind { uid: pod.uid.clone(), node: request.node.clone(), annotations })
+        Move::write(Write::Bind { uid: pod.uid.clone(), node: request.node.clone(), annotations })
     }
 
     /// What has to be undone before the pod is as it was.
     fn undo(&self, request: &Request) -> Option<Undo> {
-        let pod = self.facts.subject(request).filter(|_| request.is_fraction())?;
-        repair::undo_of(pod)
+        let pod = self.facts.subject(request)?;
+        self.undo_of(pod, self.volumes_to_free(request, pod))
     }
+}
 
-    /// Takes over what came of a write.
-    pub(super) fn wrote(
-        &mut self,
-        name: &ObjectName,
-        ended: Result<Option<Box<view::Pod>>, Failure>,
-        now: Timestamp,
-    ) {
-        let Some(mut attempt) = self.attempts.remove(name) else { return };
-        attempt.busy = false;
-        self.due.insert(Item::Request(name.clone()));
-        let request = self.facts.request(name).cloned();
-        let request = request.filter(|request| request.uid == attempt.request_uid);
-        match ended {
-            Ok(answer) => {
-                if let Some(pod) = answer {
-                    self.facts.take_answer(&pod);
-                }
-                self.written(name, request.as_ref(), &mut attempt, now);
-            }
-            Err(failure) => self.refused(request.as_ref(), &mut attempt, failure, now),
-        }
-        if attempt.orphan || request.is_none() {
-            self.ended(Some(&attempt));
-            return;
-        }
-        if let (Some(reason), Some(request)) = (attempt.cancelled.take(), &request)
-            && !attempt.is_failing()
-            && !matches!(attempt.stage, Stage::Tell(_))
-        {
-            self.enter(request, &mut attempt, Stage::Undo(reason), now);
-        }
-        self.attempts.insert(name.clone(), attempt);
-    }
-
-    fn written(
-        &mut self,
-        name: &ObjectName,
-        request: Option<&Request>,
-        attempt: &mut Attempt,
-        now: Timestamp,
-    ) {
-        let stage = match &attempt.stage {
-            Stage::Reserve => return,
-            Stage::Label => Stage::Configure,
-            Stage::Configure => Stage::Bind,
-            Stage::Bind => {
-                let Attempt { pod, pod_uid, node, .. } = &*attempt;
-                tracing::info!(%pod, %node, "bound");
-                self.facts.assume_bound(pod, pod_uid, node);
-                Stage::Tell(Outcome::Bound)
-            }
-            Stage::Undo(reason) => Stage::Tell(Outcome::Failed(reason.clone())),
-            Stage::Tell(outcome) => {
-                self.told(name, request, &outcome.clone(), attempt, now);
-                return;
-            }
-        };
-        match request {
-            Some(request) => self.enter(request, attempt, stage, now),
-            None => attempt.enter(stage),
-        }
-    }
-
-    /// The request tells how it ended.
-    fn told(
-        &mut self,
-        name: &ObjectName,
-        request: Option<&Request>,
-        outcome: &Outcome,
-        attempt: &mut Attempt,
-        now: Timestamp,
-    ) {
-        let Some(request) = request else { return };
-        match outcome {
-            Outcome::Bound => {
-                let failures = request.failed_attempts;
-                self.facts.assume_status(name, BindRequestStatus::SUCCEEDED, failures);
-            }
-            Outcome::Failed(_) => {
-                let failures = request.failed_attempts + 1;
-                self.facts.assume_status(name, BindRequestStatus::FAILED, failures);
-                if request.may_try_again(failures) {
-                    *attempt = Attempt::new(attempt.id, request, now);
-                    let again = delay(u32::try_from(failures).unwrap_or(1));
-                    attempt.not_before = Some(now.plus(again));
-                }
-            }
-        }
-    }
-
-    fn refused(
-        &mut self,
-        request: Option<&Request>,
-        attempt: &mut Attempt,
-        failure: Failure,
-        now: Timestamp,
-    ) {
-        attempt.tries += 1;
-        if failure.may_pass() && attempt.tries < TRIES {
-            attempt.not_before = Some(now.plus(delay(attempt.tries)));
-            tracing::debug!(pod = %attempt.pod, reason = failure.reason, "a write is tried again");
-            return;
-        }
-        let pod = &attempt.pod;
-        let Failure { reason, .. } = failure;
-        let next = match &attempt.stage {
-            Stage::Reserve => return,
-            Stage::Label => {
-                Stage::Undo(format!("failed to patch pod <{pod}> with GPU group label: {reason}"))
-            }
-            Stage::Configure => Stage::Undo(format!(
-                "failed to update gpu sharing configmap for pod <{pod}>: {reason}"
-            )),
-            Stage::Bind => {
-                let node = &attempt.node;
-                Stage::Undo(format!("failed to bind pod <{pod}> to node <{node}>: {reason}"))
-            }
-            Stage::Undo(cause) => {
-                tracing::warn!(%pod, reason, "a failed bind was not undone");
-                Stage::Tell(Outcome::Failed(cause.clone()))
-            }
-            Stage::Tell(outcome) => {
-                tracing::warn!(%pod, reason, "the end of a bind was not told");
-                attempt.not_before = Some(now.plus(delay(attempt.tries)));
-                attempt.stage = Stage::Tell(outcome.clone());
-                return;
-            }
-        };
-        match request {
-            Some(request) => self.enter(request, attempt, next, now),
-            None => attempt.enter(next),
-        }
-    }
+/// A failure in KAI's words.
+fn failed_in(plugin: &str, reason: &str) -> String {
+    format!("plugin {plugin} failed in PreBind: {reason}")
 }
 
 /// Labels that the pod has to get or lose; none: it is labelled as it should be.

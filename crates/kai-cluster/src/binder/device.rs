@@ -8,7 +8,8 @@ use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 use kai_translate::view;
 
-use super::facts::{Life, Vanished};
+use super::clash::MOST_TRIED;
+use super::facts::{Life, NodeFacts, Vanished};
 use super::reservation::{self, Reservation};
 use super::writes::{Failure, Order};
 use super::{Binder, DeviceKey, Item, PATIENCE, TRIES, delay};
@@ -34,6 +35,10 @@ pub(super) struct DeviceMemory {
     /// Reservations in a row that came to nothing.
     tries: u32,
     not_before: Option<Timestamp>,
+    /// The reservation that is being made.
+    making: Option<ObjectName>,
+    /// Reservations that were discarded, and when.
+    pub(super) discarded: BTreeMap<ObjectName, Timestamp>,
     /// Users that were told to go, and when.
     evicted: BTreeMap<ObjectName, Timestamp>,
 }
@@ -65,7 +70,9 @@ impl Binder {
         if let Some(reason) = failure {
             return DeviceState::Failed(reason);
         }
-        let device = self.facts.reservation(key).and_then(|(_, one)| one.device.clone());
+        let counts = self.facts.reservation(key);
+        let own = counts.filter(|(pod, one)| self.facts.holder(key, pod, one).is_none());
+        let device = own.and_then(|(_, one)| one.device.clone());
         device.map_or(DeviceState::Awaited, DeviceState::Kept)
     }
 
@@ -153,6 +160,10 @@ impl Binder {
             return;
         };
         let (pod, one) = (pod.clone(), one.clone());
+        if self.facts.holder(key, &pod, &one).is_some() && self.tries_another(key, memory, now) {
+            return;
+        }
+        self.discard(key, memory, now);
         if let Some(reason) = self.fault(key, &pod, &one, memory, now) {
             memory.failure = Some(format!("reservation pod {pod}: {reason}"));
             if !requested && self.facts.users(key).next().is_some() {
@@ -182,7 +193,7 @@ impl Binder {
             return Some(trouble.clone());
         }
         if let Some(device) = &one.device {
-            let other = self.holder_of(key, pod, one, device)?;
+            let other = self.facts.holder(key, pod, one)?;
             return Some(format!("it got device {device}, which is that of gpu group <{other}>"));
         }
         let since = match &memory.awaited {
@@ -199,27 +210,19 @@ impl Binder {
         Some(format!("it did not tell its device within {} s", wait.as_seconds()))
     }
 
-    /// Another group of the node that has this device, and has a better right to it: it is used, or it was first.
-    fn holder_of(
-        &self,
+    /// All reservations of the group have devices of others: another one is made beside them, if there may be more.
+    fn tries_another(
+        &mut self,
         key: &DeviceKey,
-        pod: &ObjectName,
-        one: &Reservation,
-        device: &Text,
-    ) -> Option<Text> {
-        let right = |key: &DeviceKey, pod: &ObjectName, one: &Reservation| {
-            let unused = self.facts.users(key).next().is_none();
-            (unused, one.created.clone(), pod.clone())
-        };
-        let ours = right(key, pod, one);
-        let others = self.facts.devices_of_node(&key.node).filter(|other| *other != key);
-        let mut holders = others.filter(|other| {
-            let theirs = self.facts.reservation(other);
-            theirs.is_some_and(|(pod, one)| {
-                one.device.as_ref() == Some(device) && right(other, pod, one) < ours
-            })
-        });
-        holders.next().map(|other| other.group.clone())
+        memory: &mut DeviceMemory,
+        now: Timestamp,
+    ) -> bool {
+        let reservations = self.facts.reservations(key).count();
+        if reservations >= MOST_TRIED || memory.failure.is_some() {
+            return false;
+        }
+        self.make(key, memory, now);
+        true
     }
 
     fn reserve(
@@ -229,7 +232,6 @@ impl Binder {
         requested: bool,
         now: Timestamp,
     ) {
-        let Some(is_fake) = self.facts.node(&key.node).map(|node| node.is_fake) else { return };
         let leaves = self.facts.reservations(key).next().is_some();
         if leaves || (requested && memory.failure.is_some()) {
             return; // its name is still taken, or those who wait are about to give up
@@ -243,15 +245,25 @@ impl Binder {
                 now,
             );
         }
+        self.make(key, memory, now);
+    }
+
+    /// Makes a reservation, when its time has come.
+    fn make(&mut self, key: &DeviceKey, memory: &mut DeviceMemory, now: Timestamp) {
+        let Some(is_fake) = self.facts.node(&key.node).map(NodeFacts::is_fake) else { return };
         if let Some(moment) = memory.not_before.filter(|moment| now < *moment) {
             self.look_again_at(moment, Item::Device(key.clone()));
             return;
         }
         let tolerations = self.tolerations(key);
         let settings = &self.settings.reservation;
-        let pod = reservation::manifest(key, &tolerations, is_fake, settings);
-        self.facts.expect_reservation(reservation::name(key, settings));
+        let taken: Vec<&ObjectName> = self.facts.reservations(key).map(|(pod, _)| pod).collect();
+        let mut names = (0..).map(|number| reservation::name(key, number, settings));
+        let Some(name) = names.find(|name| !taken.contains(&name)) else { return };
+        let pod = reservation::manifest(&name, key, &tolerations, is_fake, settings);
+        self.facts.expect_reservation(name.clone());
         self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
+        memory.making = Some(name);
         memory.busy = true;
     }
 
@@ -316,8 +328,9 @@ impl Binder {
     ) {
         let memory = self.devices.entry(key.clone()).or_default();
         memory.busy = false;
-        let name = reservation::name(key, &self.settings.reservation);
-        self.facts.take_reservation(&name, ended.as_deref().ok());
+        if let Some(name) = memory.making.take() {
+            self.facts.take_reservation(&name, ended.as_deref().ok());
+        }
         match ended {
             Ok(_) => {
                 if self.facts.reservation(key).is_none() {

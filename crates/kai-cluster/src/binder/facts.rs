@@ -4,21 +4,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::BindRequest;
 use kai_api::names::{gpu, node as node_names, objects, workload};
+use kai_core::input::selectors::{Labels, NodeTerm};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::decode::decode;
-use kai_translate::pod as pods;
-use kai_translate::view;
+use kai_translate::{Problem, pod as pods, storage, view};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::claims::Claims;
 use super::index::Index;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
+use super::room::Share;
+use super::volumes::Volumes;
 use super::{BinderSettings, DeviceKey, Item};
 use crate::kinds::Kind;
+use crate::reserved::ReservedDevices;
 use crate::watch::Change;
 
 /// What must have been listed before anything is judged to be missing.
-const NEEDED: [Kind; 3] = [Kind::Pod, Kind::Node, Kind::BindRequest];
+const NEEDED: [Kind; 7] = [
+    Kind::Pod,
+    Kind::Node,
+    Kind::BindRequest,
+    Kind::ResourceClaim,
+    Kind::PersistentVolumeClaim,
+    Kind::PersistentVolume,
+    Kind::StorageClass,
+];
 
 /// What the watches told.
 pub(super) struct Facts {
@@ -31,6 +44,8 @@ pub(super) struct Facts {
     nodes: BTreeMap<Text, NodeFacts>,
     reservations: BTreeMap<DeviceKey, BTreeMap<ObjectName, Reservation>>,
     devices_of_reservation: BTreeMap<ObjectName, DeviceKey>,
+    /// What reservations tell of the GPUs of nodes.
+    pub(super) reserved: ReservedDevices,
     /// Pods on a node by the shared devices they use.
     users: Index<DeviceKey, ObjectName>,
     requests_of_pod: Index<ObjectName, ObjectName>,
@@ -38,12 +53,23 @@ pub(super) struct Facts {
     requests_of_node: Index<Text, ObjectName>,
     members: Index<ObjectName, ObjectName>,
     devices_of_node: Index<Text, DeviceKey>,
+    pub(super) claims: Claims,
+    pub(super) volumes: Volumes,
+    /// Requests by what they wait for.
+    awaited: Index<Awaited, ObjectName>,
     /// What has to be looked at anew.
     touched: BTreeSet<Item>,
     /// Reservations whose making is not answered yet, and whether they are gone already.
     expected: BTreeMap<ObjectName, bool>,
     /// Reservations that went without leave: such a pod may be left in a phase that is not watched.
     vanished: Vec<Vanished>,
+}
+
+/// Something that a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Awaited {
+    Claim(ObjectName),
+    VolumeClaim(ObjectName),
 }
 
 /// A reservation that went without leave.
@@ -67,6 +93,8 @@ pub(super) struct PodFacts {
     pub(super) gang: Option<ObjectName>,
     /// It is ours to bind.
     pub(super) is_ours: bool,
+    /// What it wants of each of its devices, if it shares them.
+    pub(super) share: Option<Share>,
     /// The devices it was given, by group.
     pub(super) given: BTreeMap<Text, Text>,
     /// All of it, while it is ours and has no node.
@@ -87,8 +115,16 @@ pub(super) enum Life {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct NodeFacts {
+    /// All of it.
+    pub(super) view: Box<view::Node>,
+    labels: Labels,
+}
+
+impl NodeFacts {
     /// Its devices are only claimed to be there.
-    pub(super) is_fake: bool,
+    pub(super) fn is_fake(&self) -> bool {
+        self.view.metadata.labels.get(node_names::FAKE_GPU).is_some_and(|label| label == "true")
+    }
 }
 
 impl PodFacts {
@@ -112,6 +148,7 @@ impl PodFacts {
             life,
             gang: gang.map(|name| ObjectName::new(metadata.namespace.as_str(), name.as_str())),
             is_ours,
+            share: Share::of(pod),
             given: given.map(read_given).unwrap_or_default(),
             view: (node.is_none() && is_ours).then(|| Box::new(pod.clone())),
             tolerations: if groups.is_empty() { Vec::new() } else { pod.spec.tolerations.clone() },
@@ -130,7 +167,7 @@ impl PodFacts {
 }
 
 /// Versions of one object are numbers that grow.
-fn is_older(version: &str, known: &str) -> bool {
+pub(super) fn is_older(version: &str, known: &str) -> bool {
     matches!((version.parse::<u64>(), known.parse::<u64>()), (Ok(new), Ok(known)) if new < known)
 }
 
@@ -138,6 +175,19 @@ fn is_older(version: &str, known: &str) -> bool {
 fn read_given(text: &str) -> BTreeMap<Text, Text> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(group, device)| (group.into(), device.into())).collect()
+}
+
+/// The object as its type; what is wrong with it is said.
+fn decoded<T: DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
+    let complain = |problem: Problem| {
+        tracing::warn!(object = problem.object, field = problem.field, "{}", problem.message);
+    };
+    decode(kind.name(), object).map_err(complain).ok()
+}
+
+fn object_name(object: &Value) -> ObjectName {
+    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
+    ObjectName::new(text("namespace"), text("name"))
 }
 
 impl Facts {
@@ -152,12 +202,16 @@ impl Facts {
             nodes: BTreeMap::new(),
             reservations: BTreeMap::new(),
             devices_of_reservation: BTreeMap::new(),
+            reserved: ReservedDevices::default(),
             users: Index::default(),
             requests_of_pod: Index::default(),
             requests_of_device: Index::default(),
             requests_of_node: Index::default(),
             members: Index::default(),
             devices_of_node: Index::default(),
+            claims: Claims::default(),
+            volumes: Volumes::default(),
+            awaited: Index::default(),
             touched: BTreeSet::new(),
             expected: BTreeMap::new(),
             vanished: Vec::new(),
@@ -187,7 +241,8 @@ impl Facts {
             self.touched.extend(request.devices().map(Item::Device));
         }
         for (name, pod) in &self.pods {
-            if !pod.groups.is_empty() {
+            let claims = pod.view.iter().any(|view| !view.spec.resource_claims.is_empty());
+            if claims || !pod.groups.is_empty() {
                 self.touched.insert(Item::Pod(name.clone()));
                 self.touched.extend(pod.devices().map(Item::Device));
             }
@@ -206,11 +261,67 @@ impl Facts {
             Change::Gone(Kind::Pod, name) => self.remove_pod(name),
             Change::Gone(Kind::Node, name) => self.remove_node(&name.name),
             Change::Gone(Kind::BindRequest, name) => self.remove_request(name),
-            Change::Object(..) | Change::Gone(..) => {}
+            Change::Object(kind, object) => {
+                self.set_object(*kind, &object_name(object), Some(object));
+            }
+            Change::Gone(kind, name) => self.set_object(*kind, name, None),
             Change::Listed(kind) => {
                 self.listed.insert(*kind);
             }
         }
+    }
+
+    /// What claims and volumes are; other kinds do not concern the binder.
+    fn set_object(&mut self, kind: Kind, name: &ObjectName, object: Option<&Value>) {
+        match kind {
+            Kind::ResourceClaim => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                self.claims.set(name, typed.as_ref());
+                self.touch_awaiting(&Awaited::Claim(name.clone()));
+            }
+            Kind::PersistentVolumeClaim => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                self.volumes.set_claim(name, typed.as_ref());
+                self.touch_awaiting(&Awaited::VolumeClaim(name.clone()));
+            }
+            Kind::PersistentVolume => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                if let Some(claim) = self.volumes.set_volume(&name.name, typed.as_ref()) {
+                    self.touch_awaiting(&Awaited::VolumeClaim(claim));
+                }
+            }
+            Kind::StorageClass => {
+                let typed = object.and_then(|object| decoded(kind, object));
+                let spec = typed.as_ref().and_then(|class| storage::class(class).object);
+                self.volumes.set_class(&name.name, spec);
+            }
+            _ => {}
+        }
+    }
+
+    /// An object as the API server answered with it; the watch may have told more by now.
+    pub(super) fn take_object(&mut self, kind: Kind, object: &Value) {
+        self.set_object(kind, &object_name(object), Some(object));
+    }
+
+    /// The request waits for this.
+    pub(super) fn await_object(&mut self, what: &Awaited, request: &ObjectName) {
+        self.awaited.add(what, request);
+    }
+
+    fn touch_awaiting(&mut self, what: &Awaited) {
+        self.touched.extend(self.awaited.take(what).into_iter().map(Item::Request));
+    }
+
+    /// Whether one of the terms names the node; no terms name all.
+    pub(super) fn can_use(&self, node: &Text, terms: &[NodeTerm]) -> bool {
+        let matches =
+            |facts: &NodeFacts| terms.iter().any(|term| term.matches(node, &facts.labels));
+        terms.is_empty() || self.nodes.get(node).is_some_and(matches)
+    }
+
+    pub(super) fn requests_of_node(&self, node: &Text) -> impl Iterator<Item = &ObjectName> {
+        self.requests_of_node.of(node)
     }
 
     pub(super) fn pod(&self, name: &ObjectName) -> Option<&PodFacts> {
@@ -244,6 +355,16 @@ impl Facts {
         self.members.of(gang)
     }
 
+    /// Shared devices of a node that pods use, and those pods.
+    pub(super) fn users_on(
+        &self,
+        node: &Text,
+    ) -> impl Iterator<Item = (&DeviceKey, &BTreeSet<ObjectName>)> {
+        let first = DeviceKey { node: node.clone(), group: Text::default() };
+        let node = node.clone();
+        self.users.starting_at(first).take_while(move |(key, _)| key.node == node)
+    }
+
     /// Shared devices of a node that have a reservation.
     pub(super) fn devices_of_node(&self, node: &Text) -> impl Iterator<Item = &DeviceKey> {
         self.devices_of_node.of(node)
@@ -255,12 +376,6 @@ impl Facts {
         device: &DeviceKey,
     ) -> impl Iterator<Item = (&ObjectName, &Reservation)> {
         self.reservations.get(device).into_iter().flatten()
-    }
-
-    /// The reservation that counts: the oldest that stays.
-    pub(super) fn reservation(&self, device: &DeviceKey) -> Option<(&ObjectName, &Reservation)> {
-        let staying = self.reservations(device).filter(|(_, one)| !one.leaving);
-        staying.min_by(|left, right| (&left.1.created, left.0).cmp(&(&right.1.created, right.0)))
     }
 
     /// The pod of a request as it is now, if it is the one that the request was made for.
@@ -372,6 +487,7 @@ impl Facts {
         &mut self,
         name: &ObjectName,
     ) -> Option<(DeviceKey, Reservation)> {
+        self.reserved.remove(name);
         let device = self.devices_of_reservation.remove(name)?;
         let all = self.reservations.get_mut(&device)?;
         let one = all.remove(name);
@@ -395,6 +511,7 @@ impl Facts {
             return;
         };
         let device = DeviceKey { node: node.as_str().into(), group: group.as_str().into() };
+        self.reserved.set(pod, &self.app_label);
         self.devices_of_node.add(&device.node, &device);
         self.devices_of_reservation.insert(name.clone(), device.clone());
         let new = Reservation::read(pod);
@@ -414,8 +531,10 @@ impl Facts {
 
     fn set_node(&mut self, node: &view::Node) {
         let name: Text = node.metadata.name.as_str().into();
-        let is_fake = node.metadata.labels.get(node_names::FAKE_GPU).map(String::as_str);
-        let known = self.nodes.insert(name.clone(), NodeFacts { is_fake: is_fake == Some("true") });
+        let labels = node.metadata.labels.iter();
+        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().into()));
+        let facts = NodeFacts { view: Box::new(node.clone()), labels: labels.collect() };
+        let known = self.nodes.insert(name.clone(), facts);
         if known.is_none() {
             self.touch_requests_of_node(&name);
         }
@@ -423,6 +542,7 @@ impl Facts {
 
     fn remove_node(&mut self, name: &Text) {
         self.nodes.remove(name);
+        self.reserved.forget_node(name);
         self.touch_requests_of_node(name);
         self.touched.extend(self.devices_of_node.of(name).cloned().map(Item::Device));
     }
@@ -432,20 +552,8 @@ impl Facts {
     }
 
     fn set_request(&mut self, object: &Value) {
-        let metadata = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-        let name = ObjectName::new(metadata("namespace"), metadata("name"));
-        match decode::<BindRequest>(Kind::BindRequest.name(), object) {
-            Ok(request) => self.replace_request(name, Some(Request::read(request))),
-            Err(problem) => {
-                tracing::warn!(
-                    object = problem.object,
-                    field = problem.field,
-                    "{}",
-                    problem.message
-                );
-                self.remove_request(&name);
-            }
-        }
+        let request = decoded::<BindRequest>(Kind::BindRequest, object);
+        self.replace_request(object_name(object), request.map(Request::read));
     }
 
     fn remove_request(&mut self, name: &ObjectName) {

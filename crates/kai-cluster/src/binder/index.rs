@@ -28,7 +28,17 @@ impl<K: Ord + Clone, V: Ord + Clone> Index<K, V> {
         }
     }
 
-    pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> {
+    /// Removes a set and gives it.
+    pub(super) fn take(&mut self, key: &K) -> BTreeSet<V> {
+        self.sets.remove(key).unwrap_or_default()
+    }
+
+    /// Sets from this key on, in order.
+    pub(super) fn starting_at(&self, key: K) -> impl Iterator<Item = (&K, &BTreeSet<V>)> {
+        self.sets.range(key..)
+    }
+
+    pub(super) fn of(&self, key: &K) -> impl Iterator<Item = &V> + Clone {
         self.sets.get(key).into_iter().flatten()
     }
 }

@@ -8,24 +8,34 @@
 //! | `facts` | what the watches told |
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `clash` | groups of a node that got one device |
+//! | `room` | whether a device has room for one more |
 //! | `gang` | pods that are bound together or not at all |
+//! | `volumes` | claims of volumes that waited for the pod's node |
+//! | `claims` | claims of devices |
 //! | `device` | a shared device: its reservation is made, waited for, repaired and released |
 //! | `reservation` | reservation pods |
 //! | `sharing` | what the containers of a sharing pod are told |
-//! | `repair` | pods that an interrupted bind left with labels |
+//! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
+//! | `writes`, `holdings` | how orders are written |
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
+mod claims;
+mod clash;
 mod device;
 pub mod driver;
 mod facts;
 mod gang;
+mod holdings;
 mod index;
 mod repair;
 mod request;
 mod reservation;
+mod room;
 mod settings;
 mod sharing;
+mod volumes;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,6 +121,7 @@ impl Binder {
         self.repairs.clear();
         self.due.clear();
         self.timers.clear();
+        self.facts.claims.forget_giving();
         self.facts.touch_all();
     }
 

@@ -1,4 +1,5 @@
-//! Pods that were left with labels of shared devices when a bind was interrupted for good: the labels go.
+//! What a bind did to a pod that has no node, so that it can be undone; and pods that were left so when a bind was
+//! interrupted for good.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,8 @@ use kai_core::time::Timestamp;
 use kai_translate::view;
 
 use super::facts::{Life, PodFacts};
-use super::writes::{Failure, Order, Undo};
+use super::volumes::FreeVolume;
+use super::writes::{Order, Undo, Written};
 use super::{Binder, Item, PATIENCE, delay, sharing};
 
 /// What is remembered of such a pod.
@@ -19,30 +21,43 @@ pub(super) struct Repair {
     not_before: Timestamp,
 }
 
-/// What a bind did to a pod that has no node; none: nothing that can be seen.
-pub(super) fn undo_of(pod: &PodFacts) -> Option<Undo> {
-    let view = pod.view.as_ref()?;
+/// Labels of shared devices that a pod has.
+fn group_labels(pod: &PodFacts, view: &view::Pod) -> Vec<String> {
     if pod.groups.is_empty() {
-        return None;
+        return Vec::new();
     }
     let own = view.metadata.labels.keys().filter(|key| sharing::is_group_label(key));
     let labels: BTreeSet<String> = own.cloned().chain([gpu::GROUP.to_owned()]).collect();
-    Some(Undo {
-        uid: pod.uid.clone(),
-        version: pod.version.clone(),
-        labels: labels.into_iter().collect(),
-        config_maps: sharing::config_map_names(view),
-    })
+    labels.into_iter().collect()
 }
 
 impl Binder {
+    /// What binds did to a pod that has no node; none: nothing that can be seen.
+    pub(super) fn undo_of(&self, pod: &PodFacts, volumes: Vec<FreeVolume>) -> Option<Undo> {
+        let view = pod.view.as_ref()?;
+        let labels = group_labels(pod, view);
+        let config_maps =
+            if labels.is_empty() { Vec::new() } else { sharing::config_map_names(view) };
+        let undo = Undo {
+            uid: pod.uid.clone(),
+            version: pod.version.clone(),
+            labels,
+            config_maps,
+            claims: self.facts.claims.to_free(&pod.uid),
+            names_claim: view.status.extended_resource_claim_status.is_some(),
+            volumes,
+        };
+        undo.is_something().then_some(undo)
+    }
+
     pub(super) fn look_at_pod(&mut self, name: &ObjectName, now: Timestamp) {
         if self.repairs.get(name).is_some_and(|repair| repair.busy) {
             return;
         }
         let pod = self.facts.pod(name).filter(|pod| pod.is_ours && pod.life == Life::Alive);
         let wanted = self.facts.requests_of_pod(name).next().is_some();
-        let Some(undo) = pod.filter(|_| !wanted).and_then(undo_of) else {
+        let undo = pod.filter(|_| !wanted).and_then(|pod| self.undo_of(pod, Vec::new()));
+        let Some(undo) = undo else {
             self.repairs.remove(name);
             return;
         };
@@ -58,23 +73,16 @@ impl Binder {
         self.orders.push(Order::Repair { pod: name.clone(), undo });
     }
 
-    pub(super) fn repaired(
-        &mut self,
-        name: &ObjectName,
-        ended: Result<Option<Box<view::Pod>>, Failure>,
-        now: Timestamp,
-    ) {
+    pub(super) fn repaired(&mut self, name: &ObjectName, ended: Written, now: Timestamp) {
         self.due.insert(Item::Pod(name.clone()));
         match ended {
             Ok(answer) => {
-                tracing::info!(pod = %name, "labels of an interrupted bind were removed");
+                tracing::info!(pod = %name, "an interrupted bind was undone");
                 self.repairs.remove(name);
-                if let Some(pod) = answer {
-                    self.facts.take_answer(&pod);
-                }
+                self.take_answer(answer);
             }
             Err(failure) => {
-                tracing::warn!(pod = %name, reason = failure.reason, "labels of an interrupted bind stay");
+                tracing::warn!(pod = %name, reason = failure.reason, "an interrupted bind was not undone");
                 if let Some(repair) = self.repairs.get_mut(name) {
                     repair.busy = false;
                     repair.tries += 1;

@@ -74,9 +74,16 @@ fn trouble(pod: &view::Pod) -> Option<String> {
     })
 }
 
-/// The name of the reservation of a device: the same for everybody who asks for it.
-pub(super) fn name(device: &DeviceKey, settings: &ReservationSettings) -> ObjectName {
-    let hash = digest(&SHA256, format!("{}/{}", device.node, device.group).as_bytes());
+/// The name of the reservation of a device: the same for everybody who asks for it. Where others are tried beside the
+/// first, they are numbered.
+pub(super) fn name(
+    device: &DeviceKey,
+    number: usize,
+    settings: &ReservationSettings,
+) -> ObjectName {
+    let number = if number == 0 { String::new() } else { format!("#{number}") };
+    let text = format!("{}/{}{number}", device.node, device.group);
+    let hash = digest(&SHA256, text.as_bytes());
     let hex = hash
         .as_ref()
         .iter()
@@ -86,14 +93,14 @@ pub(super) fn name(device: &DeviceKey, settings: &ReservationSettings) -> Object
     ObjectName::new(settings.namespace.as_str(), name)
 }
 
-/// The reservation pod of a device, for pods that tolerate these taints.
+/// A reservation pod of a device, for pods that tolerate these taints.
 pub(super) fn manifest(
+    name: &ObjectName,
     device: &DeviceKey,
     tolerations: &[view::Toleration],
     is_fake: bool,
     settings: &ReservationSettings,
 ) -> Value {
-    let name = name(device, settings);
     let field = |variable: &str, path: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut container = json!({
         "name": objects::RESERVATION_CONTAINER,
@@ -161,7 +168,7 @@ mod tests {
     #[test]
     fn the_name_is_that_of_the_reference() {
         // printf node-1/group | sha256sum
-        let name = name(&device(), &ReservationSettings::default());
+        let name = name(&device(), 0, &ReservationSettings::default());
         assert_eq!(&*name.namespace, "kai-resource-reservation");
         assert_eq!(&*name.name, "gpu-reservation-10945180ad8b04f1");
     }
@@ -170,7 +177,8 @@ mod tests {
     fn one_device_is_asked_for_whatever_is_configured() {
         let configured = json!({"requests": {"cpu": "1m", "nvidia.com/gpu": "4"}});
         let settings = ReservationSettings { resources: Some(configured), ..Default::default() };
-        let pod = manifest(&device(), &[], false, &settings);
+        let name = name(&device(), 0, &settings);
+        let pod = manifest(&name, &device(), &[], false, &settings);
         let resources = &pod["spec"]["containers"][0]["resources"];
         assert_eq!(
             *resources,

@@ -7,8 +7,11 @@ use kai_translate::view;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::DeviceKey;
+use super::claims::{FreeClaim, TakeClaim};
 use super::sharing::ConfigMap;
+use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
+use super::{DeviceKey, holdings};
+use crate::kinds::Kind;
 use crate::orders::{APPLY_PATCH, EvictBy, MERGE_PATCH, evict, object_path, send};
 
 const BIND_REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2";
@@ -22,6 +25,8 @@ pub(super) enum Order {
     Reserve { device: DeviceKey, pod: Box<Value> },
     /// Remove a reservation pod.
     Release { device: DeviceKey, pod: ObjectName, uid: Text },
+    /// Remove a reservation pod of which nobody waits to hear that it is gone.
+    Discard { pod: ObjectName, uid: Text },
     /// Tell a pod to go that shares a device it may no longer use.
     Evict { pod: ObjectName, uid: Text, message: String },
     /// A step of a bind.
@@ -37,6 +42,16 @@ pub(super) enum Write {
     Label { uid: Text, labels: BTreeMap<String, Option<String>> },
     /// Write the pod's config maps.
     Configure { uid: Text, maps: Vec<ConfigMap> },
+    /// Reserve a volume for a claim of the pod.
+    ReserveVolume(ReserveVolume),
+    /// Have a volume made for a claim of the pod.
+    SelectNode(SelectNode),
+    /// Give a claim its devices and reserve it for the pod.
+    TakeClaim(TakeClaim),
+    /// Make the claim for extended resources of the pod.
+    MakeClaim(Box<Value>),
+    /// Name that claim in the status of the pod.
+    NameClaim { uid: Text, status: Box<Value> },
     /// Bind the pod, with annotations.
     Bind { uid: Text, node: Text, annotations: BTreeMap<&'static str, String> },
     /// Undo what was done to the pod.
@@ -55,6 +70,29 @@ pub(super) struct Undo {
     pub(super) version: String,
     pub(super) labels: Vec<String>,
     pub(super) config_maps: Vec<String>,
+    pub(super) claims: Vec<FreeClaim>,
+    /// Its status names a claim for its extended resources.
+    pub(super) names_claim: bool,
+    pub(super) volumes: Vec<FreeVolume>,
+}
+
+impl Undo {
+    pub(super) fn is_something(&self) -> bool {
+        let Self { labels, config_maps, claims, names_claim, volumes, .. } = self;
+        !(labels.is_empty() && config_maps.is_empty() && claims.is_empty() && volumes.is_empty())
+            || *names_claim
+    }
+}
+
+/// What the API server answered to a write.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// Nothing that matters.
+    Nothing,
+    /// The pod as it is now.
+    Pod(Box<view::Pod>),
+    /// Another object as it is now.
+    Object(Kind, Box<Value>),
 }
 
 /// How a bind ended.
@@ -66,13 +104,13 @@ pub(super) struct Tell {
     pub(super) failed_attempts: i32,
 }
 
-/// What came of an order. A pod in it is the answer of the API server.
+/// What came of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Report {
     Reserved { device: DeviceKey, ended: Result<Box<view::Pod>, Failure> },
     Released { device: DeviceKey, pod: ObjectName, ended: Result<(), Failure> },
-    Wrote { request: ObjectName, attempt: u64, ended: Result<Option<Box<view::Pod>>, Failure> },
-    Repaired { pod: ObjectName, ended: Result<Option<Box<view::Pod>>, Failure> },
+    Wrote { request: ObjectName, attempt: u64, ended: Written },
+    Repaired { pod: ObjectName, ended: Written },
 }
 
 /// Why a write failed.
@@ -117,8 +155,8 @@ impl Failure {
     }
 }
 
-/// What a write that needs no answer ended with.
-type Written = Result<Option<Box<view::Pod>>, Failure>;
+/// How a write ended.
+pub(super) type Written = Result<Answer, Failure>;
 
 /// Carries an order out.
 pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
@@ -131,6 +169,15 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
             let path = object_path("/api/v1", "pods", &pod);
             let ended = delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await;
             Some(Report::Released { device, pod, ended })
+        }
+        Order::Discard { pod, uid } => {
+            let path = object_path("/api/v1", "pods", &pod);
+            if let Err(failure) =
+                delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await
+            {
+                tracing::warn!(%pod, reason = failure.reason, "a reservation was not discarded");
+            }
+            None
         }
         Order::Evict { pod, uid, message } => {
             tracing::warn!(%pod, message, "told to go");
@@ -165,11 +212,16 @@ async fn write_step(
             for map in maps {
                 apply_config_map(client, pod, &uid, &map).await?;
             }
-            Ok(None)
+            Ok(Answer::Nothing)
         }
+        Write::ReserveVolume(reserve) => holdings::reserve_volume(client, reserve).await,
+        Write::SelectNode(select) => holdings::select_node(client, select).await,
+        Write::TakeClaim(take) => holdings::take_claim(client, take).await,
+        Write::MakeClaim(object) => holdings::make_claim(client, pod, &object).await,
+        Write::NameClaim { uid, status } => holdings::name_claim(client, pod, &uid, &status).await,
         Write::Bind { uid, node, annotations } => {
             crate::orders::bind(client, pod, &uid, &node, &annotations).await?;
-            Ok(None)
+            Ok(Answer::Nothing)
         }
         Write::Undo(undo) => undo_all(client, pod, undo).await,
         Write::Tell(tell) => {
@@ -180,12 +232,12 @@ async fn write_step(
             let patch = json!({"metadata": {"uid": &*uid}, "status": status});
             let ended: Result<Value, kube::Error> =
                 send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await;
-            gone_is_fine(ended.map(|_| None).map_err(Failure::from))
+            gone_is_fine(ended.map(|_| Answer::Nothing).map_err(Failure::from))
         }
         Write::Drop { uid } => {
             let path = object_path(BIND_REQUESTS, "bindrequests", request);
             delete(client, &path, Some(&uid), json!({})).await?;
-            Ok(None)
+            Ok(Answer::Nothing)
         }
     }
 }
@@ -209,7 +261,13 @@ async fn reserve(client: &Client, pod: &Value) -> Result<Box<view::Pod>, Failure
 async fn patch_pod(client: &Client, pod: &ObjectName, patch: &Value) -> Written {
     let path = object_path("/api/v1", "pods", pod);
     let answer: view::Pod = send(client, "PATCH", &path, Some(MERGE_PATCH), patch).await?;
-    Ok(Some(Box::new(answer)))
+    Ok(Answer::Pod(Box::new(answer)))
+}
+
+pub(super) async fn patch_pod_status(client: &Client, pod: &ObjectName, patch: &Value) -> Written {
+    let path = object_path("/api/v1", "pods", pod) + "/status";
+    let answer: view::Pod = send(client, "PATCH", &path, Some(MERGE_PATCH), patch).await?;
+    Ok(Answer::Pod(Box::new(answer)))
 }
 
 async fn apply_config_map(
@@ -232,9 +290,10 @@ async fn apply_config_map(
     Ok(())
 }
 
-/// Labels first: where they cannot be removed the pod has changed, and may need the rest.
+/// The pod first: where it has changed it may have been bound, and need the rest. A patch that changes nothing asks that
+/// too.
 async fn undo_all(client: &Client, pod: &ObjectName, undo: Undo) -> Written {
-    let Undo { uid, version, labels, config_maps } = undo;
+    let Undo { uid, version, labels, config_maps, claims, names_claim, volumes } = undo;
     let labels: BTreeMap<String, Option<String>> =
         labels.into_iter().map(|label| (label, None)).collect();
     let patch = json!({"metadata": {"uid": &*uid, "resourceVersion": version, "labels": labels}});
@@ -244,11 +303,20 @@ async fn undo_all(client: &Client, pod: &ObjectName, undo: Undo) -> Written {
         let path = object_path("/api/v1", "configmaps", &name);
         delete(client, &path, None, json!({})).await?;
     }
+    if names_claim {
+        gone_is_fine(holdings::name_claim(client, pod, &uid, &Value::Null).await)?;
+    }
+    for claim in claims {
+        gone_is_fine(holdings::free_claim(client, claim).await)?;
+    }
+    for volume in volumes {
+        gone_is_fine(holdings::free_volume(client, volume).await)?;
+    }
     Ok(answer)
 }
 
 /// Removes an object; one that is gone, or of which another has the name, is gone.
-async fn delete(
+pub(super) async fn delete(
     client: &Client,
     path: &str,
     uid: Option<&Text>,
@@ -267,7 +335,7 @@ async fn delete(
 
 fn gone_is_fine(ended: Written) -> Written {
     match ended {
-        Err(failure) if failure.kind == FailureKind::Gone => Ok(None),
+        Err(failure) if failure.kind == FailureKind::Gone => Ok(Answer::Nothing),
         ended => ended,
     }
 }

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
-use kai_core::input::pod::GpuRequest;
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan_and_measure};
 use kai_core::time::Timestamp;
 use kai_translate::time;
-use serde_json::{Value, json};
 
 use super::pods::Membership;
+use super::requests::received;
 use super::{Planner, Publish, told};
 use crate::orders::{Bind, Order, Victim};
 
@@ -29,6 +28,7 @@ impl Planner {
             return;
         }
         let mut made = self.plan(now, clock);
+        drop_stillborn(&mut made);
         told::decisions(&made);
         assume(&mut self.world, &made);
         self.wake_at = made.wake_at;
@@ -37,7 +37,7 @@ impl Planner {
             match &step.kind {
                 StepKind::Bind { .. } => {
                     let gang = step.group.as_ref().and_then(|group| gangs.get(group));
-                    self.order_bind(step, gang.copied(), now);
+                    self.order_bind(step, gang.copied());
                 }
                 StepKind::Nominate { node, for_job: None, .. } => self.promise(&step.pod, node),
                 StepKind::Nominate { .. } | StepKind::Evict { .. } => {}
@@ -110,21 +110,15 @@ impl Planner {
             let claim = ObjectName { namespace: namespace.clone(), name: claim.clone() };
             self.filled_claims.contains(&claim)
         });
-        gpu_groups.is_empty() && claims.is_empty() && filled
+        let claims_nothing = claims.is_empty() && entry.base.claims.is_empty();
+        gpu_groups.is_empty() && claims_nothing && filled
     }
 
-    fn order_bind(&mut self, step: &Step, gang: Option<u32>, now: Timestamp) {
+    fn order_bind(&mut self, step: &Step, gang: Option<u32>) {
         let StepKind::Bind { node, numa_zones, .. } = &step.kind else { return };
         let pod = step.pod.clone();
         let Some(entry) = self.pods.get(&pod) else { return };
         let kind = received(&entry.base.request.gpu);
-        if !entry.base.claims.is_empty() {
-            let reason = "it claims devices, which cannot be allocated yet";
-            tracing::warn!(%pod, reason, "it waits");
-            self.world.forget(&pod);
-            self.wait_after_bind(&pod, node, reason, now);
-            return;
-        }
         self.in_flight.insert(pod.clone());
         if gang.is_none() && self.is_bound_at_once(step) {
             let mut annotations = BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE, kind.to_owned())]);
@@ -137,56 +131,6 @@ impl Planner {
             let request = self.bind_request_for(step, gang);
             self.orders.push(Order::RequestBind(pod, Box::new(request)));
         }
-    }
-
-    /// The object that asks a binder for a bind of several steps.
-    fn bind_request_for(&self, step: &Step, gang: Option<u32>) -> Value {
-        let StepKind::Bind { node, gpu_groups, numa_zones, .. } = &step.kind else {
-            return Value::Null;
-        };
-        let pod = &step.pod;
-        let request = self.pods.get(pod).map(|entry| &entry.base.request.gpu);
-        let mut labels = BTreeMap::from([(scheduling::SELECTED_NODE.to_owned(), node.to_string())]);
-        if let Some(pool) = self.settings.partition.name() {
-            labels.insert(self.settings.partition.key.clone(), pool.to_owned());
-        }
-        let facts = self.world.node_named(node).map(|id| &self.world.node(id).gpus);
-        let (count, centi) = match request {
-            Some(GpuRequest::Fraction { portion, devices }) => {
-                (*devices, (portion * 100.0).round() as i64)
-            }
-            Some(GpuRequest::Memory { mib, devices }) => {
-                (*devices, facts.map_or(0, |facts| facts.centi_of_memory(*mib)))
-            }
-            Some(GpuRequest::Whole { count }) => (*count, 100),
-            _ => (0, 0),
-        };
-        let mut object = json!({
-            "apiVersion": "scheduling.run.ai/v1alpha2",
-            "kind": "BindRequest",
-            "metadata": {
-                "name": &*pod.name,
-                "namespace": &*pod.namespace,
-                "labels": labels,
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &*step.uid}],
-            },
-            "spec": {
-                "podName": &*pod.name,
-                "selectedNode": &**node,
-                "receivedResourceType": request.map_or(gpu::RECEIVED_REGULAR, received),
-                "receivedGPU": {"count": count, "portion": format!("{}.{:02}", centi / 100, centi % 100)},
-                "selectedGPUGroups": gpu_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
-            },
-        });
-        if let Some(pods) = gang {
-            let annotations = json!({scheduling::GANG_SIZE: pods.to_string()});
-            object["metadata"]["annotations"] = annotations;
-        }
-        let zones = numa_zones.as_ref().map(|zones| serde_json::from_str::<Value>(zones));
-        if let Some(Ok(zones)) = zones {
-            object["spec"]["predictedNUMAZones"] = zones;
-        }
-        object
     }
 
     /// The pod prefers the node it was promised.
@@ -296,11 +240,19 @@ impl Planner {
     }
 }
 
-/// What a pod is said to have received.
-fn received(request: &GpuRequest) -> &'static str {
-    match request {
-        GpuRequest::Fraction { .. } | GpuRequest::Memory { .. } => gpu::RECEIVED_FRACTION,
-        GpuRequest::Mig(_) => gpu::RECEIVED_MIG,
-        GpuRequest::None | GpuRequest::Whole { .. } => gpu::RECEIVED_REGULAR,
-    }
+/// A pod that a plan binds and, for somebody who came later in it, tells to go again simply waits on: nothing is written.
+fn drop_stillborn(made: &mut CyclePlan) {
+    let binds = |step: &&Step| matches!(step.kind, StepKind::Bind { .. });
+    let evicts = |step: &Step| matches!(step.kind, StepKind::Evict { .. });
+    let bound: BTreeSet<ObjectName> =
+        made.steps.iter().filter(binds).map(|step| step.pod.clone()).collect();
+    let stillborn: BTreeSet<ObjectName> = made
+        .steps
+        .iter()
+        .filter(|step| evicts(step) && bound.contains(&step.pod))
+        .map(|step| step.pod.clone())
+        .collect();
+    made.steps.retain(|step| {
+        matches!(step.kind, StepKind::Nominate { .. }) || !stillborn.contains(&step.pod)
+    });
 }

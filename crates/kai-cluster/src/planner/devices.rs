@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceClass, ResourceClaim, ResourceSlice};
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_translate::device_judge::CelJudge;
 use kai_translate::devices;
@@ -18,8 +18,22 @@ use crate::kinds::Kind;
 pub(super) struct Devices {
     judge: CelJudge,
     classes: BTreeMap<ObjectName, DeviceClass>,
+    /// What claims ask for.
+    wanted: BTreeMap<ObjectName, DeviceClaim>,
     /// Claims with selectors.
     choosy_claims: BTreeMap<ObjectName, ResourceClaim>,
+}
+
+impl Devices {
+    /// A class of devices.
+    pub(super) fn class(&self, name: &str) -> Option<&DeviceClass> {
+        self.classes.get(&ObjectName::new("", name))
+    }
+
+    /// What a claim asks for.
+    pub(super) fn wanted(&self, claim: &ObjectName) -> Option<&DeviceClaim> {
+        self.wanted.get(claim)
+    }
 }
 
 impl Planner {
@@ -46,6 +60,7 @@ impl Planner {
         let Some(claim) = decoded::<ResourceClaim>(Kind::ResourceClaim, object) else { return };
         let name = object_name(object);
         self.devices.choosy_claims.remove(&name);
+        self.devices.wanted.insert(name.clone(), claim.spec.devices.clone().unwrap_or_default());
         self.tell_device_claim(&claim);
         if has_selectors(&claim) {
             self.devices.choosy_claims.insert(name, claim);
@@ -59,6 +74,7 @@ impl Planner {
                 self.devices.classes.remove(name);
             }
             Kind::ResourceClaim => {
+                self.devices.wanted.remove(name);
                 self.devices.choosy_claims.remove(name);
             }
             Kind::ResourceSlice if self.devices.judge.remove_slice(&name.name) => {

@@ -4,9 +4,11 @@ mod answers;
 mod backoff;
 mod cycle;
 mod devices;
+mod gpus;
 mod leading;
 mod objects;
 mod pods;
+mod requests;
 mod told;
 mod usage;
 
@@ -24,7 +26,7 @@ use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_translate::priority::PriorityClasses;
 use kai_translate::time::seconds;
-use kai_translate::{Problem, Translated, bind_request};
+use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
@@ -38,6 +40,7 @@ use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
+use crate::reserved::ReservedDevices;
 use crate::status::verdicts::TextOptions;
 use crate::status::write::StatusWrite;
 use crate::status::{StatusSettings, Statuses};
@@ -137,6 +140,10 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    /// Nodes of ours, as they were told.
+    nodes: BTreeMap<Text, view::Node>,
+    /// Devices that reservation pods keep.
+    reserved: ReservedDevices,
     backoffs: Backoffs,
     statuses: Statuses,
     metrics: Metrics,
@@ -189,6 +196,8 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            nodes: BTreeMap::new(),
+            reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
             orders: Vec::new(),
             dirty: false,

@@ -9,7 +9,7 @@ use kai_core::input::storage::StorageKey;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, StorageObject};
 use kai_translate::decode::decode;
 use kai_translate::numa::NodeResourceTopology;
-use kai_translate::{Translated, budget, node, numa, pod_group, queue, storage, topology, view};
+use kai_translate::{Translated, budget, numa, pod_group, queue, storage, topology};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -17,16 +17,6 @@ use super::{Planner, complain};
 use crate::kinds::Kind;
 
 impl Planner {
-    pub(super) fn set_node(&mut self, view: &view::Node) {
-        if !self.settings.partition.holds(&view.metadata.labels) {
-            self.forget_object(ObjectKey::Node(view.metadata.name.as_str().into()));
-            return;
-        }
-        if let Some(spec) = Self::heard(node::translate(view, &[])) {
-            self.tell(Delta::Set(Object::Node(Box::new(spec))));
-        }
-    }
-
     pub(super) fn set_object(&mut self, kind: Kind, object: &Value) {
         match kind {
             Kind::Pod | Kind::Node => {} // these come decoded
@@ -75,6 +65,9 @@ impl Planner {
                 }
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
+                }
+                if kind == Kind::Node {
+                    self.lose_node(&name.name);
                 }
                 self.lose_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {

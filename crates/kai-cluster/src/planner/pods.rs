@@ -29,6 +29,8 @@ pub(super) struct PodEntry {
     pub(super) view: GroupingView,
     /// Its claims: name in the pod to name of the object.
     pub(super) claims: BTreeMap<String, String>,
+    /// Names of its containers, init containers first, while it has no node.
+    pub(super) containers: Vec<Text>,
     /// To which group it belongs.
     pub(super) group: Membership,
     /// The node that a plan promised it.
@@ -90,6 +92,7 @@ impl Planner {
         if !same {
             self.remove_pod(&name);
         }
+        self.see_reservation(view);
         let group = self.membership(&name, &base);
         let promised = self.pods.get(&name).and_then(|entry| entry.promised.clone());
         let decided = self.pods.get(&name).and_then(PodEntry::started);
@@ -98,6 +101,8 @@ impl Planner {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
         });
         let placed = base.node.is_some();
+        let containers = view.spec.init_containers.iter().chain(&view.spec.containers);
+        let containers = containers.filter(|_| !placed).map(|one| one.name.as_str().into());
         if placed {
             self.backoffs.clear_bind(&name);
             self.in_flight.remove(&name);
@@ -106,6 +111,7 @@ impl Planner {
             base,
             view: view.for_grouping(),
             claims: claims.collect(),
+            containers: containers.collect(),
             group,
             promised: promised.filter(|_| !placed),
             started,
@@ -168,6 +174,7 @@ impl Planner {
     }
 
     pub(super) fn remove_pod(&mut self, name: &ObjectName) {
+        self.lose_reservation(name);
         let Some(entry) = self.pods.remove(name) else { return };
         if let Some(group) = named_group(&entry.base)
             && let Some(members) = self.members.get_mut(&group)
@@ -310,6 +317,7 @@ impl Planner {
     pub(super) fn refresh_pod(&mut self, name: &ObjectName) {
         let Some(entry) = self.pods.get(name) else { return };
         let mut spec = entry.base.clone();
+        self.merge_twins(&mut spec);
         if let Membership::Own { plan, .. } = &entry.group {
             spec.group = Some(plan.name.as_str().into());
             spec.sub_group = plan.pod_sub_group.as_deref().map(Text::from);

@@ -9,12 +9,14 @@ use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::pod::PodRole;
 use kai_core::input::pod_group::{GroupSet, Preemptibility};
 use kai_core::input::{
-    Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec, Text,
+    ClaimSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec,
+    Text,
 };
 use kai_core::status::Status;
 use kai_core::world::gpu_facts::GpuFacts;
 
-use super::amounts::{Demand, Sum};
+use super::amounts::{Demand, Sum, is_over};
+use super::claimed::Claimed;
 
 /// What is in use and waited for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,11 @@ pub struct Member {
     /// The leaf it names.
     pub sub_group: Option<Text>,
     group: ObjectName,
+    has_node: bool,
+    /// Its claims, as names of objects.
+    claims: Vec<Text>,
+    /// What it asks for and has but for its claims.
+    plain: Demand,
     demand: Demand,
 }
 
@@ -114,6 +121,7 @@ pub struct Accounts {
     device_mib: BTreeMap<Text, i64>,
     /// Nodes that advertise more GPUs than they have: advertised and physical.
     sliced: BTreeMap<Text, (i64, i64)>,
+    claimed: Claimed,
     touched: Touched,
 }
 
@@ -130,6 +138,8 @@ impl Accounts {
             Delta::Remove(ObjectKey::PodGroup(group)) => self.remove_group(group),
             Delta::Set(Object::Queue(queue)) => self.set_queue(&queue.name, Some(queue)),
             Delta::Remove(ObjectKey::Queue(queue)) => self.set_queue(queue, None),
+            Delta::Set(Object::Claim(claim)) => self.set_claim(&claim.name, Some(claim)),
+            Delta::Remove(ObjectKey::Claim(claim)) => self.set_claim(claim, None),
             Delta::Set(Object::Node(node)) => self.set_node(node),
             Delta::Remove(ObjectKey::Node(node)) => {
                 self.device_mib.remove(node);
@@ -252,34 +262,69 @@ impl Accounts {
         };
         let group = ObjectName { namespace: pod.name.namespace.clone(), name: group };
         let device_mib = pod.node.as_ref().and_then(|node| self.device_mib.get(node));
-        let member = Member {
+        let plain = Demand::of(pod, device_mib.copied(), self.whole_gpus_of(&pod.name));
+        let mut member = Member {
             uid: pod.uid.clone(),
             status: pod.status,
             sub_group: pod.sub_group.clone(),
             group: group.clone(),
-            demand: Demand::of(pod, device_mib.copied(), self.whole_gpus_of(&pod.name)),
+            has_node: pod.node.is_some(),
+            claims: pod.claims.clone(),
+            demand: plain.clone(),
+            plain,
         };
+        self.count_claims(&pod.name, &mut member);
         let old = self.pods.get(&pod.name);
         let same_place = old.is_some_and(|old| old.group == group && old.uid == member.uid);
         if same_place && old.is_some_and(|old| old.demand == member.demand) {
             let changed = old.is_some_and(|old| old.status != member.status);
-            self.pods.insert(pod.name.clone(), member);
             if changed {
                 self.touched.groups.insert(group);
             }
+            self.replace_member(&pod.name, member);
             return;
         }
         self.remove_pod(&pod.name);
-        self.change_group(&group, |entry| {
-            entry.members.insert(pod.name.clone());
+        self.add_member(&pod.name, member);
+    }
+
+    fn add_member(&mut self, pod: &ObjectName, member: Member) {
+        self.change_group(&member.group.clone(), |entry| {
+            entry.members.insert(pod.clone());
             entry.demand.requested.add(&member.demand.requested);
             entry.demand.allocated.add(&member.demand.allocated);
         });
-        self.pods.insert(pod.name.clone(), member);
+        self.replace_member(pod, member);
+    }
+
+    fn replace_member(&mut self, pod: &ObjectName, member: Member) {
+        if let Some(old) = self.pods.get(pod) {
+            self.claimed.remove_user(pod, &old.claims);
+        }
+        self.claimed.add_user(pod, &member.claims);
+        self.pods.insert(pod.clone(), member);
+    }
+
+    /// GPUs that a pod claims count as if it asked for them itself.
+    fn count_claims(&self, pod: &ObjectName, member: &mut Member) {
+        if !is_over(member.status) {
+            let claimed = self.claimed.sum(pod, &member.claims);
+            member.demand = member.plain.with_claimed(&claimed, member.has_node);
+        }
+    }
+
+    fn set_claim(&mut self, name: &ObjectName, claim: Option<&ClaimSpec>) {
+        for pod in self.claimed.set(name, claim) {
+            let Some(mut member) = self.pods.get(&pod).cloned() else { continue };
+            self.count_claims(&pod, &mut member);
+            self.remove_pod(&pod);
+            self.add_member(&pod, member);
+        }
     }
 
     fn remove_pod(&mut self, pod: &ObjectName) {
         let Some(member) = self.pods.remove(pod) else { return };
+        self.claimed.remove_user(pod, &member.claims);
         self.change_group(&member.group, |entry| {
             entry.members.remove(pod);
             entry.demand.requested.subtract(&member.demand.requested);

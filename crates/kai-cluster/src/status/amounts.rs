@@ -26,6 +26,11 @@ impl Sum {
         }
     }
 
+    /// Adds whole pieces of a resource.
+    pub fn add_whole(&mut self, resource: &str, count: i64) {
+        self.add_nano(resource, i128::from(count) * UNIT);
+    }
+
     /// Adds all of `other`.
     pub fn add(&mut self, other: &Self) {
         for (resource, amount) in &other.0 {
@@ -98,7 +103,7 @@ pub struct Demand {
 impl Demand {
     /// Reads it off a pod; `device_mib` is the memory of one GPU of its node, `whole` what its vendor calls whole GPUs.
     pub fn of(pod: &PodSpec, device_mib: Option<i64>, whole: &str) -> Self {
-        if matches!(pod.status, Status::Succeeded | Status::Failed | Status::Deleted) {
+        if is_over(pod.status) {
             return Self::default();
         }
         let mut requested = plain(&pod.request);
@@ -120,6 +125,24 @@ impl Demand {
             allocated = Sum::default();
         }
         Self { requested, allocated }
+    }
+}
+
+/// A pod that asks for nothing any more.
+pub fn is_over(status: Status) -> bool {
+    matches!(status, Status::Succeeded | Status::Failed | Status::Deleted)
+}
+
+impl Demand {
+    /// With GPUs that a pod claims.
+    #[must_use]
+    pub fn with_claimed(&self, claimed: &Sum, has_node: bool) -> Self {
+        let mut all = self.clone();
+        all.requested.add(claimed);
+        if has_node {
+            all.allocated.add(claimed);
+        }
+        all
     }
 }
 

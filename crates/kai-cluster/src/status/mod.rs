@@ -14,6 +14,7 @@
 
 pub mod accounts;
 pub mod amounts;
+mod claimed;
 pub mod events;
 mod plan;
 pub mod render;

@@ -52,6 +52,8 @@ struct State {
     faults: Vec<Fault>,
     /// After how many seconds each reservation pod tells its device, the latest value for all that follow; none: never.
     agents: Vec<u64>,
+    /// The device of each, the latest value for all that follow; none: each has its own.
+    devices: Vec<&'static str>,
     reservations: usize,
     leases: BTreeMap<String, Value>,
     /// Lists are not streamed.
@@ -294,8 +296,13 @@ fn status(code: u16, message: &str) -> Answer {
 }
 
 impl Api {
-    pub(crate) fn new(clock: Clock, faults: Vec<Fault>, agents: Vec<u64>) -> Self {
-        let state = State { faults, agents, ..State::default() };
+    pub(crate) fn new(
+        clock: Clock,
+        faults: Vec<Fault>,
+        agents: Vec<u64>,
+        devices: Vec<&'static str>,
+    ) -> Self {
+        let state = State { faults, agents, devices, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), clock, caller: "" }
     }
 
@@ -396,10 +403,13 @@ impl Api {
         let Some(seconds) = state.agents.get(number).or(state.agents.last()).copied() else {
             return;
         };
+        let device = state.devices.get(number).or(state.devices.last());
+        let device = device.map_or_else(|| format!("GPU-{number}"), ToString::to_string);
         let api = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": format!("GPU-{number}")}}});
+            let patch =
+                json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}});
             api.state.lock().expect("the state").patch(&place, &patch, false);
         });
     }

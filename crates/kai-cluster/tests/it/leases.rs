@@ -40,7 +40,12 @@ fn two_candidates() -> Vec<String> {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let begin = Instant::now();
-        let api = Api::new(Arc::new(move || begin.elapsed().as_secs_f64()), Vec::new(), Vec::new());
+        let api = Api::new(
+            Arc::new(move || begin.elapsed().as_secs_f64()),
+            Vec::new(),
+            Vec::new(),
+            Vec::new(),
+        );
         api.set("/api/v1/nodes", node("n1", "4"));
         api.set("/apis/scheduling.run.ai/v2/queues", queue());
         let story = async {

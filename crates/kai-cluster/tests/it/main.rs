@@ -4,6 +4,7 @@ mod api;
 mod binder;
 mod leases;
 mod shards;
+mod slices;
 mod statuses;
 mod usage;
 mod virtual_time;

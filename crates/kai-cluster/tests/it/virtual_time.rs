@@ -37,6 +37,8 @@ pub(crate) struct Story {
     pub(crate) faults: Vec<Fault>,
     /// After how many seconds each reservation pod tells its device; none: never.
     pub(crate) agents: Vec<u64>,
+    /// The device of each reservation pod; none: each has its own.
+    pub(crate) devices: Vec<&'static str>,
     /// Binds that went well are told.
     pub(crate) tell_success: bool,
     /// Past usage, where it counts.
@@ -86,7 +88,7 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
     runtime.expect("a runtime").block_on(async {
         let begin = Instant::now();
         let clock = Arc::new(move || begin.elapsed().as_secs_f64());
-        let api = Api::new(clock, story.faults, story.agents);
+        let api = Api::new(clock, story.faults, story.agents, story.devices);
         api.refuse_streams(story.no_streams);
         for (path, object) in story.objects {
             api.set(path, object);

@@ -22,10 +22,21 @@ pub struct NodeSpec {
     pub bad_conditions: Vec<Text>,
     /// Overrides whether the memory of its GPUs is known; none: known when a source of it is readable.
     pub gpu_memory_known: Option<bool>,
-    /// GPU UUIDs that reservations or probes reported on this node.
+    /// GPU UUIDs that reservations or probes reported on this node: all there are, for all that is known.
     pub seen_gpu_uuids: Vec<Text>,
+    /// What is known of its GPUs where labels and overrides say nothing.
+    pub observed_gpus: ObservedGpus,
     /// What a whole GPU means on this node when it is time-sliced; none: as configured for the cluster.
     pub whole_gpu_policy: Option<WholeGpuPolicy>,
+}
+
+/// What is known of a node's GPUs beside what its labels say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ObservedGpus {
+    /// How many there are.
+    pub count: Option<i64>,
+    /// MiB of each.
+    pub memory_mib: Option<i64>,
 }
 
 /// Amounts a node offers.

@@ -1,6 +1,6 @@
 //! Volumes, as far as placement depends on them.
 
-use crate::input::selectors::NodeTerm;
+use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
 use crate::input::{ObjectName, Text};
 
 /// A storage object.
@@ -48,6 +48,34 @@ pub struct VolumeClaimSpec {
     pub deleting: bool,
     /// Its only owner, where that is a pod.
     pub owner_pod: Option<Text>,
+    /// The node for which a volume is being made.
+    pub selected_node: Option<Text>,
+    /// What it asks of the volume beside class and size.
+    pub wants: VolumeWants,
+}
+
+/// What a claim asks of a volume beside class and size.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VolumeWants {
+    /// How it is accessed; the volume must allow all of them.
+    pub access_modes: Vec<Text>,
+    /// A raw device instead of a file system.
+    pub is_block: bool,
+    /// Labels of the volume.
+    pub selector: LabelSelector,
+}
+
+/// What a volume is beside its class and size.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VolumeTraits {
+    /// How it may be accessed.
+    pub access_modes: Vec<Text>,
+    /// A raw device instead of a file system.
+    pub is_block: bool,
+    /// Labels.
+    pub labels: Labels,
+    /// It is on its way out, or not to be had for another reason.
+    pub is_withdrawn: bool,
 }
 
 /// A volume.
@@ -63,6 +91,29 @@ pub struct VolumeSpec {
     pub nodes: Vec<NodeTerm>,
     /// The claim it is bound to.
     pub claim: Option<ObjectName>,
+    /// What else it is.
+    pub traits: VolumeTraits,
+}
+
+impl VolumeSpec {
+    /// Whether a claim that waits for its pod's node may take it, as far as the two of them go.
+    pub fn suits(&self, claim: &VolumeClaimSpec) -> bool {
+        let VolumeWants { access_modes, is_block, selector } = &claim.wants;
+        self.class == claim.class
+            && self.bytes >= claim.bytes
+            && !self.traits.is_withdrawn
+            && self.traits.is_block == *is_block
+            && access_modes.iter().all(|mode| self.traits.access_modes.contains(mode))
+            && match &self.claim {
+                Some(owner) => *owner == claim.name,
+                None => selector.matches(&self.traits.labels),
+            }
+    }
+
+    /// Which of several that suit is taken: one that is reserved, then the smallest, then by name.
+    pub fn preference(&self) -> (bool, i64, &Text) {
+        (self.claim.is_none(), self.bytes, &self.name)
+    }
 }
 
 /// A storage class.

@@ -129,7 +129,10 @@ impl NodeSearch<'_> {
             let refusal = if world.fits(self.task, node, When::Later) {
                 filter.refuses(world, id)
             } else {
-                world.shortages(self.task, node).or_else(|| filter.lacks_storage(world, id))
+                let lacking = world.shortages(self.task, node);
+                let lacking = lacking.or_else(|| filter.lacks_storage(world, id));
+                let tells_more = !world.config.compatibility.is_kai();
+                lacking.or_else(|| tells_more.then(|| filter.refuses(world, id)).flatten())
             };
             if let Some(refusal) = refusal {
                 each(node, refusal);

@@ -25,6 +25,9 @@ impl World {
         let repeated = self.repeated_gpus(task, node);
         amounts_fit(self, shape, node, when, repeated)
             && (!self.config.params.schedule_csi_storage || self.volumes_fit(task, node, when))
+            && (when == When::Later
+                || !self.claims_are_in_play()
+                || self.claims_fit_now(task, node))
     }
 
     fn volumes_fit(&self, task: TaskId, node: &Node, when: When) -> bool {
@@ -109,6 +112,11 @@ fn gpu_shortage(
             let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
             // KAI is silent about devices that are in use; it only tells of devices that are too small.
             if by_memory && mib <= node.gpus.memory_mib && world.config.compatibility.is_kai() {
+                return None;
+            }
+            // How much its devices have nobody knows: a rule says so.
+            let tells_no_memory = node.gpus.advertised > 0 && !node.gpus.memory_known;
+            if by_memory && tells_no_memory && !world.config.compatibility.is_kai() {
                 return None;
             }
             Some(Shortage {

@@ -6,7 +6,7 @@ use crate::compatibility::Compatibility;
 use crate::config::{Config, PluginSpec};
 use crate::fairness::Amounts;
 use crate::ids::{NodeId, TaskId};
-use crate::input::node::Allocatable;
+use crate::input::node::{Allocatable, ObservedGpus};
 use crate::input::pod::{GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole};
 use crate::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use crate::input::{
@@ -57,6 +57,7 @@ pub(crate) fn node(name: &str, gpus: i64, labels: &[(&str, &str)]) -> NodeSpec {
         bad_conditions: Vec::new(),
         gpu_memory_known: None,
         seen_gpu_uuids: Vec::new(),
+        observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: None,
     }
 }

@@ -28,6 +28,8 @@ pub enum Rule {
     GpuMemoryUnknown,
     /// The node is time-sliced and its number of devices is not known.
     DeviceCountUnknown,
+    /// More was given away of its devices than they have.
+    Oversold,
     /// No pod slot is left.
     PodSlots,
     /// The node is cordoned or unwell.

@@ -137,6 +137,9 @@ pub fn task_fit(world: &World, fit: &TaskFit) -> String {
                 device.pods,
                 device.requested_mib
             );
+            if device.used_mib > device.total_mib {
+                text.push_str(" More of it was given away than it has: nothing more fits.");
+            }
         }
         for sliced in &fit.sliced {
             let _ = write!(text, " {}", sliced_node(sliced));

@@ -102,7 +102,7 @@ impl GpuFacts {
     }
 }
 
-/// Override, label, advertised ÷ replicas, devices seen, advertised; never more than advertised.
+/// Override, label, advertised ÷ replicas, what was counted, devices seen, advertised; never more than advertised.
 fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
     let stated = positive_override(node, GPU_COUNT_OVERRIDE).or_else(|| label(node, GPU_COUNT));
     if let Some(count) = stated {
@@ -112,7 +112,8 @@ fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
     if replicas > 1 && advertised % replicas == 0 {
         return (advertised / replicas, Sharing::Possible);
     }
-    let seen = node.seen_gpu_uuids.len() as i64;
+    let uuids = node.seen_gpu_uuids.len() as i64;
+    let seen = node.observed_gpus.count.unwrap_or(uuids);
     if seen > 0 {
         return (seen.min(advertised), Sharing::Possible);
     }
@@ -125,7 +126,9 @@ fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
 }
 
 fn device_memory(node: &NodeSpec, compatibility: Compatibility, reserve_mib: i64) -> (i64, bool) {
-    let stated = positive_override(node, GPU_MEMORY_OVERRIDE).or_else(|| label(node, GPU_MEMORY));
+    let stated = positive_override(node, GPU_MEMORY_OVERRIDE)
+        .or_else(|| label(node, GPU_MEMORY))
+        .or_else(|| node.observed_gpus.memory_mib.filter(|mib| *mib > 0));
     let readable = stated.filter(|value| *value / SMALLEST_VALUE_IN_BYTES <= MOST_DEVICE_MIB);
     let Some(value) = readable else {
         return (UNKNOWN_GPU_MEMORY_MIB, node.gpu_memory_known.unwrap_or(false));

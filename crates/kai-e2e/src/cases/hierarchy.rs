@@ -3,8 +3,12 @@
 use serde_json::json;
 
 use super::Run;
-use crate::objects::{pod, queue};
+use crate::objects::{pod, pods, queue, quota};
 use crate::room::Room;
+
+/// Cases of reclaim.
+pub(super) const FAIRNESS: &[(&str, Run)] =
+    &[("fairness of all levels, or of the lowest only", |room| Box::pin(fairness(room)))];
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("quota: a hierarchy of one level", |room| Box::pin(levels(room, 1))),
@@ -22,4 +26,21 @@ async fn levels(room: &Room, levels: usize) -> anyhow::Result<()> {
     room.start(&[]).await?;
     room.pod(&pod("p", &format!("q{}", levels - 1)).cpu("100m")).await?;
     room.scheduled(&["p"]).await
+}
+
+/// A queue below one that deserves nothing gets nothing, unless only the lowest level counts.
+async fn fairness(room: &Room) -> anyhow::Result<()> {
+    room.gpu_node("n", 2).await?;
+    room.queue(&queue("gives-parent")).await?;
+    room.queue(&queue("gives").below("gives-parent").gpu(quota(0.0))).await?;
+    room.queue(&queue("takes-parent").gpu(quota(0.0).limited(0.0))).await?;
+    room.queue(&queue("takes").below("takes-parent").gpu(quota(0.0))).await?;
+    room.start(&[]).await?;
+    room.pods(&pods(2, |at| pod(format!("held-{at}"), "gives").gpus(1))).await?;
+    room.counts("held-", 2, 0).await?;
+    room.pod(&pod("taken", "takes").gpus(1)).await?;
+    room.unschedulable(&["taken"]).await?;
+    room.stop().await;
+    room.start(&["--full-hierarchy-fairness=false"]).await?;
+    room.scheduled(&["taken"]).await
 }

@@ -4,6 +4,8 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::Run;
+use crate::admission;
+use crate::foreign::owned_by;
 use crate::objects::{capped, pod, queue};
 use crate::room::Room;
 
@@ -13,23 +15,34 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("a Deployment", |room| Box::pin(built_in(room, "apps/v1", "Deployment", 2, 2))),
     ("a StatefulSet", |room| Box::pin(built_in(room, "apps/v1", "StatefulSet", 2, 1))),
     ("a Job", |room| Box::pin(built_in(room, "batch/v1", "Job", 2, 1))),
+    ("a CronJob", |room| Box::pin(cron_job(room))),
+    ("config maps of shared GPUs go with their pods", |room| Box::pin(config_maps(room))),
     ("a pod group made by somebody else", |room| Box::pin(external_group(room))),
     ("overhead of a runtime class counts", |room| Box::pin(overhead(room))),
 ];
 
-async fn start(room: &Room) -> anyhow::Result<()> {
+/// A node without GPUs, a queue without bounds.
+pub(super) async fn start(room: &Room) -> anyhow::Result<()> {
     room.node("n", json!({}), json!({})).await?;
     room.queue(&queue("q")).await?;
     room.start(&[]).await
 }
 
-async fn groups_of_pods(room: &Room, prefix: &str) -> anyhow::Result<usize> {
+/// To how many groups the pods whose names begin so belong.
+pub(super) async fn groups_of_pods(room: &Room, prefix: &str) -> anyhow::Result<usize> {
     let pods = room.pods_named(prefix).await?;
     let groups: std::collections::BTreeSet<&str> = pods
         .iter()
         .filter_map(|pod| pod["metadata"]["annotations"]["pod-group-name"].as_str())
         .collect();
     Ok(groups.len())
+}
+
+/// The one group of the room.
+pub(super) async fn only_group(room: &Room) -> anyhow::Result<Value> {
+    let groups = room.groups().await?;
+    ensure!(groups.len() == 1, "{} groups", groups.len());
+    Ok(groups[0].clone())
 }
 
 async fn plain(room: &Room) -> anyhow::Result<()> {
@@ -72,6 +85,69 @@ async fn built_in(
     room.counts("w", replicas, 0).await?;
     let grouped = async || Ok(groups_of_pods(room, "w").await? == groups);
     room.until(&format!("its pods have {groups} groups"), grouped).await
+}
+
+/// A job, as Kubernetes makes it of a pod; its pods are made again where they are told to go.
+pub(super) fn job(room: &Room, name: &str, member: &crate::objects::Pod) -> Value {
+    let template = room.pod_object(member);
+    let mut inner = template["spec"].clone();
+    inner["restartPolicy"] = json!("Never");
+    let labels = &template["metadata"]["labels"];
+    let metadata = json!({"labels": labels, "annotations": template["metadata"]["annotations"]});
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels},
+        "spec": {"backoffLimit": 10, "template": {"metadata": metadata, "spec": inner}},
+    })
+}
+
+/// Two runs of a schedule, made as its controller makes them.
+async fn cron_job(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    let member = pod("x", "q").cpu("100m");
+    let template = json!({"spec": job(room, "x", &member)["spec"]});
+    let spec = json!({"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": template});
+    let batch = format!("/apis/batch/v1/namespaces/{}", room.name);
+    let schedule = json!({"metadata": {"name": "w"}, "spec": spec});
+    let mut schedule = room.create(&format!("{batch}/cronjobs"), &schedule).await?;
+    (schedule["apiVersion"], schedule["kind"]) = (json!("batch/v1"), json!("CronJob"));
+    for run in ["w-1", "w-2"] {
+        let mut run = job(room, run, &member);
+        run["metadata"]["ownerReferences"] = owned_by(&schedule);
+        room.create(&format!("{batch}/jobs"), &run).await?;
+    }
+    room.counts("w-", 2, 0).await?;
+    let grouped = async || Ok(groups_of_pods(room, "w-").await? == 2);
+    room.until("each run has a group", grouped).await
+}
+
+async fn config_maps(room: &Room) -> anyhow::Result<()> {
+    room.gpu_node("n", 1).await?;
+    room.queue(&queue("q")).await?;
+    let sharing = ["--gpu-sharing-enabled", "--gpu-fraction-runtime-class-name="];
+    let _admission = admission::start(room, &sharing).await?;
+    room.start(&[]).await?;
+    let template = room.pod_object(&pod("x", "q").fraction("0.1").labelled("app", "w"));
+    let metadata = json!({"labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"]});
+    let pods = json!({"metadata": metadata, "spec": template["spec"]});
+    let spec = json!({"replicas": 10, "selector": {"matchLabels": {"app": "w"}}, "template": pods});
+    let path = format!("/apis/apps/v1/namespaces/{}/deployments", room.name);
+    room.create(&path, &json!({"metadata": {"name": "w"}, "spec": spec})).await?;
+    let maps = async |count: usize| {
+        let there = async || {
+            let all = room.list("/api/v1", "configmaps").await?;
+            let shared = |map: &&Value| {
+                let name = map["metadata"]["name"].as_str().unwrap_or_default();
+                name.contains("-shared-gpu")
+            };
+            Ok(all.iter().filter(shared).count() == count)
+        };
+        room.until(&format!("there are {count} config maps"), there).await
+    };
+    room.counts("w-", 10, 0).await?;
+    maps(20).await?;
+    room.patch(&format!("{path}/w"), &json!({"spec": {"replicas": 0}})).await?;
+    room.left("w-", 0).await?;
+    maps(0).await
 }
 
 async fn external_group(room: &Room) -> anyhow::Result<()> {

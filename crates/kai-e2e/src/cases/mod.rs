@@ -1,19 +1,25 @@
 //! The list: KAI's end-to-end suites, case by case.
 
+mod admission;
 mod allocate;
 mod api;
 mod consolidation;
+mod dra;
 mod hierarchy;
 mod integrations;
-mod operators;
+mod kubeflow;
+mod numa;
 mod placement;
 mod predicates;
 mod preempt;
 mod reclaim;
+mod services;
+mod sets;
 mod sharing;
 mod sub_groups;
 mod timeaware;
 mod topology;
+mod volumes;
 
 use futures::future::LocalBoxFuture;
 
@@ -35,7 +41,8 @@ pub struct Case {
 
 /// Every case, in the order of KAI's suites.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 14] = [
+    let suites: [(&'static str, &[(&'static str, Run)]); 25] = [
+        ("admission", admission::DEVICES),
         ("allocate", allocate::CASES),
         ("allocate", sub_groups::CASES),
         ("allocate", placement::CASES),
@@ -43,12 +50,22 @@ pub fn all() -> Vec<Case> {
         ("allocate", hierarchy::CASES),
         ("allocate", sharing::CASES),
         ("allocate", topology::CASES),
+        ("allocate", dra::ALLOCATE),
+        ("allocate", volumes::CASES),
         ("api", api::CASES),
+        ("api", admission::POD_GROUPS),
         ("consolidation", consolidation::CASES),
+        ("consolidation", dra::CONSOLIDATION),
         ("integrations", integrations::CASES),
-        ("integrations", operators::CASES),
+        ("integrations", kubeflow::CASES),
+        ("integrations", sets::CASES),
+        ("integrations", services::CASES),
+        ("numa", numa::CASES),
         ("preempt", preempt::CASES),
+        ("preempt", dra::PREEMPT),
         ("reclaim", reclaim::CASES),
+        ("reclaim", dra::RECLAIM),
+        ("reclaim", hierarchy::FAIRNESS),
         ("timeaware", timeaware::CASES),
     ];
     let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {

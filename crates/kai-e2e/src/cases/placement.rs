@@ -4,8 +4,9 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::Run;
-use crate::objects::{pod, pods, queue};
+use crate::objects::{Pod, pod, queue};
 use crate::room::Room;
+use crate::settings;
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("node order: preferred pod affinity", |room| Box::pin(affinity(room, "podAffinity", true))),
@@ -13,7 +14,16 @@ pub(super) const CASES: &[(&str, Run)] = &[
         Box::pin(affinity(room, "podAntiAffinity", false))
     }),
     ("node order: pods without GPUs go to nodes without", |room| Box::pin(resource_type(room))),
-    ("placement binpack: two pods on one node", |room| Box::pin(binpack(room))),
+    ("placement binpack: two pods on one node", |room| {
+        Box::pin(two_pods(room, Spread::No, |name| pod(name, "q").gpus(1)))
+    }),
+    ("placement spread: two pods on two nodes", |room| {
+        Box::pin(two_pods(room, Spread::Yes, |name| pod(name, "q").gpus(1)))
+    }),
+    ("placement spread: two halves on two nodes", |room| {
+        Box::pin(two_pods(room, Spread::Yes, |name| pod(name, "q").fraction("0.5")))
+    }),
+    ("placement spread: two halves of one node on two GPUs", |room| Box::pin(two_gpus(room))),
 ];
 
 async fn two_gpu_nodes(room: &Room) -> anyhow::Result<()> {
@@ -53,12 +63,38 @@ async fn resource_type(room: &Room) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn binpack(room: &Room) -> anyhow::Result<()> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    Yes,
+    No,
+}
+
+async fn two_pods(room: &Room, spread: Spread, make: fn(&str) -> Pod) -> anyhow::Result<()> {
     two_gpu_nodes(room).await?;
-    room.start(&[]).await?;
-    room.pods(&pods(2, |at| pod(format!("p-{at}"), "q").gpus(1))).await?;
+    match spread {
+        Spread::Yes => room.start_as(&settings::spread(), &[]).await?,
+        Spread::No => room.start(&[]).await?,
+    }
+    room.pods(&[make("p-0"), make("p-1")]).await?;
     room.scheduled(&["p-0", "p-1"]).await?;
     let nodes = (room.node_of("p-0").await?, room.node_of("p-1").await?);
-    ensure!(nodes.0 == nodes.1, "{nodes:?}");
+    ensure!((nodes.0 != nodes.1) == (spread == Spread::Yes), "{nodes:?}");
+    Ok(())
+}
+
+async fn two_gpus(room: &Room) -> anyhow::Result<()> {
+    two_gpu_nodes(room).await?;
+    room.start_as(&settings::spread(), &[]).await?;
+    room.pod(&pod("p-0", "q").fraction("0.5")).await?;
+    room.ready(&["p-0"]).await?;
+    let node = room.node_name(&room.node_of("p-0").await?);
+    room.pod(&pod("p-1", "q").fraction("0.5").on("kubernetes.io/hostname", &node)).await?;
+    room.ready(&["p-1"]).await?;
+    let mut groups = Vec::new();
+    for name in ["p-0", "p-1"] {
+        let seen = room.see_pod(name).await?.unwrap_or_default();
+        groups.push(seen["metadata"]["labels"]["runai-gpu-group"].clone());
+    }
+    ensure!(groups[0] != groups[1] && !groups[0].is_null(), "{groups:?}");
     Ok(())
 }

@@ -33,6 +33,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("elastic: all goes", |room| Box::pin(elastic_all(room))),
     ("elastic pod order: higher task priorities stay", |room| Box::pin(pod_order(room))),
     ("preemption delay", |room| Box::pin(delay(room))),
+    ("a node with as many pods as it may have", |room| Box::pin(max_pods(room))),
     ("min sub-groups: enough of them stay", |room| Box::pin(min_sub_group(room))),
 ];
 
@@ -140,13 +141,29 @@ async fn delay(room: &Room) -> anyhow::Result<()> {
     half_a_core(room).await?;
     room.pod(&pod("holder", "q").cpu("500m").class(LOW)).await?;
     room.scheduled(&["holder"]).await?;
-    let spec = json!({"minMember": 1, "priorityClassName": HIGH, "preemptionDelay": "20s"});
+    // So long that no machine is slow enough to miss what holds meanwhile.
+    let spec = json!({"minMember": 1, "priorityClassName": HIGH, "preemptionDelay": "1h"});
     room.group("g", "q", spec).await?;
     room.pod(&pod("taker", "q").of_group("g").cpu("500m")).await?;
     room.unschedulable(&["taker"]).await?;
     let stays = async || Ok(room.pods_named("holder").await?.len() == 1);
     room.stays("nobody is evicted", Duration::from_secs(2), stays).await?;
+    // Time alone must end what is left of it.
+    let waited = room.seconds_since_creation("taker").await?;
+    room.change_group("g", json!({"preemptionDelay": format!("{}s", waited + 4)})).await?;
+    room.left("holder", 0).await?;
     room.scheduled(&["taker"]).await
+}
+
+async fn max_pods(room: &Room) -> anyhow::Result<()> {
+    room.node("n", json!({}), json!({"pods": "3"})).await?;
+    room.queue(&queue("q")).await?;
+    room.start(&[]).await?;
+    room.pods(&pods(3, |at| pod(format!("low-{at}"), "q").cpu("10m").class(LOW))).await?;
+    room.counts("low-", 3, 0).await?;
+    room.pod(&pod("high", "q").cpu("10m").class(HIGH)).await?;
+    room.scheduled(&["high"]).await?;
+    room.left("low-", 2).await
 }
 
 async fn min_sub_group(room: &Room) -> anyhow::Result<()> {

@@ -27,13 +27,16 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("under quota and over quota to over quota", |room| {
         Box::pin(contest(room, (4.0, 0.0, 0.0), &["2", "0.9", "0.3", "0.3"], &["1"], true))
     }),
-    ("priority of queues", |room| Box::pin(queue_priority(room, None))),
-    ("priority of queues and minimal runtime", |room| Box::pin(queue_priority(room, Some("30s")))),
+    ("priority of queues", |room| Box::pin(queue_priority(room, MinRuntime::None))),
+    ("priority of queues and minimal runtime", |room| {
+        Box::pin(queue_priority(room, MinRuntime::Passes))
+    }),
     ("priority of queues with weights", |room| Box::pin(weights(room))),
     ("elastic: tasks", |room| Box::pin(elastic_tasks(room))),
     ("elastic: the whole job", |room| Box::pin(elastic_whole(room))),
     ("elastic: for a distributed job", |room| Box::pin(elastic_for_distributed(room))),
     ("elastic: a part", |room| Box::pin(elastic_part(room))),
+    ("elastic: minimal runtime protects only the core", |room| Box::pin(elastic_min_runtime(room))),
     ("distributed: two whole nodes", |room| Box::pin(distributed(room))),
     ("min sub-groups: enough of them stay", |room| Box::pin(min_sub_group(room))),
 ];
@@ -85,12 +88,28 @@ async fn contest(
     Ok(())
 }
 
-async fn queue_priority(room: &Room, min_runtime: Option<&str>) -> anyhow::Result<()> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MinRuntime {
+    None,
+    Passes,
+}
+
+/// So long that no machine is slow enough to miss what holds meanwhile.
+const LONG: &str = "1h";
+
+/// Makes the minimal runtime of the giving queue end in a few seconds, by time alone.
+async fn let_it_pass(room: &Room, running: &str) -> anyhow::Result<()> {
+    let ran = room.seconds_since_creation(running).await?;
+    let span = format!("{}s", ran + 4);
+    room.change_queue("gives", json!({"reclaimMinRuntime": span})).await
+}
+
+async fn queue_priority(room: &Room, min_runtime: MinRuntime) -> anyhow::Result<()> {
     room.gpu_node("n", 8).await?;
     room.queue(&queue("parent").gpu(capped(4.0))).await?;
     let mut gives = child("gives").gpu(quota(1.0).weighing(2.0));
-    if let Some(span) = min_runtime {
-        gives = gives.with(json!({"reclaimMinRuntime": span}));
+    if min_runtime == MinRuntime::Passes {
+        gives = gives.with(json!({"reclaimMinRuntime": LONG}));
     }
     room.queue(&gives).await?;
     let takes = child("takes").gpu(quota(0.0).weighing(2.0)).with(json!({"priority": 101}));
@@ -99,8 +118,9 @@ async fn queue_priority(room: &Room, min_runtime: Option<&str>) -> anyhow::Resul
     room.pods(&[pod("held-0", "gives").gpus(1), pod("held-1", "gives").gpus(3)]).await?;
     room.scheduled(&["held-0", "held-1"]).await?;
     room.pod(&pod("taken", "takes").gpus(1)).await?;
-    if min_runtime.is_some() {
+    if min_runtime == MinRuntime::Passes {
         room.unschedulable(&["taken"]).await?;
+        let_it_pass(room, "held-0").await?;
     }
     room.scheduled(&["taken"]).await
 }
@@ -165,6 +185,28 @@ async fn elastic_part(room: &Room) -> anyhow::Result<()> {
     room.pod(&pod("taken", "takes").gpus(2)).await?;
     room.scheduled(&["taken"]).await?;
     room.left("a-", 2).await
+}
+
+/// What an elastic job has beyond its minimum is never protected.
+async fn elastic_min_runtime(room: &Room) -> anyhow::Result<()> {
+    room.gpu_node("n", 8).await?;
+    room.queue(&queue("parent").gpu(capped(3.0))).await?;
+    let gives = child("gives").gpu(quota(0.0).weighing(0.0));
+    room.queue(&gives.with(json!({"reclaimMinRuntime": LONG}))).await?;
+    room.queue(&child("takes").gpu(quota(3.0).weighing(2.0))).await?;
+    room.start(&[]).await?;
+    elastic_group(room, "a", 3, 1).await?;
+    room.group("g", "takes", json!({"minMember": 2})).await?;
+    room.pods(&pods(2, |at| pod(format!("gang-{at}"), "takes").of_group("g").gpus(1))).await?;
+    room.scheduled(&["gang-0", "gang-1"]).await?;
+    room.left("a-", 1).await?;
+    room.pod(&pod("taken", "takes").gpus(1)).await?;
+    room.unschedulable(&["taken"]).await?;
+    room.left("a-", 1).await?;
+    let last = room.pods_named("a-").await?;
+    let last = last[0]["metadata"]["name"].as_str().unwrap_or_default();
+    let_it_pass(room, last).await?;
+    room.scheduled(&["taken"]).await
 }
 
 async fn distributed(room: &Room) -> anyhow::Result<()> {

@@ -30,10 +30,7 @@ async fn gives_way(room: &Room) -> anyhow::Result<()> {
     room.gpu_node("n", 2).await?;
     room.queue(&queue("heavy").gpu(quota(0.0).weighing(10_000.0))).await?;
     room.queue(&queue("light").gpu(quota(0.0).weighing(1.0))).await?;
-    let file = std::env::temp_dir().join(format!("{}-timeaware.yaml", room.name));
-    std::fs::write(&file, CONFIGURATION)?;
-    let file = file.to_string_lossy().into_owned();
-    room.start(&["--scheduler-conf", &file]).await?;
+    room.start_as(CONFIGURATION, &[]).await?;
     room.group("used", "heavy", json!({"minMember": 1})).await?;
     for name in ["used-0", "used-1"] {
         room.pod(&pod(name, "heavy").of_group("used").gpus(1)).await?;

@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::admission::{self, Operation, Stage};
 use crate::cluster::Cluster;
 use crate::crd;
-use crate::failure::{Failure, FaultKind, FieldFault};
+use crate::failure::{Failure, FieldFault};
 use crate::kinds::{NAMESPACES, Origin, Resource, check_shape, id};
 use crate::object::{self, Key, finalizers, is_terminating, moment, name, namespace, uid};
 
@@ -218,8 +218,12 @@ impl Cluster {
     fn check(&self, resource: &Resource, old: Option<&Value>, new: &Value) -> Result<(), Failure> {
         let mut faults = admission::check_metadata(resource, new);
         if let Some(schema) = &resource.stored().schema {
-            faults.extend(crd::validate(new, schema));
-            if faults.iter().any(|fault| fault.kind != FaultKind::Invalid) {
+            faults.extend(crd::validate(new, schema, &self.expressions));
+            // What was let in once may stay as it is.
+            if old.is_none_or(|old| crd::duplicates(old, schema, "").is_empty()) {
+                faults.extend(crd::duplicates(new, schema, ""));
+            }
+            if faults.iter().any(|fault| fault.kind.blocks_rules()) {
                 faults.extend(crd::has_rules(schema).then(FieldFault::unchecked_rules));
             } else {
                 faults.extend(crd::check_rules(&self.expressions, old, new, schema));

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::kinds::{PODS, id};
-use crate::object::{self, Key, is_terminating, namespace, owner_reference, text, uid};
+use crate::kinds::{EVENTS, PODS, id};
+use crate::object::{self, Key, is_terminating, moment, namespace, owner_reference, text, uid};
 use crate::store::ResourceId;
 
 /// The manager under which all controllers write.
@@ -40,9 +40,49 @@ pub(super) fn create(
     cluster.create(&kind, object, &Writer::named(MANAGER))
 }
 
-/// Creates a pod. One that is refused is tried again when its owner is next looked at.
+/// Creates a pod. One that is refused is told of, and tried again when its owner is next looked at.
 pub(super) fn create_pod(cluster: &mut Cluster, pod: Value) -> Option<Arc<Value>> {
-    create(cluster, &id(PODS), pod).ok()
+    let (owner, space) =
+        (object::controller(&pod).cloned().unwrap_or_default(), namespace(&pod).to_owned());
+    match create(cluster, &id(PODS), pod) {
+        Ok(made) => Some(made),
+        Err(failure) => {
+            tell_refused(cluster, &owner, &space, &failure);
+            None
+        }
+    }
+}
+
+/// An event about the owner of a pod that was refused; there is one, which counts.
+fn tell_refused(cluster: &mut Cluster, owner: &Value, space: &str, failure: &Failure) {
+    let name = format!("{}.failed-create", text(&owner["name"]));
+    let known = cluster.store.get(&id(EVENTS), &Key::new(space, name.as_str())).cloned();
+    let now = moment(cluster.now);
+    if let Some(known) = known {
+        let mut again = Value::clone(&known);
+        again["count"] = json!(known["count"].as_i64().unwrap_or_default() + 1);
+        again["lastTimestamp"] = now;
+        write(cluster, &id(EVENTS), again, Part::Whole);
+        return;
+    }
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": space},
+        "involvedObject": {
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["name"],
+            "namespace": space, "uid": owner["uid"],
+        },
+        "reason": "FailedCreate",
+        "message": format!("Error creating: {failure}"),
+        "type": "Warning",
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "source": {"component": MANAGER},
+    });
+    // An event that cannot be written is not missed.
+    let _ = create(cluster, &id(EVENTS), event);
 }
 
 /// Deletes an object, if it is still the same.

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 pub(crate) use rules::{check_rules, has_rules};
 pub(crate) use schema::property;
-pub use schema::{apply_defaults, prune, validate};
+pub use schema::{apply_defaults, prune};
+pub(crate) use schema::{duplicates, validate};
 
 use crate::kinds::{Origin, Resource, ScalePaths, Version};
 use crate::object::{items, text};

@@ -79,6 +79,7 @@ impl Walk<'_> {
         let kind = match text(&rule["reason"]) {
             "FieldValueForbidden" => FaultKind::Forbidden,
             "FieldValueRequired" => FaultKind::Required,
+            "FieldValueDuplicate" => FaultKind::Duplicate,
             _ => FaultKind::Invalid,
         };
         self.faults.push(FieldFault::broken_rule(field, kind, new, &why));

@@ -1,7 +1,9 @@
 //! Structural schemas: defaults, pruning, validation.
 
+use cel::Value as Cel;
 use serde_json::{Value, json};
 
+use crate::expressions::Expressions;
 use crate::failure::{FaultKind, FieldFault};
 use crate::object::items;
 
@@ -100,14 +102,24 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// What is wrong with an object.
-pub fn validate(object: &Value, schema: &Value) -> Vec<FieldFault> {
+/// What is wrong with an object. Patterns are expressions too.
+pub(crate) fn validate(
+    object: &Value,
+    schema: &Value,
+    expressions: &Expressions,
+) -> Vec<FieldFault> {
     let mut faults = Vec::new();
-    validate_value(object, schema, "", &mut faults);
+    validate_value(object, schema, "", expressions, &mut faults);
     faults
 }
 
-fn validate_value(value: &Value, schema: &Value, path: &str, faults: &mut Vec<FieldFault>) {
+fn validate_value(
+    value: &Value,
+    schema: &Value,
+    path: &str,
+    expressions: &Expressions,
+    faults: &mut Vec<FieldFault>,
+) {
     if value.is_null() && schema["nullable"] == true {
         return;
     }
@@ -121,6 +133,7 @@ fn validate_value(value: &Value, schema: &Value, path: &str, faults: &mut Vec<Fi
     }
     validate_enum(value, schema, path, faults);
     validate_bounds(value, schema, path, faults);
+    validate_pattern(value, schema, path, expressions, faults);
     match value {
         Value::Object(map) => {
             for required in items(&schema["required"]).filter_map(Value::as_str) {
@@ -132,16 +145,54 @@ fn validate_value(value: &Value, schema: &Value, path: &str, faults: &mut Vec<Fi
                 if let Some(schema) = property(schema, key)
                     && !(path.is_empty() && key == "metadata")
                 {
-                    validate_value(value, schema, &join(path, key), faults);
+                    validate_value(value, schema, &join(path, key), expressions, faults);
                 }
             }
         }
         Value::Array(list) => {
             for (at, item) in list.iter().enumerate() {
-                validate_value(item, &schema["items"], &format!("{path}[{at}]"), faults);
+                let place = format!("{path}[{at}]");
+                validate_value(item, &schema["items"], &place, expressions, faults);
             }
         }
         _ => {}
+    }
+}
+
+/// Items that are twice in lists which are sets or maps.
+pub(crate) fn duplicates(value: &Value, schema: &Value, path: &str) -> Vec<FieldFault> {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter_map(|(key, value)| Some((join(path, key), value, property(schema, key)?)))
+            .flat_map(|(place, value, schema)| duplicates(value, schema, &place))
+            .collect(),
+        Value::Array(list) => {
+            let mut faults = Vec::new();
+            let told: Vec<Option<Value>> = list.iter().map(|item| identity(item, schema)).collect();
+            for (at, (item, identity)) in list.iter().zip(&told).enumerate() {
+                if let Some(identity) = identity.as_ref().filter(|_| told[..at].contains(identity))
+                {
+                    faults.push(FieldFault::duplicate(format!("{path}[{at}]"), identity));
+                }
+                faults.extend(duplicates(item, &schema["items"], &format!("{path}[{at}]")));
+            }
+            faults
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What tells an item from the others of its list; none where they may be alike.
+fn identity(item: &Value, schema: &Value) -> Option<Value> {
+    match schema["x-kubernetes-list-type"].as_str()? {
+        "set" => Some(item.clone()),
+        "map" => {
+            let keys = items(&schema["x-kubernetes-list-map-keys"]).filter_map(Value::as_str);
+            let said = keys.filter_map(|key| Some((key.to_owned(), item.get(key)?.clone())));
+            Some(Value::Object(said.collect()))
+        }
+        _ => None,
     }
 }
 
@@ -183,17 +234,47 @@ fn validate_enum(value: &Value, schema: &Value, path: &str, faults: &mut Vec<Fie
     }
 }
 
+fn validate_pattern(
+    value: &Value,
+    schema: &Value,
+    path: &str,
+    expressions: &Expressions,
+    faults: &mut Vec<FieldFault>,
+) {
+    let (Some(text), Some(pattern)) = (value.as_str(), schema["pattern"].as_str()) else { return };
+    let variables = [("self", Cel::from(text)), ("pattern", Cel::from(pattern))];
+    // A pattern that cannot be read was refused with its definition, or keeps nobody out.
+    if expressions.holds("self.matches(pattern)", &variables) == Ok(false) {
+        let message = format!("Invalid value: {value}: {path} in body should match '{pattern}'");
+        faults.push(FieldFault { field: path.to_owned(), kind: FaultKind::Invalid, message });
+    }
+}
+
 fn validate_bounds(value: &Value, schema: &Value, path: &str, faults: &mut Vec<FieldFault>) {
     let mut wrong = |why: String| {
         let message = format!("Invalid value: {value}: {path} in body {why}");
         faults.push(FieldFault { field: path.to_owned(), kind: FaultKind::Invalid, message });
     };
     if let Some(number) = value.as_f64() {
-        if let Some(least) = schema["minimum"].as_f64().filter(|least| number < *least) {
-            wrong(format!("should be greater than or equal to {least}"));
+        let beyond = |bound: &str, exclusive: &str| {
+            let bound = schema[bound].as_f64()?;
+            Some((bound, schema[exclusive] == true))
+        };
+        match beyond("minimum", "exclusiveMinimum") {
+            Some((least, true)) if number <= least => {
+                wrong(format!("should be greater than {least}"));
+            }
+            Some((least, false)) if number < least => {
+                wrong(format!("should be greater than or equal to {least}"));
+            }
+            _ => {}
         }
-        if let Some(most) = schema["maximum"].as_f64().filter(|most| number > *most) {
-            wrong(format!("should be less than or equal to {most}"));
+        match beyond("maximum", "exclusiveMaximum") {
+            Some((most, true)) if number >= most => wrong(format!("should be less than {most}")),
+            Some((most, false)) if number > most => {
+                wrong(format!("should be less than or equal to {most}"));
+            }
+            _ => {}
         }
     }
     let length = value.as_str().map(|text| text.chars().count() as u64);
@@ -223,7 +304,7 @@ mod tests {
     fn schema() -> Value {
         json!({"type": "object", "properties": {
             "spec": {"type": "object", "default": {}, "required": ["queue"], "properties": {
-                "queue": {"type": "string", "minLength": 1},
+                "queue": {"type": "string", "minLength": 1, "pattern": "^[a-z]*$"},
                 "size": {"type": "integer", "default": 1, "minimum": 1},
                 "mode": {"type": "string", "enum": ["a", "b"]},
                 "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
@@ -253,7 +334,7 @@ mod tests {
     #[test]
     fn faults_name_their_field() {
         let object = json!({"spec": {"size": 0, "mode": "c", "amounts": {"cpu": true}}});
-        let faults = validate(&object, &schema());
+        let faults = validate(&object, &schema(), &Expressions::default());
         let texts: Vec<String> =
             faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
         assert_eq!(
@@ -265,8 +346,12 @@ mod tests {
                 "spec.amounts.cpu: Invalid value: \"boolean\": spec.amounts.cpu in body must be of type : \"boolean\"",
             ]
         );
+        let object = json!({"spec": {"queue": "A"}});
+        let faults = validate(&object, &schema(), &Expressions::default());
+        let wanted = "Invalid value: \"A\": spec.queue in body should match '^[a-z]*$'";
+        assert_eq!(faults[0].message, wanted);
         let object = json!({"spec": {"queue": 7}});
-        let faults = validate(&object, &schema());
+        let faults = validate(&object, &schema(), &Expressions::default());
         assert_eq!(
             faults[0].message,
             "Invalid value: \"integer\": spec.queue in body must be of type string: \"integer\""

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::kinds::{NODES, PODS, id};
-use crate::object::{Key, items};
+use crate::object::{Key, items, text};
 
 /// A physical device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Device {
     pub index: usize,
     /// Its id.
     pub uuid: String,
+    /// What it is called; empty where nothing tells.
+    pub product: String,
     /// Its memory; 0 where nothing tells.
     pub memory_mib: u64,
     /// Who uses it.
@@ -93,9 +95,12 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
     let Some(node) = cluster.store.get(&id(NODES), &Key::new("", name)) else { return Vec::new() };
     let memory = node["metadata"]["labels"][labels::GPU_MEMORY].as_str();
     let memory_mib = memory.and_then(|text| text.parse().ok()).unwrap_or_default();
-    let mut devices: Vec<Device> = (0..physical(node) as usize)
-        .map(|index| Device { index, uuid: uuid(name, index), memory_mib, users: Vec::new() })
-        .collect();
+    let product = text(&node["metadata"]["labels"]["nvidia.com/gpu.product"]).to_owned();
+    let device = |index| {
+        let (uuid, product) = (uuid(name, index), product.clone());
+        Device { index, uuid, product, memory_mib, users: Vec::new() }
+    };
+    let mut devices: Vec<Device> = (0..physical(node) as usize).map(device).collect();
     let runs = || cluster.nodes.runs.values().filter(|run| run.node == name);
     let pod_of = |key: &Key| cluster.store.get(&id(PODS), key);
     for (run, pod) in runs().filter_map(|run| Some((run, pod_of(&run.pod)?))) {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kai_api::duration::{Units, parse_duration};
-use kai_api::names::gpu;
 use serde_json::{Value, json};
 
-use super::devices::{self, Slot, is_device, is_reservation, requested, slots};
+use super::agent;
+use super::devices::{Slot, is_device, requested, slots};
 use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
 use crate::controllers::{resource_claims, volumes};
@@ -172,24 +172,10 @@ fn start(cluster: &mut Cluster, pod: &Value) {
     let statuses = container_statuses(&pod, true, &state);
     object::set(&mut pod, &["status", "containerStatuses"], statuses);
     write_status(cluster, pod.clone());
-    tell_reserved_device(cluster, pod);
-}
-
-/// The agent in a reservation pod writes on its pod which device it was given.
-fn tell_reserved_device(cluster: &mut Cluster, pod: Value) {
-    let Some(device) = reserved_device(cluster, &pod) else { return };
-    let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return };
-    let mut pod = pod;
-    object::remove(&mut pod, &["metadata", "resourceVersion"]);
-    object::set(&mut pod, &["metadata", "annotations", gpu::RESERVED_DEVICE], device.into());
-    let _ = cluster.update(&resource, pod, Part::Whole, &Writer::named("reservation"));
-}
-
-/// What the agent in a reservation pod finds: the device it was given.
-fn reserved_device(cluster: &Cluster, pod: &Value) -> Option<String> {
-    let run = cluster.nodes.runs.get(uid(pod))?;
-    let slot = run.slots.first().filter(|_| is_reservation(pod))?;
-    Some(devices::uuid(&run.node, slot.device))
+    if let Err(why) = agent::run(cluster, &pod) {
+        cluster.nodes.runs.remove(uid(&pod));
+        fail(cluster, &pod, "Error", &why);
+    }
 }
 
 fn end(cluster: &mut Cluster, pod: &Value) {

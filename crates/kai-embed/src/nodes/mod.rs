@@ -1,5 +1,6 @@
 //! Simulated nodes: what they advertise, and kubelets that start and end pods.
 
+mod agent;
 mod devices;
 mod kubelet;
 mod profile;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 pub use devices::{Device, DeviceUse};
 pub use kubelet::SIM_DURATION;
-pub use profile::{NodeProfile, Sharing};
+pub use profile::{Machine, NodeProfile, Sharing};
 
 pub(crate) use kubelet::sync_pod;
 
@@ -102,7 +103,7 @@ pub(crate) fn sync_node(cluster: &mut Cluster, key: &Key) {
     };
     object::set_default(&mut ready, &["status", "capacity"], capacity.clone());
     object::set_default(&mut ready, &["status", "allocatable"], capacity);
-    for (key, value) in profile::usual_labels(&key.name) {
+    for (key, value) in profile::usual_labels(&key.name, Machine::Server) {
         object::set_default(&mut ready, &["metadata", "labels", &key], value.into());
     }
     for pressure in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
@@ -111,7 +112,7 @@ pub(crate) fn sync_node(cluster: &mut Cluster, key: &Key) {
     }
     let message = "kubelet is posting ready status";
     object::set_condition(&mut ready, "Ready", true, "KubeletReady", message, cluster.now);
-    object::set_default(&mut ready, &["status", "nodeInfo"], profile::node_info());
+    object::set_default(&mut ready, &["status", "nodeInfo"], profile::node_info(Machine::Server));
     let addresses = json!([{"type": "Hostname", "address": key.name}]);
     object::set_default(&mut ready, &["status", "addresses"], addresses);
     cluster.store.put(&resource, ready);

@@ -22,11 +22,39 @@ pub enum Sharing {
     },
 }
 
+/// What a node is built of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// A server with GPUs of its own memory.
+    #[default]
+    Server,
+    /// A Jetson Thor, whose GPU shares the memory of its cores.
+    JetsonThor,
+}
+
+impl Machine {
+    fn architecture(self) -> &'static str {
+        match self {
+            Self::Server => "amd64",
+            Self::JetsonThor => "arm64",
+        }
+    }
+
+    fn kernel(self) -> &'static str {
+        match self {
+            Self::Server => "simulated",
+            Self::JetsonThor => "6.8.12-tegra",
+        }
+    }
+}
+
 /// What a node is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeProfile {
     /// Its name.
     pub name: String,
+    /// What it is built of.
+    pub machine: Machine,
     /// Cores.
     pub cpu: u32,
     /// Memory in GiB.
@@ -50,6 +78,7 @@ impl NodeProfile {
     pub fn with_gpus(name: &str, gpus: u32) -> Self {
         Self {
             name: name.to_owned(),
+            machine: Machine::Server,
             cpu: 64,
             memory_gib: 512,
             gpus,
@@ -79,7 +108,7 @@ impl NodeProfile {
             };
             amounts[resource] = json!(count.to_string());
         }
-        let mut all = usual_labels(&self.name);
+        let mut all = usual_labels(&self.name, self.machine);
         if self.gpus > 0 && self.discovered {
             all.extend(self.discovered_labels());
         }
@@ -89,7 +118,11 @@ impl NodeProfile {
             "kind": "Node",
             "metadata": {"name": self.name, "labels": all},
             "spec": {},
-            "status": {"capacity": amounts, "allocatable": amounts},
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "nodeInfo": node_info(self.machine),
+            },
         })
     }
 
@@ -115,19 +148,22 @@ impl NodeProfile {
 }
 
 /// Labels that every kubelet sets.
-pub(super) fn usual_labels(name: &str) -> BTreeMap<String, String> {
-    let labels =
-        [(labels::HOSTNAME, name), ("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")];
+pub(super) fn usual_labels(name: &str, machine: Machine) -> BTreeMap<String, String> {
+    let labels = [
+        (labels::HOSTNAME, name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", machine.architecture()),
+    ];
     labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// What a kubelet tells of its machine.
-pub(super) fn node_info() -> Value {
+pub(super) fn node_info(machine: Machine) -> Value {
     json!({
-        "architecture": "amd64",
+        "architecture": machine.architecture(),
         "bootID": "simulated",
         "containerRuntimeVersion": "simulated://1",
-        "kernelVersion": "simulated",
+        "kernelVersion": machine.kernel(),
         "kubeProxyVersion": "",
         "kubeletVersion": "v1.36.4",
         "machineID": "simulated",

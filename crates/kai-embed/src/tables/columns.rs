@@ -55,6 +55,11 @@ pub(super) fn of(resource: &Resource) -> &'static [Column] {
         ("", "serviceaccounts") => ACCOUNTS,
         ("", "services") => SERVICES,
         ("", "persistentvolumeclaims") => VOLUME_CLAIMS,
+        ("", "persistentvolumes") => VOLUMES,
+        ("storage.k8s.io", "storageclasses") => STORAGE_CLASSES,
+        ("resource.k8s.io", "resourceclaims") => DEVICE_CLAIMS,
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => ROLES,
+        ("rbac.authorization.k8s.io", _) => ROLE_BINDINGS,
         ("apps", "deployments") => DEPLOYMENTS,
         ("apps", "replicasets") => REPLICA_SETS,
         ("apps", "statefulsets") => STATEFUL_SETS,
@@ -69,6 +74,63 @@ pub(super) fn of(resource: &Resource) -> &'static [Column] {
 }
 
 const OTHERS: &[Column] = &[NAME, AGE];
+
+const ROLES: &[Column] =
+    &[NAME, column("Created At", |role, _| or(&role["metadata"]["creationTimestamp"], ""))];
+
+const ROLE_BINDINGS: &[Column] = &[
+    NAME,
+    column("Role", |binding, _| {
+        let role = &binding["roleRef"];
+        json!(format!("{}/{}", text(&role["kind"]), text(&role["name"])))
+    }),
+    AGE,
+];
+
+const VOLUMES: &[Column] = &[
+    NAME,
+    column("Capacity", |volume, _| or(&volume["spec"]["capacity"]["storage"], "")),
+    column("Access Modes", |volume, _| json!(access_modes(&volume["spec"]["accessModes"]))),
+    column("Reclaim Policy", |volume, _| or(&volume["spec"]["persistentVolumeReclaimPolicy"], "")),
+    column("Status", |volume, _| or(&volume["status"]["phase"], "")),
+    column("Claim", |volume, _| {
+        let claim = &volume["spec"]["claimRef"];
+        let named = format!("{}/{}", text(&claim["namespace"]), text(&claim["name"]));
+        json!(if claim.is_null() { String::new() } else { named })
+    }),
+    column("StorageClass", |volume, _| or(&volume["spec"]["storageClassName"], "")),
+    AGE,
+    wide("VolumeMode", |volume, _| or(&volume["spec"]["volumeMode"], "<unset>")),
+];
+
+/// Modes by their initials, as `RWO`.
+fn access_modes(modes: &Value) -> String {
+    let initials =
+        |mode: &Value| -> String { text(mode).chars().filter(char::is_ascii_uppercase).collect() };
+    items(modes).map(initials).collect::<Vec<_>>().join(",")
+}
+
+const STORAGE_CLASSES: &[Column] = &[
+    NAME,
+    column("Provisioner", |class, _| or(&class["provisioner"], "")),
+    column("ReclaimPolicy", |class, _| or(&class["reclaimPolicy"], "Delete")),
+    column("VolumeBindingMode", |class, _| or(&class["volumeBindingMode"], "Immediate")),
+    column("AllowVolumeExpansion", |class, _| json!(class["allowVolumeExpansion"] == true)),
+    AGE,
+];
+
+const DEVICE_CLAIMS: &[Column] = &[
+    NAME,
+    column("State", |claim, _| {
+        let held = items(&claim["status"]["reservedFor"]).next().is_some();
+        json!(match (claim["status"]["allocation"].is_object(), held) {
+            (false, _) => "pending",
+            (true, false) => "allocated",
+            (true, true) => "allocated,reserved",
+        })
+    }),
+    AGE,
+];
 
 const PODS: &[Column] = &[
     NAME,

@@ -69,7 +69,7 @@ const RULED: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomRes
 "spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"gadgets","singular":"gadget","kind":"Gadget","listKind":"GadgetList"},
 "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
 "spec":{"type":"object","x-kubernetes-validations":[{"rule":"!has(self.low) || !has(self.high) || self.low < self.high","messageExpression":"self.low > 2.0 ? 'low is high' : 'high is low'"}],"properties":{
-"low":{"type":"number","x-kubernetes-validations":[{"rule":"self != 0.5","message":"a half is not enough"}]},"high":{"type":"number"},
+"low":{"type":"number","x-kubernetes-validations":[{"rule":"self != 0.5","message":"a half is not enough"}]},"high":{"type":"number","minimum":0,"exclusiveMinimum":true},"parts":{"type":"array","maxItems":5,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"size":{"type":"integer"}}}},"tag":{"type":"string","maxLength":9,"pattern":"^[a-z]+$"},
 "levels":{"type":"array","maxItems":5,"items":{"type":"object","required":["label"],"properties":{"label":{"type":"string","maxLength":20}}},"x-kubernetes-validations":[
 {"rule":"self.all(one, self.exists_one(other, other.label == one.label))","message":"labels must be unique"},
 {"rule":"self.map(one, one.label) == oldSelf.map(one, one.label)"}]}}}}}}}]}}"#;
@@ -215,7 +215,11 @@ pub(crate) const CALLS: &[Call] = &[
     call("POST", GADGETS, r#"{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"g"},"spec":{"levels":[{"label":"a"}],"high":9}}"#),
     call("PATCH", GADGET, r#"{"spec":{"levels":[{"label":"b"}],"low":1}}"#).of_type(MERGE),
     call("PATCH", GADGET, r#"{"spec":{"low":0.5,"high":2}}"#).of_type(MERGE),
+    call("PATCH", GADGET, r#"{"spec":{"tag":"A-1","high":0}}"#).of_type(MERGE),
+    call("PATCH", GADGET, r#"{"spec":{"parts":[{"name":"a"},{"name":"b"},{"name":"a","size":2}]}}"#).of_type(MERGE),
     call("GET", GADGET, ""),
+    call("GET", "/api/v1/namespaces/~/configmaps?limit=1", ""),
+    call("GET", "/api/v1/namespaces/~/configmaps?limit=1&continue=broken", ""),
     call("POST", "/apis/storage.k8s.io/v1/storageclasses", r#"{"metadata":{"name":"by-hand"},"provisioner":"kubernetes.io/no-provisioner"}"#),
     call("POST", "/api/v1/persistentvolumes", r#"{"metadata":{"name":"v"},"spec":{"storageClassName":"by-hand","accessModes":["ReadWriteOnce"],"capacity":{"storage":"5Gi"},"hostPath":{"path":"/x"}}}"#)
         .differs("the real one protects volumes in use by a finalizer"),

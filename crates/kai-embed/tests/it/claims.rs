@@ -20,8 +20,8 @@ fn cluster() -> Cluster {
     cluster
 }
 
-fn make(cluster: &mut Cluster, object: Value) -> Value {
-    let made = cluster.make(&object).unwrap_or_else(|failure| panic!("{failure}: {object}"));
+fn make(cluster: &mut Cluster, object: &Value) -> Value {
+    let made = cluster.make(object).unwrap_or_else(|failure| panic!("{failure}: {object}"));
     Value::clone(&made)
 }
 
@@ -34,8 +34,8 @@ fn names(cluster: &Cluster, resource: (&str, &str)) -> Vec<String> {
     cluster.list(resource).map(|object| Key::of(object).name).collect()
 }
 
-fn replace(cluster: &mut Cluster, object: Value) {
-    cluster.replace(&object).unwrap_or_else(|failure| panic!("{failure}: {object}"));
+fn replace(cluster: &mut Cluster, object: &Value) {
+    cluster.replace(object).unwrap_or_else(|failure| panic!("{failure}: {object}"));
 }
 
 fn class(mode: &str) -> Value {
@@ -54,7 +54,7 @@ fn volume(name: &str, size: &str) -> Value {
     }})
 }
 
-fn pod(name: &str, more: Value) -> Value {
+fn pod(name: &str, more: &Value) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
         "nodeName": "n", "containers": [{"name": "c", "image": "i:1"}],
     }});
@@ -70,7 +70,7 @@ fn a_cron_job_makes_a_job_each_time() {
     let template = json!({"metadata": {"annotations": {"kai.scheduler/sim-duration": "10s"}}, "spec": {"nodeName": "n", "restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}});
     make(
         &mut cluster,
-        json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "default"}, "spec": {
+        &json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "default"}, "spec": {
             "schedule": "*/5 * * * *", "successfulJobsHistoryLimit": 2,
             "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": template}},
         }}),
@@ -79,7 +79,7 @@ fn a_cron_job_makes_a_job_each_time() {
     cluster.pass_time(beginning() + SignedDuration::from_mins(5));
     let minutes = beginning().as_second() / 60 + 5;
     let first = format!("nightly-{minutes}");
-    assert_eq!(names(&cluster, JOBS), [first.clone()]);
+    assert_eq!(names(&cluster, JOBS), [first.as_str()]);
     let job = see(&cluster, JOBS, "default", &first);
     assert_eq!(job["metadata"]["labels"]["a"], "b");
     let cron = see(&cluster, ("batch", "cronjobs"), "default", "nightly");
@@ -95,10 +95,10 @@ fn a_cron_job_makes_a_job_each_time() {
 fn claims_get_the_smallest_volume_that_fits() {
     let mut cluster = cluster();
     for (name, size) in [("small", "1Gi"), ("large", "100Gi"), ("right", "10Gi")] {
-        make(&mut cluster, volume(name, size));
+        make(&mut cluster, &volume(name, size));
     }
     assert_eq!(see(&cluster, VOLUMES, "", "right")["status"]["phase"], "Available");
-    make(&mut cluster, claim("c", "by-hand"));
+    make(&mut cluster, &claim("c", "by-hand"));
     let bound = see(&cluster, CLAIMS, "default", "c");
     assert_eq!(bound["spec"]["volumeName"], "right");
     assert_eq!(bound["status"]["phase"], "Bound");
@@ -116,25 +116,25 @@ fn claims_get_the_smallest_volume_that_fits() {
 #[test]
 fn volumes_are_made_when_their_class_says_so() {
     let mut cluster = cluster();
-    make(&mut cluster, class("Immediate"));
-    make(&mut cluster, class("WaitForFirstConsumer"));
-    make(&mut cluster, claim("now", "immediate"));
+    make(&mut cluster, &class("Immediate"));
+    make(&mut cluster, &class("WaitForFirstConsumer"));
+    make(&mut cluster, &claim("now", "immediate"));
     assert_eq!(see(&cluster, CLAIMS, "default", "now")["status"]["phase"], "Bound");
-    make(&mut cluster, claim("later", "waitforfirstconsumer"));
+    make(&mut cluster, &claim("later", "waitforfirstconsumer"));
     let mut later = see(&cluster, CLAIMS, "default", "later");
     assert_eq!(later["status"]["phase"], "Pending");
     make(
         &mut cluster,
-        pod(
+        &pod(
             "p",
-            json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "later"}}]}),
+            &json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "later"}}]}),
         ),
     );
     cluster.pass_time(beginning() + SignedDuration::from_secs(5));
     assert_eq!(see(&cluster, ("", "pods"), "default", "p")["status"]["phase"], "Pending");
     later["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n");
     later["metadata"].as_object_mut().expect("metadata").shift_remove("resourceVersion");
-    replace(&mut cluster, later);
+    replace(&mut cluster, &later);
     assert_eq!(see(&cluster, CLAIMS, "default", "later")["status"]["phase"], "Bound");
     cluster.pass_time(beginning() + SignedDuration::from_secs(10));
     assert_eq!(see(&cluster, ("", "pods"), "default", "p")["status"]["phase"], "Running");
@@ -145,13 +145,16 @@ fn a_claim_of_devices_is_made_for_each_pod() {
     let mut cluster = cluster();
     make(
         &mut cluster,
-        pod("p", json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})),
+        &pod(
+            "p",
+            &json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}),
+        ),
     );
     assert_eq!(names(&cluster, DEVICE_CLAIMS), Vec::<String>::new());
     let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
     make(
         &mut cluster,
-        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "one", "namespace": "default"}, "spec": {"spec": {"devices": {"requests": [request]}}}}),
+        &json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "one", "namespace": "default"}, "spec": {"spec": {"devices": {"requests": [request]}}}}),
     );
     let made = names(&cluster, DEVICE_CLAIMS);
     assert!(made.len() == 1 && made[0].starts_with("p-gpu-"), "{made:?}");

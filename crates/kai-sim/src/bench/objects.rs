@@ -1,7 +1,7 @@
 //! Objects of generated worlds, with the defaults of the scenario format.
 
 use kai_core::fairness::{Amounts, UNLIMITED};
-use kai_core::input::node::Allocatable;
+use kai_core::input::node::{Allocatable, ObservedGpus};
 use kai_core::input::pod::{GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, PodSpec};
 use kai_core::input::pod_group::{
     DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility, TopologyConstraint,
@@ -57,6 +57,7 @@ pub(super) fn node(number: usize, own: Labels) -> NodeSpec {
         bad_conditions: Vec::new(),
         gpu_memory_known: Some(true),
         seen_gpu_uuids: Vec::new(),
+        observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: None,
     }
 }

@@ -115,8 +115,8 @@ fn pod_term(term: &PodAffinityTerm, path: &str, complaints: &mut Complaints) -> 
     }
 }
 
-/// Claims by name and claims that are made for the pod.
-fn volume_claims(pod: &view::Pod) -> Vec<Text> {
+/// Volume claims by name and those that are made for the pod.
+pub fn volume_claims(pod: &view::Pod) -> Vec<Text> {
     let claims = pod.spec.volumes.iter().filter_map(|volume| {
         match (&volume.persistent_volume_claim, &volume.ephemeral) {
             (Some(claim), _) => Some(claim.claim_name.as_str().into()),

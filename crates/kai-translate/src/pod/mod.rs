@@ -14,6 +14,7 @@ use kai_core::input::pod::PodRole;
 use kai_core::input::{ObjectName, PodSpec, Text};
 use kai_core::time::{Span, Timestamp};
 
+pub use constraints::volume_claims;
 pub(crate) use numa::by_name as amounts_by_name;
 
 use crate::problem::{Complaints, Translated};
@@ -123,12 +124,6 @@ pub fn gpu_groups(pod: &view::Pod) -> Vec<Text> {
 /// Claims by object name. One that is still to be made from its template goes by its name in the pod: no claim is called
 /// that, so the pod waits for it.
 fn claims(pod: &view::Pod) -> Vec<Text> {
-    let objects = pod.spec.resource_claims.iter().filter(|claim| !needs_no_object(pod, claim));
+    let objects = pod.spec.resource_claims.iter().filter(|claim| !pod.needs_no_claim_object(claim));
     objects.map(|claim| pod.claim_object(&claim.name).unwrap_or(&claim.name).into()).collect()
-}
-
-/// The claim's template was looked at and asks for nothing.
-fn needs_no_object(pod: &view::Pod, claim: &view::PodResourceClaim) -> bool {
-    let made = pod.status.resource_claim_statuses.iter().find(|one| one.name == claim.name);
-    claim.resource_claim_name.is_none() && made.is_some_and(|one| one.resource_claim_name.is_none())
 }

@@ -15,9 +15,18 @@ pub(super) fn demand(pod: &view::Pod, complaints: &mut Complaints) -> NumaDemand
     let observed = non_empty(annotations.get(scheduling::NUMA_OBSERVED));
     let predicted = || non_empty(annotations.get(scheduling::NUMA_PREDICTED));
     let guaranteed = pod.status.qos_class.as_deref() == Some("Guaranteed");
-    // Only guaranteed pods are aligned: the containers of others are not looked at.
-    let containers = if guaranteed { containers(pod, complaints) } else { Vec::new() };
+    // Zones align guaranteed pods, and devices belong to containers: those of other pods are not looked at.
+    let looked_at = guaranteed || asks_for_devices(pod);
+    let containers = if looked_at { containers(pod, complaints) } else { Vec::new() };
     NumaDemand { guaranteed, containers, recorded_zones: observed.or_else(predicted) }
+}
+
+/// A container asks for something that nodes do not have by nature.
+fn asks_for_devices(pod: &view::Pod) -> bool {
+    let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    containers
+        .flat_map(|container| container.resources.requests.keys())
+        .any(|name| name.contains('/'))
 }
 
 fn containers(pod: &view::Pod, complaints: &mut Complaints) -> Vec<ContainerDemand> {

@@ -45,12 +45,28 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
+    /// What it has.
+    #[serde(deserialize_with = "null_is_default")]
+    pub capacity: ResourceList,
     /// What pods may use.
     #[serde(deserialize_with = "null_is_default")]
     pub allocatable: ResourceList,
     /// Conditions.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: Vec<Condition>,
+    /// The system.
+    #[serde(rename = "nodeInfo", deserialize_with = "null_is_default")]
+    pub node_info: NodeInfo,
+}
+
+/// The system of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeInfo {
+    /// Architecture of the processor.
+    pub architecture: String,
+    /// Version of the kernel.
+    pub kernel_version: String,
 }
 
 /// A condition.
@@ -62,4 +78,6 @@ pub struct Condition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// Why, in a word.
+    pub reason: String,
 }

@@ -249,6 +249,8 @@ pub struct PodStatus {
     /// Claims that were made from templates.
     #[serde(deserialize_with = "null_is_default")]
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+    /// The claim that was made for extended resources of the pod.
+    pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
     /// Why it is in its phase, in a word.
     pub reason: Option<String>,
     /// Why it is in its phase.
@@ -312,6 +314,14 @@ pub struct PodCondition {
     pub message: String,
 }
 
+/// The claim that was made for extended resources of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtendedResourceClaimStatus {
+    /// Name of the claim.
+    pub resource_claim_name: String,
+}
+
 /// A claim that was made from a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -344,5 +354,12 @@ impl Pod {
             let made = self.status.resource_claim_statuses.iter().find(|one| one.name == claim);
             made.and_then(|one| one.resource_claim_name.as_deref())
         })
+    }
+
+    /// The template of the claim was looked at and asks for nothing.
+    pub fn needs_no_claim_object(&self, claim: &PodResourceClaim) -> bool {
+        let made = self.status.resource_claim_statuses.iter().find(|one| one.name == claim.name);
+        claim.resource_claim_name.is_none()
+            && made.is_some_and(|one| one.resource_claim_name.is_none())
     }
 }

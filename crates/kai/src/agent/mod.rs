@@ -1,5 +1,6 @@
 //! `kai agent …`: what has to be done on a node.
 
+mod numa;
 mod reserve;
 
 use clap::{Args, Subcommand};
@@ -15,11 +16,14 @@ pub(crate) struct AgentArguments {
 enum AgentVerb {
     /// Find the GPU that this pod was given, write it on the pod, and keep it.
     Reserve(reserve::ReserveArguments),
+    /// Tell on each pod of this node which NUMA zones it has.
+    Numa(numa::NumaArguments),
 }
 
 /// Does it; the exit status.
 pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     match &arguments.verb {
         AgentVerb::Reserve(arguments) => reserve::run(arguments),
+        AgentVerb::Numa(arguments) => numa::run(arguments),
     }
 }

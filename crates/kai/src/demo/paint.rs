@@ -12,6 +12,9 @@ pub(super) enum Ink {
     Bad,
 }
 
+/// Colours of the terminal's table that are told apart on dark and light grounds.
+const HUES: [u8; 10] = [33, 208, 71, 161, 37, 134, 136, 170, 64, 67];
+
 /// Colours texts on a terminal, and leaves them alone elsewhere.
 #[derive(Clone, Copy)]
 pub(super) struct Paint {
@@ -31,6 +34,15 @@ impl Paint {
             Ink::Bad => "31",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    /// A text in one of many colours.
+    pub(super) fn hued(self, hue: usize, text: &str) -> String {
+        if !self.coloured || text.is_empty() {
+            return text.to_owned();
+        }
+        let code = HUES[hue % HUES.len()];
+        format!("\u{1b}[38;5;{code}m{text}\u{1b}[0m")
     }
 }
 
@@ -53,21 +65,30 @@ pub(crate) fn table(rows: &[Vec<String>], indent: &str) -> String {
     text
 }
 
-/// A bar: who has how much of `whole`, and what is left.
-pub(super) fn bar(parts: &[(char, u64)], whole: u64, width: usize) -> String {
-    let cells = |amount: u64| (amount.saturating_mul(width as u64) / whole.max(1)) as usize;
-    let mut bar = String::new();
-    for (letter, amount) in parts {
-        let length = cells(*amount).max(1).min(width.saturating_sub(bar.chars().count()));
-        bar.extend(std::iter::repeat_n(*letter, length));
+/// A bar: who, by number, has how much of `whole`, and what is left. Everybody who has something is seen, and so is
+/// room that is left.
+pub(super) fn bar(paint: Paint, parts: &[(usize, u64)], whole: u64, width: usize) -> String {
+    let held: u64 = parts.iter().map(|(_, amount)| amount).sum();
+    let room = width.saturating_sub(usize::from(held < whole));
+    let cells = |amount: u64| {
+        let rounded = (amount.saturating_mul(width as u64) + whole / 2) / whole.max(1);
+        usize::try_from(rounded).unwrap_or(width)
+    };
+    let (mut bar, mut filled, mut so_far) = (String::new(), 0, 0_u64);
+    for (who, amount) in parts {
+        so_far = so_far.saturating_add(*amount);
+        let end = cells(so_far).max(filled + 1).min(room);
+        let letter = if paint.coloured { '█' } else { char::from(b'a' + (who % 26) as u8) };
+        let cells: String = std::iter::repeat_n(letter, end.saturating_sub(filled)).collect();
+        bar.push_str(&paint.hued(*who, &cells));
+        filled = end.max(filled);
     }
-    let rest = width.saturating_sub(bar.chars().count());
-    bar.extend(std::iter::repeat_n('·', rest));
+    bar.extend(std::iter::repeat_n('·', width.saturating_sub(filled)));
     bar
 }
 
 /// A text in lines of at most `width` letters, each after `indent`.
-pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut lines = vec![indent.to_owned()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().map_or(0, |line| line.chars().count());
@@ -90,9 +111,14 @@ mod tests {
 
     #[test]
     fn bars_show_who_has_what() {
-        assert_eq!(bar(&[('a', 40), ('b', 20)], 80, 8), "aaaabb··");
-        assert_eq!(bar(&[], 80, 4), "····");
-        assert_eq!(bar(&[('a', 1)], 1000, 4), "a···");
+        let plain = Paint { coloured: false };
+        assert_eq!(bar(plain, &[(0, 40), (1, 20)], 80, 8), "aaaabb··");
+        assert_eq!(bar(plain, &[], 80, 4), "····");
+        assert_eq!(bar(plain, &[(0, 1)], 1000, 4), "a···");
+        assert_eq!(bar(plain, &[(0, 80), (1, 80), (2, 80), (3, 80)], 326, 8), "aabbccd·");
+        assert_eq!(bar(plain, &[(0, 80), (1, 80)], 160, 4), "aabb");
+        let coloured = bar(Paint { coloured: true }, &[(0, 40)], 80, 4);
+        assert_eq!(coloured, "\u{1b}[38;5;33m██\u{1b}[0m··");
     }
 
     #[test]

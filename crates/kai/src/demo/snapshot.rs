@@ -14,7 +14,8 @@ pub(super) struct PodView {
     pub(super) queue: String,
     pub(super) phase: String,
     pub(super) node: String,
-    pub(super) gpus: i64,
+    /// What it asks for: whole devices, or a part of one.
+    pub(super) gpus: String,
     /// Why it waits, where it does.
     pub(super) reason: Option<String>,
 }
@@ -24,6 +25,17 @@ pub(super) struct PodView {
 pub(super) struct NodeView {
     pub(super) name: String,
     pub(super) devices: Vec<Device>,
+}
+
+impl NodeView {
+    /// Names of the pods that use its devices, each once.
+    pub(super) fn users(&self) -> Vec<&str> {
+        let users = self.devices.iter().flat_map(|device| &device.users);
+        let mut pods: Vec<&str> = users.map(|user| user.pod.name.as_str()).collect();
+        pods.sort_unstable();
+        pods.dedup();
+        pods
+    }
 }
 
 /// The cluster at a moment.
@@ -40,9 +52,7 @@ const QUEUE: &str = "kai.scheduler/queue";
 
 impl Snapshot {
     pub(super) fn of(cluster: &Cluster) -> Self {
-        let pods = cluster
-            .list(("", "pods"))
-            .filter(|pod| pod["spec"]["schedulerName"] == "kai-scheduler");
+        let pods = cluster.list(("", "pods")).filter(|pod| is_ours(pod));
         let pods = pods.map(|pod| (uid(pod).to_owned(), pod_view(cluster, pod))).collect();
         let nodes = cluster.list(("", "nodes"));
         let nodes = nodes.map(|node| NodeView {
@@ -72,9 +82,16 @@ impl Snapshot {
             }
         }
         let new = self.evictions.iter().filter(|one| !before.evictions.contains(one));
-        let mut whys: Vec<&String> = new.map(|(_, why)| why).collect();
-        whys.dedup();
-        decisions.extend(whys.into_iter().map(|why| Decision::Because(why.clone())));
+        let whys: Vec<&String> = new.map(|(_, why)| why).collect();
+        // Each says the same with other numbers: one is enough.
+        if let Some((first, rest)) = whys.split_first() {
+            let alike = if rest.is_empty() {
+                String::new()
+            } else {
+                format!(" ({} more alike)", rest.len())
+            };
+            decisions.push(Decision::Because(format!("{first}{alike}")));
+        }
         for (uid, pod) in &self.pods {
             let placed = before.pods.get(uid).is_some_and(|old| !old.node.is_empty());
             if !pod.node.is_empty() && !placed {
@@ -100,20 +117,32 @@ pub(super) enum Decision {
 fn pod_view(cluster: &Cluster, pod: &Value) -> PodView {
     let node = text(&pod["spec"]["nodeName"]).to_owned();
     let phase = if is_terminating(pod) { "Terminating" } else { text(&pod["status"]["phase"]) };
-    let gpus = items(&pod["spec"]["containers"])
-        .filter_map(|container| {
-            text(&container["resources"]["requests"]["nvidia.com/gpu"]).parse::<i64>().ok()
-        })
-        .sum();
     let waits = node.is_empty() && !has_condition(pod, "PodScheduled");
     PodView {
         name: name(pod).to_owned(),
         queue: queue(cluster, pod),
         phase: phase.to_owned(),
         node,
-        gpus,
+        gpus: gpus(pod),
         reason: waits.then(|| reason(pod)).flatten(),
     }
+}
+
+/// Whether a pod is one that our scheduler places.
+pub(super) fn is_ours(pod: &Value) -> bool {
+    pod["spec"]["schedulerName"] == "kai-scheduler"
+}
+
+/// What a pod asks of devices.
+fn gpus(pod: &Value) -> String {
+    let whole: i64 = items(&pod["spec"]["containers"])
+        .filter_map(|container| {
+            text(&container["resources"]["requests"]["nvidia.com/gpu"]).parse::<i64>().ok()
+        })
+        .sum();
+    let memory = annotation(pod, "gpu-memory").map(|mib| format!("{mib} MiB"));
+    let fraction = annotation(pod, "gpu-fraction").map(str::to_owned);
+    memory.or(fraction).unwrap_or_else(|| whole.to_string())
 }
 
 /// What the pod was told.

@@ -1,5 +1,5 @@
 //! KAI's end-to-end cases on the embedded cluster, in virtual time: the answers must be those of a real API server, on which
-//! `tests/e2e` runs the same list. `KAI_E2E=TEXT` runs only cases whose name contains the text.
+//! `tests/e2e` runs the same list. `KAI_E2E=TEXT` runs only cases whose `suite: name` contains the text.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,7 +96,7 @@ fn play_all(cases: &[Case]) -> Vec<Outcome> {
 fn kais_end_to_end_cases() {
     let wanted = std::env::var("KAI_E2E").unwrap_or_default();
     let mut cases = cases::all();
-    cases.retain(|case| case.name.contains(&wanted));
+    cases.retain(|case| format!("{}: {}", case.suite, case.name).contains(&wanted));
     let outcomes = play_all(&cases);
     let table = run::table(&outcomes);
     let _ = std::io::stderr().write_all(table.as_bytes());

@@ -1,24 +1,19 @@
 //! An embedded cluster with `kai run`'s own code on it, in virtual time: one thread, a clock that jumps to the next timer.
 
+mod admission;
 #[cfg(test)]
 mod end_to_end;
 mod nodes;
 pub(crate) mod scheduler;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use std::time::Duration;
 
 use anyhow::Context;
-use kai_cluster::admission::review::Known;
-use kai_cluster::admission::{
-    self, AdmissionSettings, FailurePolicy, PodRules, PodScope, registration,
-};
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
-use kai_cluster::planner::Settings;
 use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
-use kai_embed::admission::Webhooks;
 use kai_embed::controllers::workload_definitions;
 use kai_embed::nodes::NodeProfile;
 use kai_embed::service::Embedded;
@@ -37,7 +32,7 @@ const STEP: Duration = Duration::from_millis(250);
 /// Workloads that never come to rest are shown as they are after this time.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 /// Where reservation pods are: they come and go with every try.
-const RESERVATIONS: &str = "kai-resource-reservation";
+pub(crate) const RESERVATIONS: &str = "kai-resource-reservation";
 /// What is only tried again and again, and comes to nothing, is at rest.
 const PATIENCE: Duration = Duration::from_mins(20);
 
@@ -99,14 +94,17 @@ fn on_virtual_time<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::
 /// A cluster as after an install, on which nothing runs yet.
 fn new_cluster(clock: VirtualClock, env: &Env) -> anyhow::Result<Embedded> {
     let mut cluster = Cluster::new(SEED, moment(clock.now()));
-    cluster.set_webhooks(webhooks());
-    for object in installed()? {
-        make(&mut cluster, &object)?;
-    }
+    install(&mut cluster)?;
     let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
     let driver = embedded.clone().drive(|span| Box::pin(tokio::time::sleep(span)));
     env.spawn("embedded cluster", driver);
     Ok(embedded)
+}
+
+/// Does what an install does.
+pub(crate) fn install(cluster: &mut Cluster) -> anyhow::Result<()> {
+    installed()?.iter().try_for_each(|object| make(cluster, object))?;
+    admission::start(cluster, &admission::usual())
 }
 
 fn make(cluster: &mut Cluster, object: &Value) -> anyhow::Result<()> {
@@ -116,34 +114,18 @@ fn make(cluster: &mut Cluster, object: &Value) -> anyhow::Result<()> {
     })
 }
 
-/// How admission is set up in an install in which pods may share GPUs.
-fn admission_settings() -> AdmissionSettings {
-    AdmissionSettings {
-        port: 443,
-        url: None,
-        namespace: "kai-scheduler".to_owned(),
-        scheduler_name: Settings::default().rules.scheduler_name,
-        pods: PodRules { gpu_sharing: true, ..PodRules::default() },
-        scope: PodScope::default(),
-        queues: true,
-        quotas: false,
-        pod_groups: true,
-        on_create: FailurePolicy::Fail,
-        on_update: FailurePolicy::Ignore,
-    }
-}
-
-/// Our webhooks, in this process.
-pub(crate) fn webhooks() -> Webhooks {
-    let AdmissionSettings { scheduler_name, pods, .. } = admission_settings();
-    Webhooks::new(move |path, review| {
-        let known = Known { scheduler: &scheduler_name, rules: &pods, queues: None };
-        admission::review::answer(path, review, &known)
-    })
-}
-
 /// What an install brings, and the kinds that operators of workloads define.
-pub(crate) fn installed() -> anyhow::Result<Vec<Value>> {
+fn installed() -> anyhow::Result<&'static [Value]> {
+    // Many clusters may be started in one process; reading all that takes longer than a walk-through.
+    static READ: OnceLock<Vec<Value>> = OnceLock::new();
+    if let Some(read) = READ.get() {
+        return Ok(read);
+    }
+    let read = read_installed()?;
+    Ok(READ.get_or_init(|| read))
+}
+
+fn read_installed() -> anyhow::Result<Vec<Value>> {
     let mut objects: Vec<Value> = workload_definitions().collect();
     // Where there are GPUs, there is a runtime for them.
     objects.push(json!({
@@ -157,8 +139,6 @@ pub(crate) fn installed() -> anyhow::Result<Vec<Value>> {
             serde_saphyr::from_multiple(document).context("an installed document is no YAML")?;
         objects.extend(read);
     }
-    let hooks = registration::configurations(&admission_settings(), "");
-    objects.extend(hooks.into_iter().map(|(_, configuration)| configuration));
     Ok(objects)
 }
 
@@ -174,6 +154,20 @@ impl VirtualCluster {
         added.with_context(|| format!("cannot add the node {}", profile.name))
     }
 
+    /// Labels a node.
+    pub(crate) fn label_node(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<()> {
+        self.embedded.with(|cluster, _| {
+            let key = kai_embed::Key::new("", name);
+            let node = cluster.get(kai_embed::kinds::NODES, &key);
+            let mut node = Value::clone(node.with_context(|| format!("there is no node {name}"))?);
+            for (key, value) in labels {
+                node["metadata"]["labels"][*key] = json!(value);
+            }
+            cluster.replace(&node).with_context(|| format!("cannot label {name}"))?;
+            Ok(())
+        })
+    }
+
     /// Looks at the cluster as it is.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Cluster) -> T) -> T {
         self.embedded.with(|cluster, _| look(cluster))
@@ -186,7 +180,13 @@ impl VirtualCluster {
 
     /// Lets everything settle: nothing changes any more, and no pod starts or ends by itself.
     pub(crate) async fn settle(&self) {
+        self.settle_watched(|_, _| ()).await;
+    }
+
+    /// The same; somebody watches what happens, and how long after the beginning.
+    pub(crate) async fn settle_watched(&self, mut watch: impl FnMut(&Cluster, Duration)) {
         let begin = Instant::now();
+        self.look(|cluster| watch(cluster, Duration::ZERO));
         let mut quiet_since = Instant::now();
         let mut version = self.look(|cluster| cluster.version());
         let mut places = self.look(|cluster| places_of(cluster));
@@ -200,6 +200,7 @@ impl VirtualCluster {
             });
             let wait = next.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or(STEP);
             self.pass(wait.max(STEP)).await;
+            self.look(|cluster| watch(cluster, begin.elapsed()));
             let seen = self.look(|cluster| places_of(cluster));
             if seen != places || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
                 places = seen;

@@ -5,7 +5,8 @@ use kai_cluster::env::Env;
 use kai_embed::service::Embedded;
 use kube::Client;
 
-use crate::run::{RunArguments, start_beside};
+use super::admission;
+use crate::run::{RunArguments, admission_of, start_beside};
 
 /// What follows `kai run` on a command line.
 #[derive(Parser)]
@@ -18,5 +19,8 @@ struct Line {
 /// Starts it; it ends with what `env` spawned.
 pub(crate) fn start(embedded: &Embedded, env: &Env, arguments: &[String]) -> anyhow::Result<()> {
     let line = Line::try_parse_from(arguments)?;
+    if let Some(settings) = admission_of(&line.arguments)? {
+        embedded.with(|cluster, _| admission::start(cluster, &settings))?;
+    }
     start_beside(line.arguments, Client::new(embedded.clone(), "default"), env)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use kai_embed::failure::Failure;
 use kai_embed::nodes::SIM_DURATION;
-use kai_embed::object::{annotation, namespace, set_default, text};
+use kai_embed::object::{namespace, set_default, text};
 use kai_embed::{Cluster, Key};
 use serde_json::{Value, json};
 
@@ -107,7 +107,20 @@ impl Manifests {
 
     /// Creates everything; what is wrong with it.
     pub(crate) fn create(&self, cluster: &mut Cluster) -> Vec<Fault> {
-        self.0.iter().flat_map(|manifest| manifest.create(cluster)).collect()
+        self.create_warned(cluster).0
+    }
+
+    /// Creates everything; what is wrong with it, and what its author should know.
+    pub(super) fn create_warned(&self, cluster: &mut Cluster) -> (Vec<Fault>, Vec<Fault>) {
+        let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+        for manifest in &self.0 {
+            cluster.take_warnings();
+            faults.extend(manifest.create(cluster));
+            let told = cluster.take_warnings();
+            warnings
+                .extend(told.iter().map(|told| manifest.fault("", &format!("warning: {told}"))));
+        }
+        (faults, warnings)
     }
 }
 
@@ -155,13 +168,12 @@ impl Manifest {
             metadata.retain(|key, _| !FROM_A_CLUSTER.contains(&key.as_str()));
         }
         make_up(cluster, &object);
-        if let Some(span) = annotation(&object, SIM_DURATION)
-            && !kai_embed::nodes::is_span(span)
-        {
-            let field = format!("metadata.annotations.{SIM_DURATION}");
-            return vec![
-                self.fault(&field, &format!("{span:?} is no duration such as 90s or 1h30m")),
-            ];
+        let bad_spans = bad_spans(&object, "");
+        if !bad_spans.is_empty() {
+            let fault = |(field, span): &(String, String)| {
+                self.fault(field, &format!("{span:?} is no duration such as 90s or 1h30m"))
+            };
+            return bad_spans.iter().map(fault).collect();
         }
         let made = match cluster.make_strictly(&object) {
             // What an install brings may be given again, and then counts as given.
@@ -213,6 +225,25 @@ fn make_up(cluster: &mut Cluster, object: &Value) {
             let _ = cluster.make(&made);
         }
     }
+}
+
+/// Durations of pods that are none, wherever in an object a pod is described, with their fields.
+fn bad_spans(value: &Value, path: &str) -> Vec<(String, String)> {
+    let Some(map) = value.as_object() else {
+        let items = value.as_array().into_iter().flatten().enumerate();
+        return items.flat_map(|(at, item)| bad_spans(item, &format!("{path}[{at}]"))).collect();
+    };
+    let below = |(key, value): (&String, &Value)| {
+        let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match value.as_str() {
+            Some(span) if key == SIM_DURATION && !kai_embed::nodes::is_span(span) => {
+                vec![(place, span.to_owned())]
+            }
+            Some(_) => Vec::new(),
+            None => bad_spans(value, &place),
+        }
+    };
+    map.iter().flat_map(below).collect()
 }
 
 /// Every account that is named anywhere in an object.

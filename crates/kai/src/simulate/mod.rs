@@ -45,7 +45,8 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
     let nodes = arguments.cluster.profiles(manifests.has_nodes());
     let played = play(async |cluster| {
         nodes.iter().try_for_each(|node| cluster.add_node(node))?;
-        let faults = cluster.look(|cluster| manifests.create(cluster));
+        let (faults, warnings) = cluster.look(|cluster| manifests.create_warned(cluster));
+        complain(&warnings);
         if !faults.is_empty() {
             return Ok(Err(faults));
         }
@@ -55,11 +56,13 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
     match played {
         Err(faults) => Ok(refuse(&faults)),
         Ok(outcome) if arguments.json => {
+            outcome.refused().iter().for_each(|refused| output::complain(refused));
             output::print(&format!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
             Ok(0)
         }
         Ok(outcome) => {
             output::print(&outcome.text())?;
+            outcome.refused().iter().for_each(|refused| output::complain(refused));
             if manifests.has_ends() {
                 let note =
                     format!("Pods with the annotation {SIM_DURATION} have run to their end.\n");
@@ -72,8 +75,12 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
 
 /// Says what is wrong with the manifests; the exit status.
 pub(crate) fn refuse(faults: &[manifests::Fault]) -> u8 {
+    complain(faults);
+    crate::BAD_INPUT
+}
+
+fn complain(faults: &[manifests::Fault]) {
     for fault in faults {
         output::complain(&format!("{fault}\n"));
     }
-    crate::BAD_INPUT
 }

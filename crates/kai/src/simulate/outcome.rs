@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::demo::table;
+use crate::embedded::RESERVATIONS;
 
 /// Where everything ended.
 #[derive(Serialize)]
@@ -13,6 +14,9 @@ pub(super) struct Outcome {
     pods: Vec<Pod>,
     nodes: Vec<Node>,
     queues: Vec<Queue>,
+    /// Workloads whose pods were refused, each with the reason.
+    #[serde(skip)]
+    refused: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -59,13 +63,27 @@ struct Queue {
 impl Outcome {
     pub(super) fn of(cluster: &Cluster) -> Self {
         Self {
-            pods: cluster.list(("", "pods")).map(|pod| Pod::of(cluster, pod)).collect(),
+            pods: cluster
+                .list(("", "pods"))
+                .filter(|pod| namespace(pod) != RESERVATIONS)
+                .map(|pod| Pod::of(cluster, pod))
+                .collect(),
             nodes: cluster.list(("", "nodes")).map(|node| Node::of(cluster, node)).collect(),
             queues: cluster
                 .list(("scheduling.run.ai", "queues"))
                 .map(|queue| Queue::of(queue))
                 .collect(),
+            refused: cluster
+                .list(("", "events"))
+                .filter(|event| event["reason"] == "FailedCreate")
+                .map(|event| refused(event))
+                .collect(),
         }
+    }
+
+    /// Workloads whose pods were refused, a line each.
+    pub(super) fn refused(&self) -> &[String] {
+        &self.refused
     }
 
     /// As a table.
@@ -126,6 +144,13 @@ impl Pod {
             node: Some(node).filter(|node| !node.is_empty()),
         }
     }
+}
+
+/// A workload whose pods were refused.
+fn refused(event: &Value) -> String {
+    let about = &event["involvedObject"];
+    let (kind, name) = (text(&about["kind"]), text(&about["name"]));
+    format!("{}: {kind} {name}: {}\n", text(&about["namespace"]), text(&event["message"]))
 }
 
 /// Why a pod waits or failed; none where it runs or has run.

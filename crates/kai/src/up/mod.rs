@@ -15,7 +15,7 @@ use kai_embed::service::Embedded;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::embedded::{ClusterArguments, installed, moment, scheduler, span, webhooks};
+use crate::embedded::{ClusterArguments, install, moment, scheduler, span};
 use crate::output;
 use crate::simulate::Manifests;
 use kubeconfig::Kubeconfig;
@@ -68,11 +68,8 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     let env = Env::real();
     let clock = env.clone();
     let mut cluster = Cluster::new(seed()?, moment(env.now()));
-    cluster.set_webhooks(webhooks());
+    install(&mut cluster)?;
     let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
-    for object in installed()? {
-        embedded.with(|cluster, _| cluster.make(&object)).context("cannot install")?;
-    }
     for node in arguments.nodes.profiles(manifests.has_nodes()) {
         embedded.with(|cluster, _| cluster.add_node(&node)).context("cannot add a node")?;
     }

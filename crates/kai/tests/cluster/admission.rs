@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, send};
 use crate::{QUEUE, open};
 
 /// Why a write was refused.
@@ -28,7 +28,8 @@ async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
         )
         .await;
     let sharing = ["--gpu-sharing-enabled", "--block-nvidia-visible-devices"];
-    world.start_admitting("kai", &sharing).await;
+    let all = [&sharing[..], &["--enable-quota-validation"]].concat();
+    world.start_admitting("kai", &all).await;
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
     let queue = world.queue_name("q");
@@ -83,7 +84,33 @@ async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
         "spec": {"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack", "alias": "z"}]}});
     let told = refusal(&world, "/apis/kai.scheduler/v1alpha1/topologies", &topology).await;
     assert!(told.contains("aliases must be unique within the topology; duplicated: [z]"), "{told}");
+    what_relatives_say(&world).await;
     nobody_answers(&mut world, &queue).await;
+}
+
+/// A queue is seen beside its parent, a pod beside what it was.
+async fn what_relatives_say(world: &World) {
+    let queues = "/apis/scheduling.run.ai/v2/queues";
+    let lost = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "lost"},
+        "spec": {"parentQueue": "nobody", "resources": {}}});
+    let told = refusal(world, queues, &lost).await;
+    assert!(told.ends_with("failed to get parent queue nobody: not found"), "{told}");
+    let target = json!({"apiVersion": "v1", "kind": "Node", "name": "admitted-n"});
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "half"}, "target": target});
+    let half = format!("{}/half", pods(world));
+    world.create(&format!("{half}/binding"), &binding).await;
+    let larger = json!({"metadata": {"annotations": {"gpu-fraction": "0.9"}}});
+    let kind = "application/merge-patch+json";
+    let told = match send(&world.client, "PATCH", &half, kind, &larger).await {
+        Err(kube::Error::Api(status)) => status.message,
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        told.contains("cannot change annotation gpu-fraction of a pod that has a node"),
+        "{told}"
+    );
+    let harmless = json!({"metadata": {"annotations": {"a": "b"}}});
+    world.patch(&half, &harmless).await;
 }
 
 /// New pods of ours wait for us; changed ones and those of others do not.

@@ -110,6 +110,8 @@ async fn a_pod_has_parts_of_several_devices() {
 #[tokio::test]
 async fn a_device_is_not_given_to_two_groups() {
     let Some(mut world) = cluster("collision", 2).await else { return };
+    let labels = json!({"metadata": {"labels": {"nvidia.com/gpu.count": "2"}}});
+    world.patch("/api/v1/nodes/collision-n", &labels).await;
     let agents = NodeAgents::start(&world, Answer::FirstDevice);
     world.start_kai("kai", &[]).await;
     let large = |name: &str| {
@@ -141,6 +143,9 @@ async fn a_device_is_not_given_to_two_groups() {
         world.told("second").await.expect("told")["NVIDIA_VISIBLE_DEVICES"],
         "collision-n-1"
     );
+    world
+        .wait("what was tried in vain is gone", async || world.reservations().await.len() == 2)
+        .await;
 }
 
 #[tokio::test]

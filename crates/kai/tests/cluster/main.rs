@@ -15,7 +15,9 @@ mod served;
 mod shards;
 mod sharing;
 mod statuses;
+mod storms;
 mod world;
+mod zoo;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

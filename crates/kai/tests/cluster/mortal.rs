@@ -1,6 +1,6 @@
-//! `kai` in this process, which dies after so many writes.
+//! `kai` in this process, over a transport that tests decide about; and one that dies after so many writes.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -18,11 +18,56 @@ use tokio::sync::oneshot;
 use crate::world::World;
 
 /// `kai` with everything in it, with the rights of its account, until it is dropped.
+pub(crate) struct Inside(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
+
+impl Inside {
+    /// Starts it over what `wrap` makes of its client.
+    pub(crate) async fn start(
+        world: &World,
+        reservation: ReservationSettings,
+        wrap: impl FnOnce(Client) -> Client + Send + 'static,
+    ) -> Self {
+        let (end, ended) = oneshot::channel();
+        let kubeconfig = world.kubeconfig("kai").await;
+        let settings = settings(world, reservation);
+        let thread = std::thread::spawn(move || live(&kubeconfig, settings, wrap, ended));
+        Self(Some((end, thread)))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.0.take() {
+            let _ = end.send(());
+            thread.join().expect("it ended");
+        }
+    }
+}
+
+/// In a runtime of its own, so that everything of it ends with it.
+fn live(
+    kubeconfig: &Path,
+    settings: Settings,
+    wrap: impl FnOnce(Client) -> Client,
+    ended: oneshot::Receiver<()>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(async {
+        let client = wrap(client::connect(Some(kubeconfig)).await.expect("a client"));
+        let (_silence, questions) = kai_cluster::serve::questions();
+        let end = async { drop(ended.await) };
+        run::run(client, Env::real(), settings, questions, end).await;
+    });
+    runtime.shutdown_background();
+}
+
+/// One that dies after so many writes.
 pub(crate) struct Mortal {
     /// Writes that were carried out or attempted.
     attempted: Arc<AtomicUsize>,
     writes: usize,
-    end: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    _kai: Inside,
 }
 
 impl Mortal {
@@ -37,53 +82,16 @@ impl Mortal {
         writes: usize,
         reservation: ReservationSettings,
     ) -> Self {
-        let (end, ended) = oneshot::channel();
         let attempted = Arc::new(AtomicUsize::new(0));
-        let life = Life {
-            kubeconfig: world.kubeconfig("kai").await,
-            settings: settings(world, reservation),
-            writes,
-            attempted: Arc::clone(&attempted),
-        };
-        let thread = std::thread::spawn(move || life.live(ended));
-        Self { attempted, writes, end: Some((end, thread)) }
+        let counted = Arc::clone(&attempted);
+        let wrap = move |client| mortal(client, writes, counted);
+        let kai = Inside::start(world, reservation, wrap).await;
+        Self { attempted, writes, _kai: kai }
     }
 
     /// It wanted to write once more than it may.
     pub(crate) fn is_dead(&self) -> bool {
         self.attempted.load(Ordering::SeqCst) > self.writes
-    }
-}
-
-impl Drop for Mortal {
-    fn drop(&mut self) {
-        if let Some((end, thread)) = self.end.take() {
-            let _ = end.send(());
-            thread.join().expect("it ended");
-        }
-    }
-}
-
-struct Life {
-    kubeconfig: PathBuf,
-    settings: Settings,
-    writes: usize,
-    attempted: Arc<AtomicUsize>,
-}
-
-impl Life {
-    /// In a runtime of its own, so that everything of it ends with it.
-    fn live(self, ended: oneshot::Receiver<()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.expect("a runtime");
-        runtime.block_on(async {
-            let client = client::connect(Some(&self.kubeconfig)).await.expect("a client");
-            let client = mortal(client, self.writes, self.attempted);
-            let (_silence, questions) = kai_cluster::serve::questions();
-            let end = async { drop(ended.await) };
-            run::run(client, Env::real(), self.settings, questions, end).await;
-        });
-        runtime.shutdown_background();
     }
 }
 

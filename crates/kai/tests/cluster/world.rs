@@ -124,6 +124,12 @@ impl World {
         command
     }
 
+    /// Kills the API server, which must be ours alone, and starts it again.
+    pub(crate) async fn restart_server(&self) {
+        self.plane.kill_server();
+        self.plane.start_server_again().await.expect("it starts again");
+    }
+
     /// Kills `kai` as a crash would.
     pub(crate) fn kill_kai(&mut self) {
         self.kai.clear();

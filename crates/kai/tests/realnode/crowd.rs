@@ -70,8 +70,9 @@ fn no_device_is_sold_twice_however_the_node_deals_them_out() {
         site.start_kai(&[]).await;
         come_and_go(&site).await;
         every_pod_sees_its_device(&site).await;
-        for pod in site.pods().await {
-            site.remove(name(&pod)).await;
+        let pods = site.pods().await;
+        for pod in pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()) {
+            site.remove(name(pod)).await;
         }
         site.wait_empty().await;
         both_devices_can_be_filled(&site).await;

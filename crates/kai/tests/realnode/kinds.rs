@@ -59,8 +59,12 @@ fn a_node_without_labels_is_used_and_labels_count_when_they_come() {
         site.wait_waiting("late").await;
         site.remove("memory").await;
         site.wait_running("late").await;
-        // It counts as the physical device.
+        // It counts as the physical device. Which replica it has nobody can say.
         site.share("after", &json!({"gpu-memory": "100"})).await;
         site.wait_waiting("after").await;
+        let found = site.doctor();
+        let sliced = found.iter().find(|finding| finding["check"] == "time-slicing");
+        let message = sliced.expect("a warning")["message"].as_str().expect("a text");
+        assert!(message.contains("which card it gets cannot be steered"), "{message}");
     });
 }

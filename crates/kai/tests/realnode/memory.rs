@@ -33,6 +33,9 @@ fn five_pods_want_a_device_that_four_fill() {
         site.world.create(deployments, &multiubuntu("memory")).await;
         four_run(&site).await;
         the_fifth_is_told_why(&site).await;
+        let checks: Vec<Value> =
+            site.doctor().into_iter().map(|finding| finding["check"].clone()).collect();
+        assert_eq!(checks, ["time-slicing"], "nothing else is wrong with such a cluster");
         the_fifth_waits_for_the_old_container(&site).await;
         site.world.delete(&format!("{deployments}/multiubuntu"), &json!({})).await;
         site.wait_empty().await;

@@ -89,7 +89,7 @@ fn an_image_or_a_library_is_missing_for_a_while() {
         let image = site.kai_image();
         site.nodes[0].forget(KAI_IMAGE).expect("it is there");
         site.share("image", &half()).await;
-        bind_fails_because(&site, "image", "ErrImagePull").await;
+        site.wait_bind_failure("image", "ErrImagePull").await;
         site.nodes[0].import(&image).expect("it is imported");
         site.wait_running("image").await;
         site.remove("image").await;
@@ -99,21 +99,10 @@ fn an_image_or_a_library_is_missing_for_a_while() {
         let aside = site.libraries().with_extension("aside");
         std::fs::rename(&library, &aside).expect("it is there");
         site.share("library", &half()).await;
-        bind_fails_because(&site, "library", "ERROR_LIBRARY_NOT_FOUND").await;
+        site.wait_bind_failure("library", "ERROR_LIBRARY_NOT_FOUND").await;
         std::fs::rename(&aside, &library).expect("it is put back");
         site.wait_running("library").await;
         site.remove("library").await;
         site.wait_empty().await;
     });
-}
-
-/// The pod is told, in the words of the node.
-async fn bind_fails_because(site: &Site, pod: &str, why: &str) {
-    site.world
-        .wait(&format!("{pod} is told of {why}"), async || {
-            let pod = site.world.see_pod(pod).await.expect("the pod");
-            assert!(pod["spec"]["nodeName"].is_null(), "it has a node");
-            pod["status"]["conditions"].to_string().contains(why)
-        })
-        .await;
 }

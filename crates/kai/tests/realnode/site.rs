@@ -124,6 +124,17 @@ impl Site {
         told().await.expect("what it is told")
     }
 
+    /// Waits until a pod is told, in the words of the node, why it could not be bound.
+    pub(crate) async fn wait_bind_failure(&self, pod: &str, why: &str) {
+        self.world
+            .wait(&format!("{pod} is told of {why}"), async || {
+                let pod = self.world.see_pod(pod).await.expect("the pod");
+                assert!(pod["spec"]["nodeName"].is_null(), "it has a node");
+                pod["status"]["conditions"].to_string().contains(why)
+            })
+            .await;
+    }
+
     /// Tells a pod to go.
     pub(crate) async fn remove(&self, pod: &str) {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.world.name);
@@ -216,6 +227,16 @@ impl Site {
                 node["status"]["allocatable"]["nvidia.com/gpu"] == json!(count.to_string())
             })
             .await;
+    }
+
+    /// What `kai doctor` finds.
+    pub(crate) fn doctor(&self) -> Vec<Value> {
+        let mut doctor = Command::new(KAI);
+        doctor.args(["doctor", "--json", "--scheduler-name", self.world.name]);
+        doctor.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
+        let told = doctor.output().expect("it runs");
+        let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+        told["findings"].as_array().cloned().expect("findings")
     }
 
     /// Runs a command in a container of a pod and gives what it prints.

@@ -6,8 +6,8 @@
 
 use crate::input::ClaimSpec;
 use crate::input::devices::{
-    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRequest,
-    DeviceSpec, SameAttribute,
+    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
+    DeviceRequest, DeviceSpec, SameAttribute,
 };
 use crate::input::selectors::{NodeTerm, Operator, Requirement};
 use crate::input::{SliceSpec, Text};
@@ -74,9 +74,15 @@ struct Search<'a> {
 }
 
 impl Claims {
-    /// Allocations that give every claim all it wants on `node`, one per claim; none: there are none.
-    pub(super) fn allocate(&self, node: &Node, wanted: &[Wanted<'_>]) -> Option<Vec<Allocation>> {
-        let candidates = self.candidates(node);
+    /// Allocations that give every claim all it wants on `node` from devices that `is_free` says nobody holds, one per
+    /// claim; none: there are none.
+    pub(super) fn allocate(
+        &self,
+        node: &Node,
+        wanted: &[Wanted<'_>],
+        is_free: impl Fn(&DeviceRef) -> bool,
+    ) -> Option<Vec<Allocation>> {
+        let candidates = self.candidates(node, is_free);
         let mut search = Search { claims: self, wanted, candidates, choices_left: MOST_CHOICES };
         let (chosen, given) = search.serve()?;
         let of_claim = |claim: usize| {
@@ -91,7 +97,7 @@ impl Claims {
         allocation.results.iter().all(|result| !self.taken.contains_key(&result.device))
     }
 
-    fn candidates(&self, node: &Node) -> Vec<Candidate<'_>> {
+    fn candidates(&self, node: &Node, is_free: impl Fn(&DeviceRef) -> bool) -> Vec<Candidate<'_>> {
         let mut candidates = Vec::new();
         for slice in self.slices_of(node.name()) {
             let reach: Option<&[NodeTerm]> = match &slice.access {
@@ -101,7 +107,7 @@ impl Claims {
                 DeviceAccess::Nodes(_) => continue,
             };
             candidates.extend(slice.devices.iter().map(|device| {
-                let free = !self.taken.contains_key(&slice.device(device));
+                let free = is_free(&slice.device(device));
                 Candidate { slice, device, reach, free }
             }));
         }

@@ -2,12 +2,14 @@
 
 use crate::ids::{NodeId, TaskId};
 use crate::input::{ObjectName, PodSpec};
+use crate::placement::fit::When;
 use crate::plugins::dynamicresources::allocator::{Wanted, matches_any};
 use crate::plugins::dynamicresources::extended::ExtendedRequests;
 use crate::plugins::dynamicresources::is_gpu_name;
 use crate::plugins::dynamicresources::store::Claim;
 use crate::report::refusal::{NodeRefusal, Rule, TaskRefusal};
 use crate::world::World;
+use crate::world::node::Node;
 
 /// Pods that may use one claim.
 const MOST_CONSUMERS: usize = 256;
@@ -90,14 +92,26 @@ fn check_queue_label(world: &World, task: TaskId, claim: &Claim) -> Result<(), S
     }
 }
 
-/// Whether the claims of a pod can be satisfied on a node.
+/// Whether the claims of a pod can be satisfied on a node, now or when what is on its way out is gone.
 pub(crate) fn check_node(world: &World, task: TaskId, node: NodeId) -> Result<(), NodeRefusal> {
+    check(world, task, world.node(node), When::Later)
+}
+
+impl World {
+    /// Whether the claims of a pod can be satisfied on a node with devices that are free now.
+    pub(crate) fn claims_fit_now(&self, task: TaskId, node: &Node) -> bool {
+        self.config.compatibility.is_kai()
+            || !self.uses_claims()
+            || check(self, task, node, When::Now).is_ok()
+    }
+}
+
+fn check(world: &World, task: TaskId, node: &Node, when: When) -> Result<(), NodeRefusal> {
     let entry = world.task(task);
     let may_ask = world.claims.classes.values().any(|class| class.extended_resource.is_some());
     if (entry.claims.is_empty() && !may_ask) || !world.config.params.dynamic_resources {
         return Ok(());
     }
-    let node = world.node(node);
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for at in &entry.claims.claims {
         let claim = &world.claims.entries[*at];
@@ -122,7 +136,7 @@ pub(crate) fn check_node(world: &World, task: TaskId, node: NodeId) -> Result<()
         ExtendedRequests::of(&world.claims, &world.names, &entry.spec, node)
     };
     wanted.extend(extended.iter().map(|extended| Wanted::unconstrained(&extended.requests)));
-    if wanted.is_empty() || world.claims.allocate(node, &wanted).is_some() {
+    if wanted.is_empty() || world.devices_for(node, &wanted, when).is_some() {
         return Ok(());
     }
     Err(NodeRefusal::rule(

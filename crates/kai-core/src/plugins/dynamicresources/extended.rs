@@ -6,7 +6,7 @@ use crate::input::devices::{
     AllocatedDevice, Allocation, DeviceAlternative, DeviceCount, DeviceRequest,
 };
 use crate::input::pod::{ContainerKind, GpuRequest};
-use crate::input::{PodSpec, Text};
+use crate::input::{ObjectName, PodSpec, Text};
 use crate::plugins::dynamicresources::store::Claims;
 use crate::resources::ResourceNames;
 use crate::world::World;
@@ -24,9 +24,26 @@ const MILLI: i64 = 1000;
 /// What one container asks of one resource.
 struct Ask {
     name: Text,
+    container: usize,
+    resource: Text,
     class: Text,
     count: i64,
     kind: ContainerKind,
+}
+
+/// What one container asks of an extended resource that devices stand behind, for the claim that is made for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContainerAsk {
+    /// Position of the container: init containers first.
+    pub container: usize,
+    /// The resource.
+    pub resource: Text,
+    /// Name of its request.
+    pub request: Text,
+    /// The class behind the resource.
+    pub class: Text,
+    /// Devices that its request adds to those of others; none: it needs no request.
+    pub own: i64,
 }
 
 /// Requests for the extended resources of a pod on one node, and which devices init containers share.
@@ -151,7 +168,8 @@ fn asks_of(pod: &PodSpec, served: &[(&str, &Text)]) -> Vec<Ask> {
                 if is_gpu { *amount } else { amount / MILLI + i64::from(amount % MILLI > 0) };
             if count > 0 {
                 let name = format!("container-{container}-request-{next}").into();
-                asks.push(Ask { name, class, count, kind });
+                let resource = resource.clone();
+                asks.push(Ask { name, container, resource, class, count, kind });
                 next += 1;
             }
         }
@@ -172,6 +190,31 @@ fn asks_of(pod: &PodSpec, served: &[(&str, &Text)]) -> Vec<Ask> {
 }
 
 impl World {
+    /// What the containers of a pod ask through device classes on a node of this name.
+    pub fn container_asks(&self, pod: &ObjectName, node: &Text) -> Vec<ContainerAsk> {
+        let (Some(task), Some(node)) = (self.task_named(pod), self.node_named(node)) else {
+            return Vec::new();
+        };
+        let spec = &self.task(task).spec;
+        let extended = ExtendedRequests::of(&self.claims, &self.names, spec, self.node(node));
+        let Some(ExtendedRequests { requests, asks }) = extended else { return Vec::new() };
+        let own = |name: &Text| {
+            let request = requests.iter().find(|request| request.name == *name);
+            match request.map(|request| request.alternatives[0].count) {
+                Some(DeviceCount::Exactly(count)) => count,
+                Some(DeviceCount::All) | None => 0,
+            }
+        };
+        let asks = asks.into_iter().map(|ask| ContainerAsk {
+            own: own(&ask.name),
+            container: ask.container,
+            resource: ask.resource,
+            request: ask.name,
+            class: ask.class,
+        });
+        asks.collect()
+    }
+
     /// Whether the amount of `slot` that a pod of `shape` asks for is left to the allocation of devices on this
     /// node instead of being compared with the node's amounts. KAI does so for pods that share GPUs only.
     pub(crate) fn is_left_to_devices(&self, shape: &Shape, node: &Node, slot: usize) -> bool {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::ids::{NodeId, TaskId};
 use crate::input::devices::Allocation;
 use crate::input::{ObjectName, Text};
+use crate::placement::fit::When;
 use crate::plugins::dynamicresources::allocator::{Wanted, matches_any};
 use crate::plugins::dynamicresources::extended::ExtendedRequests;
 use crate::plugins::dynamicresources::store::{ClaimState, Claims};
@@ -132,7 +133,10 @@ impl World {
             return;
         }
         // The filter saw that there is an allocation; without the filter's word the claims stay open.
-        let Some(found) = self.claims.allocate(&self.nodes[node.index()], &wanted) else { return };
+        let target = &self.nodes[node.index()];
+        let now = self.devices_for(target, &wanted, When::Now);
+        let found = now.or_else(|| self.devices_for(target, &wanted, When::Later));
+        let Some(found) = found else { return };
         let mut found = found.into_iter();
         for (at, allocation) in open.iter().zip(found.by_ref()) {
             self.give(*at, &pod, allocation);

@@ -11,13 +11,14 @@ mod checks;
 mod counting;
 mod extended;
 mod holding;
+mod leaving;
 mod store;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use checks::{check_node, check_task};
-pub use extended::EXTENDED_CLAIM;
+pub use extended::{ContainerAsk, EXTENDED_CLAIM};
 pub use holding::ClaimView;
 pub(crate) use holding::SharedDevices;
 pub use store::{ClaimState, Claims};

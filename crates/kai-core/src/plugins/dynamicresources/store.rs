@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::compatibility::Compatibility;
 use crate::input::devices::{AllocatedDevice, Allocation, DeviceAccess, DeviceRef};
@@ -34,8 +35,8 @@ pub struct Claims {
     assumed: BTreeMap<ObjectName, Vec<(Text, Allocation)>>,
     /// Slots of the claims that stand for extended resources, by pod.
     extended: FxHashMap<ObjectName, usize>,
-    /// How many allocations hold a device.
-    pub(super) taken: FxHashMap<DeviceRef, u32>,
+    /// The claims that hold a device.
+    pub(super) taken: FxHashMap<DeviceRef, SmallVec<[usize; 1]>>,
 }
 
 /// A claim.
@@ -277,10 +278,12 @@ impl Claims {
         if let Some(allocation) = &old.allocation {
             for result in &allocation.results {
                 if self.takes(at, result)
-                    && let Some(count) = self.taken.get_mut(&result.device)
+                    && let Some(holders) = self.taken.get_mut(&result.device)
                 {
-                    *count -= 1;
-                    if *count == 0 {
+                    if let Some(found) = holders.iter().position(|holder| *holder == at) {
+                        holders.swap_remove(found);
+                    }
+                    if holders.is_empty() {
                         self.taken.remove(&result.device);
                     }
                 }
@@ -289,7 +292,7 @@ impl Claims {
         if let Some(allocation) = self.entries[at].state.allocation.clone() {
             for result in &allocation.results {
                 if self.takes(at, result) {
-                    *self.taken.entry(result.device.clone()).or_default() += 1;
+                    self.taken.entry(result.device.clone()).or_default().push(at);
                 }
             }
         }

@@ -662,7 +662,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert!(world.claims.taken.values().all(|count| *count == 1));
+            prop_assert!(world.claims.taken.values().all(|holders| holders.len() == 1));
         }
         world.rollback(checkpoint);
         prop_assert_eq!(world.fingerprint(), start);

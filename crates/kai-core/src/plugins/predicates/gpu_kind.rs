@@ -4,16 +4,19 @@
 //! are not cut from devices offered through claims. MIG instances come from MIG nodes without legacy MIG pods;
 //! a node that offers instances as whole GPUs takes whole-GPU pods only, one that offers them by profile takes MIG
 //! pods only. Requests by memory need a node that tells the memory of its devices. A time-sliced node that does
-//! not tell how many devices it has shares none: each advertised replica might be the same card.
+//! not tell how many devices it has shares none: each advertised replica might be the same card. One of whose devices
+//! more was given away than there is, by a scheduler that took replicas for devices, takes no more pods with GPUs: any
+//! replica might be of that card.
 
 use std::fmt::Write as _;
 
 use super::texts;
 use crate::ids::TaskId;
 use crate::report::refusal::{NodeRefusal, Rule};
+use crate::resources::GPU;
 use crate::world::World;
 use crate::world::gpu_facts::Sharing;
-use crate::world::node::{Mig, Node};
+use crate::world::node::{GpuGroup, Mig, Node};
 use crate::world::shape::{GpuDemand, Shape};
 
 /// The rules for a pod that asks for GPUs in any way.
@@ -66,9 +69,14 @@ fn legacy_pods_refuse(world: &World, node: &Node) -> NodeRefusal {
 
 fn check_facts(world: &World, task: TaskId, shape: &Shape, node: &Node) -> Result<(), NodeRefusal> {
     if matches!(shape.gpu, GpuDemand::Memory { .. }) && !node.gpus.memory_known {
+        let advice = if world.config.compatibility.is_kai() || node.gpus.advertised == 0 {
+            ""
+        } else {
+            ": label it nvidia.com/gpu.memory=<MiB of each GPU>"
+        };
         let text = format!(
             "node is not a gpu node or the gpu memory count on the node was not synced yet, \
-             task: <{}>, node: <{}>",
+             task: <{}>, node: <{}>{advice}",
             world.task(task).spec.name,
             node.name(),
         );
@@ -77,7 +85,21 @@ fn check_facts(world: &World, task: TaskId, shape: &Shape, node: &Node) -> Resul
     if shape.is_shared() && node.gpus.sharing == Sharing::UnknownDeviceCount {
         return Err(texts::DEVICE_COUNT_UNKNOWN.refusal());
     }
+    if !world.config.compatibility.is_kai() && is_oversold(node) {
+        return Err(texts::OVERSOLD.refusal());
+    }
     Ok(())
+}
+
+/// More is in use than there is, what is on its way out not counted.
+fn is_oversold(node: &Node) -> bool {
+    if !node.gpus.is_time_sliced() || node.groups.is_empty() {
+        return false;
+    }
+    let is_full = |group: &GpuGroup| {
+        group.allocated_mib - group.releasing_mib > node.gpus.usable_mib(group.of_replicas)
+    };
+    node.available(GPU) < 0 || node.groups.iter().any(is_full)
 }
 
 /// GPU pods on GPU workers, others on CPU workers, where nodes are kept apart.
@@ -196,7 +218,7 @@ mod tests {
         assert_eq!(
             answer(gpu_node("n", 4), memory()).unwrap(),
             "node is not a gpu node or the gpu memory count on the node was not synced yet, \
-             task: <ns/p>, node: <n>"
+             task: <ns/p>, node: <n>: label it nvidia.com/gpu.memory=<MiB of each GPU>"
         );
         let mut silent = known(gpu_node("n", 4));
         silent.spec.gpu_memory_known = Some(false);
@@ -210,6 +232,29 @@ mod tests {
         assert!(answer(sliced(), fraction()).unwrap().contains("how many physical GPUs"));
         assert_eq!(answer(sliced(), pod("p").gpus(1)), None);
         assert_eq!(answer(sliced().label("nvidia.com/gpu.count", "2"), fraction()), None);
+    }
+
+    #[test]
+    fn a_time_sliced_node_that_was_oversold_takes_nothing_more() {
+        let sliced = || known(gpu_node("n", 10)).label("nvidia.com/gpu.count", "1");
+        let tenant = |name: &str, group: &str, mib| {
+            let pod = pod(name).gpu(GpuRequest::Memory { mib, devices: 1 });
+            pod.sharing(group).on("n")
+        };
+        let mut cluster = Cluster::new();
+        cluster.node(sliced());
+        cluster.pod(tenant("a", "one", 4000));
+        let asks = cluster.pod(memory());
+        assert_eq!(cluster.refusal(asks, "n"), None);
+        // Two groups where there is one device: each has room by its own account.
+        cluster.pod(tenant("b", "two", 4000));
+        assert!(cluster.refusal(asks, "n").unwrap().contains("more of their GPUs was given away"));
+        let mut cluster = Cluster::new();
+        cluster.node(sliced());
+        cluster.pod(tenant("a", "one", 12_000));
+        cluster.pod(tenant("b", "one", 12_000));
+        let asks = cluster.pod(pod("p").gpus(1));
+        assert!(cluster.refusal(asks, "n").unwrap().contains("more of their GPUs was given away"));
     }
 
     #[test]

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::input::selectors::{NodeTerm, Operator};
-    use crate::input::storage::{StorageClassSpec, StorageObject};
+    use crate::input::storage::{StorageClassSpec, StorageObject, VolumeWants};
     use crate::plugins::predicates::testing::{
         Cluster, NAMESPACE, PodBuilder, node, pod, requirement, text_of,
     };
@@ -241,6 +241,8 @@ mod tests {
             volume: None,
             deleting: false,
             owner_pod: None,
+            selected_node: None,
+            wants: VolumeWants::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::compatibility::Compatibility;
 use crate::config::Config;
 use crate::fairness::{Amounts, UNLIMITED};
 use crate::ids::TaskId;
-use crate::input::node::{Allocatable, NodeSpec, Taint};
+use crate::input::node::{Allocatable, NodeSpec, ObservedGpus, Taint};
 use crate::input::pod::{
     GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, Toleration,
 };
@@ -139,6 +139,7 @@ pub(crate) fn node(name: &str) -> NodeBuilder {
             bad_conditions: Vec::new(),
             gpu_memory_known: None,
             seen_gpu_uuids: Vec::new(),
+            observed_gpus: ObservedGpus::default(),
             whole_gpu_policy: None,
         }),
     }
@@ -275,6 +276,12 @@ impl PodBuilder {
     pub(crate) fn on(mut self, node: &str) -> Self {
         self.spec.node = Some(node.into());
         self.spec.status = Status::Running;
+        self
+    }
+
+    /// Has a part of this device.
+    pub(crate) fn sharing(mut self, group: &str) -> Self {
+        self.spec.gpu_groups.push(group.into());
         self
     }
 

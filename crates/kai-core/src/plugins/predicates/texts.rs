@@ -36,6 +36,9 @@ fixed_texts! {
         "node(s) are time-sliced and do not tell how many physical GPUs they have \
          (label nvidia.com/gpu.count or annotation kai.scheduler/gpu-count), \
          so their GPUs cannot be shared safely";
+    OVERSOLD = Oversold,
+        "node(s) are time-sliced and more of their GPUs was given away than they have, \
+         so nothing more that needs a GPU is placed on them";
     POD_SLOTS = PodSlots, "node(s) pod number exceeded";
     HOST_PORTS = HostPorts, "node(s) didn't have free ports for the requested pod ports";
     TAINT = Taint, "node(s) had untolerated taint(s)";

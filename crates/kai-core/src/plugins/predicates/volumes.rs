@@ -4,7 +4,8 @@
 //! for its pod's node; one that should have been bound at once is a dead end. A bound claim's volume must be
 //! reachable from the node. A waiting claim takes the smallest free volume of its class that is large enough and
 //! reachable, no volume twice; where there is none, its class must be able to make one on the node, and have the
-//! capacity for it where the driver publishes capacities.
+//! capacity for it where the driver publishes capacities. Where a volume is being made for a node already, it is that
+//! node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -205,12 +206,16 @@ impl PodVolumes {
         let mut taken: Vec<&Text> = Vec::new();
         let mut to_make: Vec<&WaitingClaim> = Vec::new();
         for waiting in &self.waiting {
-            match waiting.volume_on(node, &taken) {
+            let is_being_made = waiting.claim.selected_node.is_some();
+            match waiting.volume_on(node, &taken).filter(|_| !is_being_made) {
                 Some(volume) => taken.push(&volume.name),
                 None => to_make.push(waiting),
             }
         }
         for waiting in to_make {
+            if waiting.claim.selected_node.as_ref().is_some_and(|chosen| chosen != node.name()) {
+                return conflicts.add(Conflict::NoneToBind);
+            }
             if !waiting.can_be_made_on(node) {
                 return conflicts.add(Conflict::NoneToBind);
             }
@@ -222,20 +227,9 @@ impl PodVolumes {
 }
 
 fn candidates(store: &Volumes, claim: &VolumeClaimSpec) -> Vec<Arc<VolumeSpec>> {
-    let mut found: Vec<Arc<VolumeSpec>> = store
-        .by_name
-        .values()
-        .filter(|volume| {
-            volume.class == claim.class
-                && volume.bytes >= claim.bytes
-                && volume.claim.as_ref().is_none_or(|owner| *owner == claim.name)
-        })
-        .cloned()
-        .collect();
-    found.sort_by(|left, right| {
-        let key = |volume: &VolumeSpec| (volume.claim.is_none(), volume.bytes, volume.name.clone());
-        key(left).cmp(&key(right))
-    });
+    let mut found: Vec<Arc<VolumeSpec>> =
+        store.by_name.values().filter(|volume| volume.suits(claim)).cloned().collect();
+    found.sort_by(|left, right| left.preference().cmp(&right.preference()));
     found
 }
 
@@ -318,7 +312,8 @@ pub(crate) fn fits_later(world: &World, task: TaskId, node: NodeId) -> bool {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::input::selectors::Operator;
+    use crate::input::selectors::{LabelSelector, Labels, Operator};
+    use crate::input::storage::{VolumeTraits, VolumeWants};
     use crate::plugins::predicates::testing::{Cluster, NAMESPACE, node, pod, requirement};
 
     pub(crate) fn on_zone(zone: &str) -> Vec<NodeTerm> {
@@ -334,6 +329,8 @@ mod tests {
             volume: None,
             deleting: false,
             owner_pod: None,
+            selected_node: None,
+            wants: VolumeWants::default(),
         }
     }
 
@@ -344,6 +341,7 @@ mod tests {
             bytes: 10,
             nodes: on_zone(zone),
             claim: None,
+            traits: VolumeTraits::default(),
         }
     }
 
@@ -450,6 +448,45 @@ mod tests {
         let task = cluster.pod(pod("p").mounting("data"));
         assert_eq!(cluster.refusal(task, "a"), None);
         assert!(cluster.refusal(task, "b").is_some());
+    }
+
+    #[test]
+    fn a_volume_must_be_of_the_wanted_kind() {
+        let mut cluster = zones(Config::default());
+        let wants = VolumeWants {
+            access_modes: vec!["ReadWriteMany".into()],
+            is_block: false,
+            selector: LabelSelector::exact(&[("tier".into(), "fast".into())].into()),
+        };
+        let data = VolumeClaimSpec { wants, ..claim("data", "by-hand") };
+        cluster.storage(StorageObject::Claim(data));
+        let task = cluster.pod(pod("p").mounting("data"));
+        let good = VolumeTraits {
+            access_modes: vec!["ReadWriteOnce".into(), "ReadWriteMany".into()],
+            labels: [("tier".into(), "fast".into())].into(),
+            ..VolumeTraits::default()
+        };
+        let mut suits = |traits: VolumeTraits| {
+            let volume = VolumeSpec { traits, ..volume("v", "by-hand", "a") };
+            cluster.storage(StorageObject::Volume(volume));
+            cluster.refusal(task, "a").is_none()
+        };
+        assert!(!suits(VolumeTraits { access_modes: Vec::new(), ..good.clone() }));
+        assert!(!suits(VolumeTraits { labels: Labels::new(), ..good.clone() }));
+        assert!(!suits(VolumeTraits { is_block: true, ..good.clone() }));
+        assert!(!suits(VolumeTraits { is_withdrawn: true, ..good.clone() }));
+        assert!(suits(good));
+    }
+
+    #[test]
+    fn a_volume_that_is_being_made_decides_the_node() {
+        let mut cluster = zones(Config::default());
+        let being_made =
+            VolumeClaimSpec { selected_node: Some("b".into()), ..claim("data", "made") };
+        cluster.storage(StorageObject::Claim(being_made));
+        let task = cluster.pod(pod("p").mounting("data"));
+        assert!(cluster.refusal(task, "a").is_some());
+        assert_eq!(cluster.refusal(task, "b"), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kai_core::input::node::{Allocatable, Taint, TaintEffect, WholeGpuPolicy};
+use kai_core::input::node::{Allocatable, ObservedGpus, Taint, TaintEffect, WholeGpuPolicy};
 use kai_core::input::{NodeSpec, Text, TopologyLevel, TopologySpec};
 use proptest::option;
 use proptest::prelude::*;
@@ -94,6 +94,7 @@ pub(crate) fn bare_node(name: &str) -> NodeSpec {
         bad_conditions: Vec::new(),
         gpu_memory_known: None,
         seen_gpu_uuids: Vec::new(),
+        observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: None,
     }
 }

@@ -1,7 +1,7 @@
 //! Nodes, NUMA zones, topologies and queues in the core's words.
 
 use kai_core::fairness::{Amounts, UNLIMITED};
-use kai_core::input::node::{self, NumaPolicy, NumaScope, NumaZone, TaintEffect};
+use kai_core::input::node::{self, NumaPolicy, NumaScope, NumaZone, ObservedGpus, TaintEffect};
 use kai_core::input::{
     NodeSpec, NumaSpec, Object, ObjectKey, QueueSpec, Text, TopologyLevel, TopologySpec, UsageSpec,
 };
@@ -75,6 +75,7 @@ fn node_spec(node: &Node) -> NodeSpec {
         bad_conditions: bad_conditions(node),
         gpu_memory_known: Some(node.gpu_memory_known),
         seen_gpu_uuids: texts(&node.gpu_uuids_seen),
+        observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: Some(whole_gpu_policy(node.whole_gpu_policy)),
     }
 }

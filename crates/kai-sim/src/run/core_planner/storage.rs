@@ -2,6 +2,7 @@
 
 use kai_core::input::storage::{
     StorageCapacitySpec, StorageClassSpec, StorageKey, StorageObject, VolumeClaimSpec, VolumeSpec,
+    VolumeTraits, VolumeWants,
 };
 use kai_core::input::{Object, ObjectKey, ObjectName, Text};
 
@@ -61,6 +62,8 @@ fn claim_spec(claim: &VolumeClaim) -> VolumeClaimSpec {
         volume: claim.volume.as_deref().filter(|_| !waits).map(text),
         deleting: claim.deleting,
         owner_pod: claim.owner.as_deref().map(text),
+        selected_node: None,
+        wants: VolumeWants::default(),
     }
 }
 
@@ -74,5 +77,6 @@ fn volume_spec(volume: &PersistentVolume) -> VolumeSpec {
             .claim
             .as_ref()
             .map(|claim| ObjectName::new(claim.namespace.as_str(), claim.name.as_str())),
+        traits: VolumeTraits::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! The walk-throughs.
 
 mod gang;
+mod labels;
 mod preemption;
 mod shares;
 mod sharing;
@@ -31,6 +32,7 @@ enum Plot {
     Preemption,
     Sharing,
     Slices,
+    Labels,
 }
 
 impl Story {
@@ -42,12 +44,13 @@ impl Story {
             Plot::Preemption => preemption::tell(stage).await,
             Plot::Sharing => sharing::tell(stage).await,
             Plot::Slices => slices::tell(stage).await,
+            Plot::Labels => labels::tell(stage).await,
         }
     }
 }
 
 /// All of them, in order.
-pub(super) fn all() -> [Story; 5] {
+pub(super) fn all() -> [Story; 6] {
     [
         Story { title: "Queues and fair share", about: shares::ABOUT, plot: Plot::Shares },
         Story { title: "A gang: all or nothing", about: gang::ABOUT, plot: Plot::Gang },
@@ -58,5 +61,6 @@ pub(super) fn all() -> [Story; 5] {
         },
         Story { title: "GPU sharing", about: sharing::ABOUT, plot: Plot::Sharing },
         Story { title: "Memory of a time-sliced GPU", about: slices::ABOUT, plot: Plot::Slices },
+        Story { title: "Without GPU Operator", about: labels::ABOUT, plot: Plot::Labels },
     ]
 }

@@ -1,0 +1,159 @@
+//! Bind requests: what a plan decided for a pod that is bound in several steps, in KAI's words.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClaim};
+use kai_api::names::{gpu, scheduling};
+use kai_core::input::devices::{AllocatedDevice, Allocation};
+use kai_core::input::pod::GpuRequest;
+use kai_core::input::{ObjectName, Text};
+use kai_core::plan::{Step, StepKind};
+use kai_core::plugins::dynamicresources::{ContainerAsk, EXTENDED_CLAIM};
+use kai_translate::device_results::allocation_result;
+use serde_json::{Value, json};
+
+use super::Planner;
+
+impl Planner {
+    /// The object that asks a binder for a bind of several steps.
+    pub(super) fn bind_request_for(&self, step: &Step, gang: Option<u32>) -> Value {
+        let StepKind::Bind { node, gpu_groups, numa_zones, claims } = &step.kind else {
+            return Value::Null;
+        };
+        let pod = &step.pod;
+        let request = self.pods.get(pod).map(|entry| &entry.base.request.gpu);
+        let mut labels = BTreeMap::from([(scheduling::SELECTED_NODE.to_owned(), node.to_string())]);
+        if let Some(pool) = self.settings.partition.name() {
+            labels.insert(self.settings.partition.key.clone(), pool.to_owned());
+        }
+        let (count, centi) = self.received_share(request, node);
+        let mut object = json!({
+            "apiVersion": "scheduling.run.ai/v1alpha2",
+            "kind": "BindRequest",
+            "metadata": {
+                "name": &*pod.name,
+                "namespace": &*pod.namespace,
+                "labels": labels,
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &*step.uid}],
+            },
+            "spec": {
+                "podName": &*pod.name,
+                "selectedNode": &**node,
+                "receivedResourceType": request.map_or(gpu::RECEIVED_REGULAR, received),
+                "receivedGPU": {"count": count, "portion": format!("{}.{:02}", centi / 100, centi % 100)},
+                "selectedGPUGroups": gpu_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
+            },
+        });
+        if let Some(pods) = gang {
+            let annotations = json!({scheduling::GANG_SIZE: pods.to_string()});
+            object["metadata"]["annotations"] = annotations;
+        }
+        let zones = numa_zones.as_ref().map(|zones| serde_json::from_str::<Value>(zones));
+        if let Some(Ok(zones)) = zones {
+            object["spec"]["predictedNUMAZones"] = zones;
+        }
+        let allocations = self.claim_allocations(pod, claims);
+        if !allocations.is_empty() {
+            object["spec"]["resourceClaimAllocations"] = json!(allocations);
+        }
+        let extended = claims.iter().find(|(name, _)| &**name == EXTENDED_CLAIM);
+        if let Some((_, allocation)) = extended {
+            let extended = self.extended_allocation(pod, node, allocation);
+            object["spec"]["extendedResourceClaimAllocation"] = extended;
+        }
+        object
+    }
+
+    /// Number of devices, and hundredths of each.
+    fn received_share(&self, request: Option<&GpuRequest>, node: &Text) -> (i64, i64) {
+        let facts = self.world.node_named(node).map(|id| &self.world.node(id).gpus);
+        match request {
+            Some(GpuRequest::Fraction { portion, devices }) => {
+                (*devices, (portion * 100.0).round() as i64)
+            }
+            Some(GpuRequest::Memory { mib, devices }) => {
+                (*devices, facts.map_or(0, |facts| facts.centi_of_memory(*mib)))
+            }
+            Some(GpuRequest::Whole { count }) => (*count, 100),
+            _ => (0, 0),
+        }
+    }
+
+    /// Devices for each claim of the pod, by the name it has there.
+    fn claim_allocations(&self, pod: &ObjectName, claims: &[(Text, Allocation)]) -> Vec<Value> {
+        let named = self.pods.get(pod).into_iter().flat_map(|entry| &entry.claims);
+        let given = named.filter_map(|(name, object)| {
+            let (object, allocation) = claims.iter().find(|(claim, _)| **claim == **object)?;
+            let claim = ObjectName { namespace: pod.namespace.clone(), name: object.clone() };
+            let result = self.devices.result(allocation, self.devices.wanted(&claim));
+            Some(json!({"name": name, "allocation": result}))
+        });
+        given.collect()
+    }
+
+    /// Devices for extended resources of the pod: the claim that is to be made for them, what it is given, and which
+    /// container uses which request of it. A device that an init container shares with others is asked for once.
+    fn extended_allocation(&self, pod: &ObjectName, node: &Text, allocation: &Allocation) -> Value {
+        let asks = self.world.container_asks(pod, node);
+        let requests = asks.iter().filter(|ask| ask.own > 0).map(|ask| {
+            let exactly = json!({"deviceClassName": &*ask.class, "allocationMode": "ExactCount", "count": ask.own});
+            json!({"name": &*ask.request, "exactly": exactly})
+        });
+        let requests = json!(requests.collect::<Vec<_>>());
+        let wanted: DeviceClaim =
+            serde_json::from_value(json!({"requests": requests})).unwrap_or_default();
+        let mut once = Allocation { results: Vec::new(), nodes: allocation.nodes.clone() };
+        for result in &allocation.results {
+            if owner(&once.results, result).is_none() {
+                once.results.push(result.clone());
+            }
+        }
+        let names = self.pods.get(pod).map_or(&[][..], |entry| &entry.containers);
+        let mappings = asks.iter().flat_map(|ask| {
+            let container = names.get(ask.container).map_or("", |name| &**name);
+            requests_of(ask, allocation, &once.results).into_iter().map(move |request| {
+                json!({"containerName": container, "resourceName": &*ask.resource, "requestName": &*request})
+            })
+        });
+        json!({
+            "allocation": self.devices.result(&once, Some(&wanted)),
+            "deviceRequests": requests,
+            "containerMappings": mappings.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The result that has the device already.
+fn owner<'a>(
+    results: &'a [AllocatedDevice],
+    result: &AllocatedDevice,
+) -> Option<&'a AllocatedDevice> {
+    results.iter().find(|known| known.device == result.device)
+}
+
+/// The requests whose devices a container uses.
+fn requests_of(ask: &ContainerAsk, given: &Allocation, once: &[AllocatedDevice]) -> Vec<Text> {
+    let mut requests: Vec<Text> = Vec::new();
+    for result in given.results.iter().filter(|result| result.request == ask.request) {
+        let request = owner(once, result).map(|owner| owner.request.clone());
+        requests.extend(request.filter(|request| !requests.contains(request)));
+    }
+    requests
+}
+
+/// What a pod is said to have received.
+pub(super) fn received(request: &GpuRequest) -> &'static str {
+    match request {
+        GpuRequest::Fraction { .. } | GpuRequest::Memory { .. } => gpu::RECEIVED_FRACTION,
+        GpuRequest::Mig(_) => gpu::RECEIVED_MIG,
+        GpuRequest::None | GpuRequest::Whole { .. } => gpu::RECEIVED_REGULAR,
+    }
+}
+
+impl super::Devices {
+    /// An allocation as it stands in the status of a claim that wants this.
+    fn result(&self, allocation: &Allocation, wanted: Option<&DeviceClaim>) -> AllocationResult {
+        let nothing = DeviceClaim::default();
+        allocation_result(allocation, wanted.unwrap_or(&nothing), |class| self.class(class))
+    }
+}

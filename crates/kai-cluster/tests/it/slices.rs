@@ -1,0 +1,128 @@
+//! Nodes that advertise each device several times: groups that get one device, and nodes that were oversold before.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::virtual_time::{Story, play};
+use crate::{node, pod, queue, times, writes};
+
+const PODS: &str = "/api/v1/pods";
+
+fn sliced_node(advertised: &str, labels: &Value) -> Value {
+    let mut node = node("n1", "8");
+    node["metadata"]["labels"] = labels.clone();
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(advertised);
+    node["status"]["allocatable"]["pods"] = json!("110");
+    node
+}
+
+fn sharing(name: &str, key: &str, value: &str) -> Value {
+    let mut pod = pod(name, "100m");
+    pod["metadata"]["annotations"] =
+        json!({key: value, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
+    pod
+}
+
+fn story(node: Value, pods: Vec<Value>, devices: &[&'static str]) -> Story {
+    let mut objects = vec![("/api/v1/nodes", node), ("/apis/scheduling.run.ai/v2/queues", queue())];
+    objects.extend(pods.into_iter().map(|pod| (PODS, pod)));
+    let devices = devices.to_vec();
+    Story { objects, agents: vec![1], devices, seconds: 200, ..Story::default() }
+}
+
+fn is_reservation(pod: &Value) -> bool {
+    pod["metadata"]["namespace"] == "kai-resource-reservation"
+}
+
+fn named<'a>(pods: &'a [Value], name: &str) -> &'a Value {
+    pods.iter().find(|pod| pod["metadata"]["name"] == name).expect("the pod")
+}
+
+/// The devices of reservations that are left.
+fn reserved(pods: &[Value]) -> Vec<&str> {
+    let mut devices: Vec<&str> = pods
+        .iter()
+        .filter(|pod| is_reservation(pod))
+        .filter_map(|pod| pod["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"].as_str())
+        .collect();
+    devices.sort_unstable();
+    devices
+}
+
+#[test]
+fn a_group_that_got_the_device_of_another_is_given_one_of_its_own() {
+    let node =
+        sliced_node("20", &json!({"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16000"}));
+    let pods = vec![sharing("p1", "gpu-fraction", "0.75"), sharing("p2", "gpu-fraction", "0.75")];
+    let devices = ["GPU-0", "GPU-0", "GPU-0", "GPU-1"];
+    let (log, objects) = play(story(node, pods, &devices));
+    let pods = &objects[PODS];
+    let given: BTreeSet<&str> = ["p1", "p2"]
+        .map(|name| {
+            let pod = named(pods, name);
+            assert_eq!(pod["spec"]["nodeName"], "n1", "{log:#?}");
+            let given = pod["metadata"]["annotations"]["kai.scheduler/gpu-devices"].as_str();
+            given.and_then(|given| given.split_once('=')).expect("a device").1
+        })
+        .into();
+    assert_eq!(given, BTreeSet::from(["GPU-0", "GPU-1"]));
+    assert_eq!(reserved(pods), ["GPU-0", "GPU-1"], "what was tried in vain is gone");
+}
+
+#[test]
+fn a_node_that_does_not_tell_its_devices_is_found_out() {
+    // Ten of one, and nothing says so: the second pod cannot have a device of its own, however often it tries.
+    let pods = vec![sharing("p1", "gpu-fraction", "0.75"), sharing("p2", "gpu-fraction", "0.75")];
+    let mut story = story(sliced_node("10", &json!({})), pods, &["GPU-0"]);
+    story.gone = vec![(100, "/api/v1/namespaces/a/pods/p1")];
+    let (log, objects) = play(story);
+    let bound = times(&writes(&log), "/pods/p2/binding");
+    assert!(bound.first().is_some_and(|second| *second >= 100.0), "{bound:?}");
+    assert_eq!(reserved(&objects[PODS]), ["GPU-0"]);
+}
+
+fn kai_reservation(group: &str, created: &str) -> Value {
+    let mut pod = pod(&format!("gpu-reservation-{group}"), "0");
+    pod["metadata"]["namespace"] = json!("kai-resource-reservation");
+    pod["metadata"]["creationTimestamp"] = json!(created);
+    pod["metadata"]["labels"] =
+        json!({"app": "kai-resource-reservation", "runai-gpu-group": group});
+    pod["metadata"]["annotations"] = json!({"run.ai/reserve_for_gpu_index": "GPU-0"});
+    pod["spec"] = json!({"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]});
+    pod["status"] = json!({"phase": "Running"});
+    pod
+}
+
+fn kai_bound(name: &str, group: &str) -> Value {
+    let mut pod = sharing(name, "gpu-memory", "8000");
+    pod["metadata"]["labels"]["runai-gpu-group"] = json!(group);
+    pod["spec"]["nodeName"] = json!("n1");
+    pod["status"] = json!({"phase": "Running", "startTime": "2026-01-01T00:00:00Z"});
+    pod
+}
+
+#[test]
+fn a_node_that_was_oversold_takes_nothing_more_and_says_so() {
+    let node =
+        sliced_node("100", &json!({"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "32600"}));
+    let mut pods = vec![
+        kai_reservation("first", "2026-01-01T00:00:00Z"),
+        kai_reservation("second", "2026-01-01T00:01:00Z"),
+        kai_bound("e", "second"),
+        sharing("late", "gpu-memory", "1000"),
+    ];
+    pods.extend(["a", "b", "c", "d"].map(|name| kai_bound(name, "first")));
+    let (log, objects) = play(Story { seconds: 60, ..story(node, pods, &["GPU-0"]) });
+    let pods = &objects[PODS];
+    let late = named(pods, "late");
+    assert!(late["spec"].get("nodeName").is_none(), "{late:#}");
+    let told = late["status"]["conditions"][0]["message"].as_str().expect("a reason");
+    assert!(told.contains("40000 of 32600 MiB used by 5 pods"), "{told}");
+    assert!(told.contains("More of it was given away than it has: nothing more fits."), "{told}");
+    // What runs is left alone.
+    assert_eq!(pods.len(), 8);
+    let touched: Vec<_> =
+        log.iter().filter(|entry| entry.contains("eviction") || entry.contains("DELETE")).collect();
+    assert!(touched.is_empty(), "{touched:#?}");
+}

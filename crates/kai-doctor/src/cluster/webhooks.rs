@@ -1,0 +1,100 @@
+//! Webhooks: pods that want a share are completed by one when they are made.
+
+use kai_api::names::{admission, gpu};
+
+use super::objects::{Pod, ServiceRef, WebhookConfiguration};
+use super::{ClusterFacts, Expectations, is_live, wants_share};
+use crate::check::Check;
+use crate::finding::{Finding, Severity};
+
+const OURS: [&str; 4] = [
+    admission::MUTATING_PODS,
+    admission::VALIDATING_PODS,
+    admission::VALIDATING_QUEUES,
+    admission::VALIDATING_POD_GROUPS,
+];
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+
+pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let registered = facts.mutating.iter().any(|one| one.metadata.name == admission::MUTATING_PODS);
+    if !registered {
+        all.push(Finding {
+            check: Check::WebhookMissing,
+            severity: Severity::Error,
+            object: format!("MutatingWebhookConfiguration {}", admission::MUTATING_PODS),
+            message: "it does not exist: pods that want a share of a GPU are not completed and see no device".to_owned(),
+            fix: "kai run --only admission --gpu-sharing-enabled  # or admission beside the others; it registers itself".to_owned(),
+        });
+    }
+    let configurations = facts.mutating.iter().chain(&facts.validating);
+    for configuration in configurations.filter(|one| OURS.contains(&one.metadata.name.as_str())) {
+        all.extend(of_configuration(facts, configuration, expected));
+    }
+    let waiting = facts.pods.iter().filter(|pod| is_ours(pod, expected));
+    all.extend(waiting.filter_map(not_admitted));
+    all
+}
+
+fn is_ours(pod: &Pod, expected: &Expectations) -> bool {
+    pod.spec.scheduler_name == expected.scheduler_name && is_live(pod)
+}
+
+fn of_configuration(
+    facts: &ClusterFacts,
+    configuration: &WebhookConfiguration,
+    expected: &Expectations,
+) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let name = &configuration.metadata.name;
+    let finding = |check: Check, message: String| Finding {
+        check,
+        severity: Severity::Error,
+        object: format!("WebhookConfiguration {name}"),
+        message,
+        fix: format!(
+            "kubectl --namespace {} rollout restart deployment {}",
+            expected.namespace,
+            kai_api::names::components::ADMISSION
+        ),
+    };
+    if configuration.webhooks.iter().any(|webhook| webhook.client_config.ca_bundle.is_empty()) {
+        let message = "it has no caBundle: the API server trusts nobody who answers".to_owned();
+        all.push(finding(Check::WebhookCertificate, message));
+    }
+    let services =
+        configuration.webhooks.iter().filter_map(|one| one.client_config.service.as_ref());
+    let dead = services.into_iter().find(|service| !answers(facts, service));
+    if let Some(ServiceRef { namespace, name }) = dead {
+        let message = format!(
+            "nobody answers behind service {namespace}/{name}: every pod of ours is refused"
+        );
+        all.push(finding(Check::WebhookUnreachable, message));
+    }
+    all
+}
+
+fn answers(facts: &ClusterFacts, service: &ServiceRef) -> bool {
+    let slices = facts.endpoint_slices.iter().filter(|slice| {
+        slice.metadata.namespace == service.namespace
+            && slice.metadata.labels.get(SERVICE_LABEL) == Some(&service.name)
+    });
+    let mut endpoints = slices.flat_map(|slice| &slice.endpoints);
+    endpoints.any(|endpoint| endpoint.conditions.ready != Some(false))
+}
+
+fn not_admitted(pod: &Pod) -> Option<Finding> {
+    let complete = pod.metadata.annotations.contains_key(gpu::SHARED_CONFIG_MAP);
+    (wants_share(pod) && !complete).then(|| {
+        let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+        Finding {
+            check: Check::FractionNotAdmitted,
+            severity: Severity::Error,
+            object: format!("Pod {}", pod.metadata.path()),
+            message: "it wants a share of a GPU and was made while no webhook completed it: its container will see no device".to_owned(),
+            fix: format!(
+                "kubectl get pod --namespace {namespace} {name} -o yaml | kubectl replace --force -f -  # or let its owner make it again"
+            ),
+        }
+    })
+}

@@ -1,0 +1,137 @@
+//! Every check of a cluster has a fixture that it fails on: `fixtures/<check>.json` is laid over `fixtures/healthy.json`, of
+//! which nothing is to be said.
+
+use std::fs;
+use std::path::PathBuf;
+
+use kai_doctor::check::{Check, Scope};
+use kai_doctor::cluster::{ClusterFacts, Expectations, examine};
+use kai_doctor::finding::{Finding, Findings};
+use serde_json::{Map, Value, json};
+
+fn fixture(name: &str) -> Value {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.json"));
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Objects of the same name replace each other; `without` names objects that are not there.
+fn lay_over(base: &mut Map<String, Value>, over: &Value) {
+    let id = |object: &Value| {
+        let metadata = &object["metadata"];
+        (metadata["namespace"].clone(), metadata["name"].clone())
+    };
+    for (part, new) in over.as_object().expect("an object") {
+        match (part.as_str(), base.get_mut(part), new) {
+            ("without", _, gone) => {
+                for (part, names) in gone.as_object().expect("an object") {
+                    let names = names.as_array().expect("names");
+                    let objects = base[part].as_array_mut().expect("a list");
+                    objects.retain(|object| !names.contains(&object["metadata"]["name"]));
+                }
+            }
+            (_, Some(Value::Array(objects)), Value::Array(new)) => {
+                objects.retain(|object| new.iter().all(|one| id(one) != id(object)));
+                objects.extend(new.iter().cloned());
+            }
+            _ => {
+                base.insert(part.clone(), new.clone());
+            }
+        }
+    }
+}
+
+fn found(over: &Value) -> Findings {
+    let Value::Object(mut facts) = fixture("healthy") else { panic!("an object") };
+    let manifests = facts.remove("manifests").expect("what is installed");
+    lay_over(&mut facts, over);
+    let facts = ClusterFacts::read(Value::Object(facts)).expect("facts");
+    let manifests = manifests.as_array().cloned().expect("objects");
+    examine(&facts, &Expectations { manifests, ..Expectations::default() })
+}
+
+fn names(findings: &Findings) -> Vec<&'static str> {
+    findings.findings.iter().map(|finding| finding.check.name()).collect()
+}
+
+#[test]
+fn nothing_is_said_of_a_healthy_cluster() {
+    assert_eq!(found(&json!({})).findings, []);
+}
+
+#[test]
+fn every_check_fails_on_its_fixture() {
+    for check in Check::all().filter(|check| check.scope() == Scope::Cluster) {
+        let found = found(&fixture(check.name()));
+        assert!(names(&found).contains(&check.name()), "{}: {found:#?}", check.name());
+        for Finding { object, message, fix, .. } in &found.findings {
+            assert!(!object.is_empty() && !message.is_empty() && !fix.is_empty(), "{found:#?}");
+            assert!(!fix.contains('\n'), "a fix is one line: {fix}");
+        }
+    }
+}
+
+/// What users of Jetson were told to look at, and the checks that look.
+#[test]
+fn the_troubleshooting_list_of_jetson_is_covered() {
+    let list = [
+        ("ERROR_LIBRARY_NOT_FOUND", "nvml-library-not-found"),
+        ("the volume mount", "tegra-library-mount"),
+        ("Driver Not Loaded", "nvml-driver-not-loaded"),
+        ("Permission denied", "nvml-permission-denied"),
+        ("privileged security context", "tegra-privileged"),
+        ("/dev volume mount", "tegra-device-mount"),
+        ("image pull errors", "image-missing"),
+        ("imagePullPolicy", "pull-policy"),
+        ("GPU memory label", "gpu-memory-label"),
+        ("scheduler logs", "scheduler-silent"),
+    ];
+    for (entry, check) in list {
+        assert!(names(&found(&fixture(check))).contains(&check), "{entry}");
+    }
+}
+
+/// The failure that a user sees, the folder that is missing, and the one command that puts both right.
+#[test]
+fn a_jetson_without_its_library_is_told_of_the_profile() {
+    let found = found(&fixture("tegra-library-mount"));
+    assert_eq!(names(&found), ["nvml-library-not-found", "tegra-library-mount"]);
+    for finding in &found.findings {
+        assert_eq!(finding.fix, "kubectl label node thor kai.scheduler/tegra=on --overwrite");
+    }
+    assert!(found.has_errors());
+}
+
+/// The reservation pod is gone by then.
+#[test]
+fn a_bind_that_failed_tells_what_its_reservation_said() {
+    let waiting = json!({
+        "metadata": {"name": "p", "namespace": "a", "annotations": {"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p"}},
+        "spec": {"schedulerName": "kai-scheduler"},
+        "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]},
+    });
+    let event = json!({
+        "involvedObject": {"kind": "Pod", "namespace": "a", "name": "p"},
+        "reason": "FailedBinding",
+        "message": "Failed to bind pod a/p to node gpu-1. failed to reserve GPUs: unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND",
+    });
+    let over = json!({"pods": [waiting], "events": [event]});
+    let found = found(&over);
+    assert_eq!(names(&found), ["nvml-library-not-found"]);
+    assert_eq!(found.findings[0].object, "Pod a/p");
+    assert!(found.findings[0].fix.contains("nvidia-ctk runtime configure"), "{found:?}");
+}
+
+#[test]
+fn findings_are_written_as_promised() {
+    let found = found(&fixture("unknown-queue"));
+    let text = serde_json::to_value(&found).expect("JSON");
+    let finding = &text["findings"][0];
+    let keys: Vec<&String> = finding.as_object().expect("an object").keys().collect();
+    assert_eq!(keys, ["check", "severity", "object", "message", "fix"]);
+    assert_eq!(finding["check"], "unknown-queue");
+    assert_eq!(finding["severity"], "error");
+    assert_eq!(finding["object"], "Pod team-a/lost");
+}

@@ -1,0 +1,223 @@
+//! Clusters and services of other people's operators: Ray, Knative, Spark.
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+
+use super::Run;
+use super::integrations::{groups_of_pods, only_group, start};
+use crate::foreign::{self, Kind, member, owned_by};
+use crate::objects::{Pod, capped, pod, queue};
+use crate::room::Room;
+
+const RAY_JOB: Kind = Kind::new("ray.io", &["v1"], "RayJob");
+const RAY_CLUSTER: Kind = Kind::new("ray.io", &["v1"], "RayCluster");
+const KNATIVE: &str = "serving.knative.dev";
+const SERVICE: Kind = Kind::new(KNATIVE, &["v1"], "Service");
+const CONFIGURATION: Kind = Kind::new(KNATIVE, &["v1"], "Configuration");
+const REVISION: Kind = Kind::new(KNATIVE, &["v1"], "Revision");
+const PER_POD: &[&str] = &["--knative-gang-schedule=false"];
+
+pub(super) const CASES: &[(&str, Run)] = &[
+    ("a RayJob runs", |room| Box::pin(ray_runs(room))),
+    ("a RayJob larger than its queue runs with what it needs", |room| Box::pin(ray_part(room))),
+    ("an elastic RayCluster", |room| Box::pin(ray_elastic(room))),
+    ("a RayCluster with a group that fits nowhere", |room| Box::pin(ray_impossible(room))),
+    ("a Knative service with a minimal scale", |room| Box::pin(knative(room, Some("2"), 2))),
+    ("a Knative service without a minimal scale", |room| Box::pin(knative(room, None, 1))),
+    ("a Knative service that scales to zero", |room| Box::pin(knative(room, Some("0"), 0))),
+    ("a Knative service, a group per pod", |room| Box::pin(knative_per_pod(room))),
+    ("a Knative revision stays as it began", |room| Box::pin(knative_stays(room))),
+    ("a Spark application", |room| Box::pin(spark(room))),
+    ("a Spark executor is replaced", |room| Box::pin(spark_replaced(room))),
+];
+
+/// A worker group: name, replicas and how many of them are needed.
+type Workers = (&'static str, usize, usize);
+
+fn ray_spec(groups: &[Workers]) -> Value {
+    let group = |(name, replicas, needed): &Workers| json!({"groupName": name, "replicas": replicas, "minReplicas": needed, "maxReplicas": 10});
+    json!({"headGroupSpec": {}, "workerGroupSpecs": groups.iter().map(group).collect::<Vec<_>>()})
+}
+
+fn ray_pod(name: &str, group: &str) -> Pod {
+    pod(name, "q").labelled("ray.io/cluster", "w").labelled("ray.io/group", group)
+}
+
+/// A job with its cluster, as the operator makes it.
+async fn ray_job(room: &Room, groups: &[Workers]) -> anyhow::Result<Value> {
+    foreign::install(room, &RAY_CLUSTER).await?;
+    let spec = json!({"rayClusterSpec": ray_spec(groups)});
+    let status = json!({"rayClusterName": "w"});
+    let object = json!({"metadata": {"name": "job"}, "spec": spec, "status": status});
+    let job = foreign::make(room, &RAY_JOB, object).await?;
+    let metadata = json!({"name": "w", "ownerReferences": owned_by(&job)});
+    let object = json!({"metadata": metadata, "spec": ray_spec(groups)});
+    foreign::make(room, &RAY_CLUSTER, object).await
+}
+
+async fn ray_cluster(room: &Room, groups: &[Workers]) -> anyhow::Result<Value> {
+    let object = json!({"metadata": {"name": "w"}, "spec": ray_spec(groups)});
+    foreign::make(room, &RAY_CLUSTER, object).await
+}
+
+async fn ray_workers(room: &Room, cluster: &Value, count: usize, cpu: &str) -> anyhow::Result<()> {
+    for at in 0..count {
+        member(room, cluster, &ray_pod(&format!("w-worker-{at}"), "workers").cpu(cpu)).await?;
+    }
+    Ok(())
+}
+
+async fn ray_runs(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    let cluster = ray_job(room, &[("workers", 1, 1)]).await?;
+    member(room, &cluster, &ray_pod("w-head", "headgroup").cpu("100m")).await?;
+    ray_workers(room, &cluster, 1, "100m").await?;
+    room.counts("w-", 2, 0).await?;
+    let group = only_group(room).await?;
+    ensure!(group["spec"]["minMember"] == 2, "{}", group["spec"]);
+    Ok(())
+}
+
+/// A queue of two cores and a head that takes none of them.
+async fn two_cores(room: &Room) -> anyhow::Result<()> {
+    room.node("n", json!({}), json!({})).await?;
+    room.queue(&queue("q").cpu(capped(2000.0))).await?;
+    room.start(&[]).await
+}
+
+async fn ray_part(room: &Room) -> anyhow::Result<()> {
+    two_cores(room).await?;
+    let cluster = ray_job(room, &[("workers", 3, 1)]).await?;
+    member(room, &cluster, &ray_pod("w-head", "headgroup")).await?;
+    ray_workers(room, &cluster, 3, "1").await?;
+    room.counts("w-", 3, 1).await
+}
+
+async fn ray_elastic(room: &Room) -> anyhow::Result<()> {
+    two_cores(room).await?;
+    let cluster = ray_cluster(room, &[("workers", 10, 1)]).await?;
+    member(room, &cluster, &ray_pod("w-head", "headgroup")).await?;
+    ray_workers(room, &cluster, 10, "500m").await?;
+    room.counts("w-", 5, 6).await?;
+    let group = only_group(room).await?;
+    ensure!(group["spec"]["minMember"] == 2, "{}", group["spec"]);
+    Ok(())
+}
+
+async fn ray_impossible(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    let cluster = ray_cluster(room, &[("workers", 1, 1), ("large", 1, 1)]).await?;
+    member(room, &cluster, &ray_pod("w-head", "headgroup").cpu("100m")).await?;
+    ray_workers(room, &cluster, 1, "100m").await?;
+    member(room, &cluster, &ray_pod("w-large", "large").gpus(99)).await?;
+    room.counts("w-", 0, 3).await?;
+    let group = only_group(room).await?;
+    let parts = group["spec"]["subGroups"].as_array().map_or(0, Vec::len);
+    ensure!(parts == 3, "{}", group["spec"]);
+    Ok(())
+}
+
+/// A service with its revision; the deployment below is left to Kubernetes.
+async fn knative_service(room: &Room, scale: Option<&str>) -> anyhow::Result<()> {
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let service = foreign::make(room, &SERVICE, named("w")).await?;
+    let mut below = named("w");
+    below["metadata"]["ownerReferences"] = owned_by(&service);
+    let configuration = foreign::make(room, &CONFIGURATION, below).await?;
+    let mut below = named("w-1");
+    below["metadata"]["ownerReferences"] = owned_by(&configuration);
+    if let Some(scale) = scale {
+        below["metadata"]["annotations"] = json!({"autoscaling.knative.dev/min-scale": scale});
+    }
+    let revision = foreign::make(room, &REVISION, below).await?;
+    let template = pod("x", "q").cpu("100m").labelled("serving.knative.dev/revision", "w-1");
+    let template = room.pod_object(&template);
+    let labels = &template["metadata"]["labels"];
+    let metadata = json!({"name": "w-1-deployment", "ownerReferences": owned_by(&revision)});
+    let selector = json!({"matchLabels": {"serving.knative.dev/revision": "w-1"}});
+    let template = json!({"metadata": {"labels": labels}, "spec": template["spec"]});
+    let spec = json!({"replicas": 2, "selector": selector, "template": template});
+    let object = json!({"metadata": metadata, "spec": spec});
+    room.create(&deployments(room), &object).await.map(|_| ())
+}
+
+fn deployments(room: &Room) -> String {
+    format!("/apis/apps/v1/namespaces/{}/deployments", room.name)
+}
+
+async fn knative(room: &Room, scale: Option<&str>, needed: usize) -> anyhow::Result<()> {
+    start(room).await?;
+    knative_service(room, scale).await?;
+    room.counts("w-1-", 2, 0).await?;
+    let group = only_group(room).await?;
+    ensure!(group["spec"]["minMember"] == needed, "{}", group["spec"]);
+    ensure!(group["metadata"]["ownerReferences"][0]["kind"] == "Revision", "{group}");
+    Ok(())
+}
+
+async fn knative_per_pod(room: &Room) -> anyhow::Result<()> {
+    room.node("n", json!({}), json!({})).await?;
+    room.queue(&queue("q")).await?;
+    room.start(PER_POD).await?;
+    knative_service(room, Some("2")).await?;
+    grouped(room, 2).await
+}
+
+/// So many pods of the revision run, each in a group of its own.
+async fn grouped(room: &Room, pods: usize) -> anyhow::Result<()> {
+    room.counts("w-1-", pods, 0).await?;
+    let grouped = async || Ok(groups_of_pods(room, "w-1-").await? == pods);
+    room.until(&format!("{pods} pods have {pods} groups"), grouped).await
+}
+
+async fn knative_stays(room: &Room) -> anyhow::Result<()> {
+    knative_per_pod(room).await?;
+    room.stop().await;
+    room.start(&[]).await?;
+    let path = format!("{}/w-1-deployment", deployments(room));
+    room.patch(&path, &json!({"spec": {"replicas": 3}})).await?;
+    grouped(room, 3).await
+}
+
+const SELECTOR: &str = "spark-5e1ec70e";
+
+fn spark_pod(name: &str) -> Pod {
+    let named = pod(name, "q").cpu("100m").labelled("spark-app-name", "w");
+    named.labelled("spark-app-selector", SELECTOR)
+}
+
+/// A driver with four executors, which it owns.
+async fn spark_application(room: &Room) -> anyhow::Result<Value> {
+    start(room).await?;
+    room.pod(&spark_pod("w-driver")).await?;
+    let mut driver = room.see_pod("w-driver").await?.context("the driver")?;
+    (driver["apiVersion"], driver["kind"]) = (json!("v1"), json!("Pod"));
+    for at in 1..5 {
+        member(room, &driver, &spark_pod(&format!("w-exec-{at}"))).await?;
+    }
+    room.counts("w-", 5, 0).await?;
+    Ok(driver)
+}
+
+async fn spark(room: &Room) -> anyhow::Result<()> {
+    spark_application(room).await?;
+    all_in_one(room, 5).await
+}
+
+async fn all_in_one(room: &Room, pods: usize) -> anyhow::Result<()> {
+    let group = only_group(room).await?;
+    ensure!(group["metadata"]["name"] == SELECTOR, "{}", group["metadata"]["name"]);
+    let named = room.pods_named("w-").await?;
+    let joined = |pod: &&Value| pod["metadata"]["annotations"]["pod-group-name"] == SELECTOR;
+    ensure!(named.iter().filter(joined).count() == pods, "{named:?}");
+    Ok(())
+}
+
+async fn spark_replaced(room: &Room) -> anyhow::Result<()> {
+    let driver = spark_application(room).await?;
+    room.delete_pod("w-exec-1").await?;
+    room.left("w-exec-", 3).await?;
+    member(room, &driver, &spark_pod("w-exec-5")).await?;
+    room.counts("w-", 5, 0).await?;
+    all_in_one(room, 5).await
+}

@@ -1,0 +1,133 @@
+//! Kinds that other people's operators install, without their schemas, and objects of them.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::objects::{Pod, merge, pod};
+use crate::room::{Room, has_condition};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// A kind of somebody else.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its group.
+    pub group: &'static str,
+    /// All its versions; the first is the one that is used.
+    pub versions: &'static [&'static str],
+    /// Its name.
+    pub kind: &'static str,
+    /// It is in no namespace.
+    pub cluster_wide: bool,
+}
+
+impl Kind {
+    /// A kind with one version, in namespaces.
+    pub const fn new(
+        group: &'static str,
+        versions: &'static [&'static str],
+        kind: &'static str,
+    ) -> Self {
+        Self { group, versions, kind, cluster_wide: false }
+    }
+
+    fn plural(&self) -> String {
+        let name = self.kind.to_lowercase();
+        match name.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None => format!("{name}s"),
+        }
+    }
+
+    fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.versions[0])
+    }
+
+    /// Where objects of the kind are.
+    pub fn path(&self, room: &Room) -> String {
+        let (api, plural) = (self.api_version(), self.plural());
+        if self.cluster_wide {
+            format!("/apis/{api}/{plural}")
+        } else {
+            format!("/apis/{api}/namespaces/{}/{plural}", room.name)
+        }
+    }
+}
+
+/// Makes sure that a kind is served.
+pub async fn install(room: &Room, kind: &Kind) -> anyhow::Result<()> {
+    let (plural, singular) = (kind.plural(), kind.kind.to_lowercase());
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let mut names: Vec<&str> = kind.versions.to_vec();
+    // Several cases use one kind: they must mean the same definition.
+    names.sort_unstable();
+    let versions: Vec<Value> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| json!({"name": name, "served": true, "storage": at == 0, "schema": schema}))
+        .collect();
+    let scope = if kind.cluster_wide { "Cluster" } else { "Namespaced" };
+    let names = json!({"kind": kind.kind, "plural": plural, "singular": singular});
+    let name = format!("{plural}.{}", kind.group);
+    let spec = json!({"group": kind.group, "scope": scope, "names": names, "versions": versions});
+    // Kinds of groups under k8s.io need somebody's approval.
+    let approved = json!({"api-approved.kubernetes.io": "unapproved, for tests"});
+    let metadata = json!({"name": name, "annotations": approved});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec});
+    let own = format!("{DEFINITIONS}/{name}");
+    if room.see(&own).await?.is_none() {
+        // Another case may be faster.
+        let _ = room.create(DEFINITIONS, &definition).await;
+    }
+    let established = async || {
+        let seen = room.see(&own).await?;
+        Ok(seen.is_some_and(|seen| has_condition(&seen, "Established", "True")))
+    };
+    room.until(&format!("{name} is established"), established).await
+}
+
+/// Makes an object of a kind; a label with the queue `q` and the room's node pool is added.
+pub async fn make(room: &Room, kind: &Kind, mut object: Value) -> anyhow::Result<Value> {
+    install(room, kind).await?;
+    let labels = room.pod_object(&pod("x", "q"))["metadata"]["labels"].clone();
+    let mut all = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"labels": labels}});
+    merge(&mut all, object.take());
+    let path = kind.path(room);
+    let name = all["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    // A new kind is served a moment after it is established.
+    let made = async || {
+        let made = room.create(&path, &all).await;
+        Ok(made.is_ok() || room.see(&format!("{path}/{name}")).await?.is_some())
+    };
+    room.until(&format!("a {} can be made", kind.kind), made).await?;
+    room.see(&format!("{path}/{name}")).await?.context("it was made")
+}
+
+/// Lets the pod grouper read a kind that is not known to it.
+pub async fn permit(room: &Room, kind: &Kind) -> anyhow::Result<()> {
+    let name = format!("{}-reads-{}", room.name, kind.plural());
+    let rules = json!([{"apiGroups": [kind.group], "resources": [kind.plural()], "verbs": ["get", "list"]}]);
+    let role = json!({"metadata": {"name": name}, "rules": rules});
+    room.create(&format!("{ROLES}/clusterroles"), &role).await?;
+    let subject = json!([{"kind": "ServiceAccount", "namespace": "kai-scheduler", "name": "kai"}]);
+    let reference =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+    let binding = json!({"metadata": {"name": name}, "roleRef": reference, "subjects": subject});
+    room.create(&format!("{ROLES}/clusterrolebindings"), &binding).await.map(|_| ())
+}
+
+/// A reference to an owner.
+pub fn owned_by(owner: &Value) -> Value {
+    json!([{
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": true,
+    }])
+}
+
+/// Makes a pod of an owner.
+pub async fn member(room: &Room, owner: &Value, member: &Pod) -> anyhow::Result<()> {
+    let mut object = room.pod_object(member);
+    object["metadata"]["ownerReferences"] = owned_by(owner);
+    room.create(&format!("/api/v1/namespaces/{}/pods", room.name), &object).await.map(|_| ())
+}

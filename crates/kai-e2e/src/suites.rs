@@ -1,0 +1,83 @@
+//! The list of KAI's cases, `suites.md`: which of them are here, and why others are not.
+
+use std::collections::BTreeMap;
+
+/// The list, as people read it.
+const LIST: &str = include_str!("../suites.md");
+const NOT_HERE: &str = "not here: ";
+
+/// A case of KAI's suites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The suite.
+    pub suite: &'static str,
+    /// KAI's case.
+    pub row: &'static str,
+    /// What there is of it here.
+    pub here: Here,
+}
+
+/// What there is of a case here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// The case of this name.
+    Case(&'static str),
+    /// Nothing, for this reason.
+    Missing(&'static str),
+}
+
+/// Every line of the list.
+pub fn listed() -> impl Iterator<Item = Listed> {
+    let rows = LIST.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    rows.skip(1).filter_map(|line| {
+        let mut cells = line.splitn(3, " | ");
+        let (suite, row, here) = (cells.next()?, cells.next()?, cells.next()?);
+        let missing = here.strip_prefix(NOT_HERE);
+        let here = missing.map_or(Here::Case(here), Here::Missing);
+        Some(Listed { suite, row, here })
+    })
+}
+
+/// The cases that are not here, by reason.
+pub fn missing() -> BTreeMap<&'static str, Vec<Listed>> {
+    let mut missing: BTreeMap<&str, Vec<Listed>> = BTreeMap::new();
+    for one in listed() {
+        if let Here::Missing(why) = one.here {
+            missing.entry(why).or_default().push(one);
+        }
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::cases;
+
+    #[test]
+    fn every_case_stands_in_the_list_once() {
+        let mut in_list = BTreeSet::new();
+        for one in listed() {
+            if let Here::Case(name) = one.here {
+                assert!(in_list.insert((one.suite, name)), "{one:?} stands there twice");
+            }
+        }
+        let mut written = BTreeSet::new();
+        for case in cases::all() {
+            assert!(written.insert((case.suite, case.name)), "two cases {}", case.name);
+        }
+        let unlisted: Vec<_> = written.difference(&in_list).collect();
+        let unwritten: Vec<_> = in_list.difference(&written).collect();
+        assert!(unlisted.is_empty(), "suites.md does not list {unlisted:?}");
+        assert!(unwritten.is_empty(), "suites.md lists what nobody wrote: {unwritten:?}");
+    }
+
+    #[test]
+    fn at_least_three_of_four_are_here() {
+        let here = listed().filter(|one| matches!(one.here, Here::Case(_))).count();
+        assert!(here >= 150 && 4 * here >= 3 * listed().count(), "{here}");
+        assert!(missing().keys().all(|why| !why.trim().is_empty()));
+    }
+}

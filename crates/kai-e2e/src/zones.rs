@@ -1,0 +1,45 @@
+//! Nodes with NUMA zones, and what pods have of them.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::foreign::{self, Kind};
+use crate::room::Room;
+
+/// The kind that says which zones a node has.
+pub const TOPOLOGY: Kind = Kind {
+    group: "topology.node.k8s.io",
+    versions: &["v1alpha2"],
+    kind: "NodeResourceTopology",
+    cluster_wide: true,
+};
+/// What the scheduler promised a pod.
+const PREDICTED: &str = "kai.scheduler/numa-placement-predicted";
+/// What the agent of the node says about a pod.
+pub const OBSERVED: &str = "kai.scheduler/numa-placement-observed";
+const GPU: &str = "nvidia.com/gpu";
+
+/// A node of 8 GPUs whose two zones have a core, 2 GiB and 4 GPUs each. The node itself has more cores and memory, so that
+/// nothing but its zones can refuse a pod of theirs.
+pub async fn zoned_node(room: &Room, name: &str, policy: &str) -> anyhow::Result<()> {
+    room.gpu_node(name, 8).await?;
+    let amounts = [("cpu", "1"), ("memory", "2Gi"), (GPU, "4")];
+    let resource = |(name, amount): (&str, &str)| json!({"name": name, "capacity": amount, "allocatable": amount, "available": amount});
+    let resources = amounts.map(resource);
+    let zone = |at| json!({"name": format!("node-{at}"), "type": "Node", "resources": resources});
+    let attributes = [("topologyManagerPolicy", policy), ("topologyManagerScope", "pod")];
+    let attributes = attributes.map(|(name, value)| json!({"name": name, "value": value}));
+    let zones = [zone(0), zone(1)];
+    let object = json!({"metadata": {"name": room.node_name(name)}, "attributes": attributes, "zones": zones});
+    foreign::make(room, &TOPOLOGY, object).await.map(|_| ())
+}
+
+/// The zones that were promised to a pod.
+pub async fn zones_of(room: &Room, name: &str) -> anyhow::Result<Vec<String>> {
+    let pod = room.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
+    let text = pod["metadata"]["annotations"][PREDICTED].as_str();
+    let text = text.with_context(|| format!("{name} was promised no zones"))?;
+    let zones: Value = serde_json::from_str(text)?;
+    let name = |zone: &Value| zone["zone"].as_str().unwrap_or_default().to_owned();
+    Ok(zones.as_array().into_iter().flatten().map(name).collect())
+}

@@ -1,0 +1,137 @@
+//! Which fields messages have. The table is [`TABLE`]; its first lines say how it is read.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+const TABLE: &str = include_str!("messages.txt");
+
+/// A field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) shape: Shape,
+    pub(super) kind: Kind,
+}
+
+/// How often a field is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Once,
+    Many,
+    ByKey,
+    /// Its own fields are fields of the object around it.
+    Inline,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Bytes,
+    Integer(Zero),
+    Boolean(Zero),
+    Number,
+    Quantity,
+    Time,
+    MicroTime,
+    IntOrString,
+    Json,
+    Message(&'static str),
+}
+
+/// What zero means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zero {
+    /// Zero.
+    Said,
+    /// Nothing was said.
+    Silence,
+}
+
+/// The fields of a message, by number.
+pub(super) type Fields = BTreeMap<u64, Field>;
+
+static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
+    let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' ')).map(|(name, rest)| (name, fields(rest))).collect()
+});
+
+/// The fields of the message of this name.
+pub(super) fn message(name: &str) -> Option<&'static Fields> {
+    MESSAGES.get(name)
+}
+
+/// The message of a kind.
+pub(super) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Fields> {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let package = match group.split('.').next().unwrap_or_default() {
+        _ if kind == "DeleteOptions" => "meta",
+        "" => "core",
+        package => package,
+    };
+    message(&format!("{package}/{kind}"))
+}
+
+fn fields(line: &'static str) -> Fields {
+    line.split(' ').filter_map(field).collect()
+}
+
+fn field(text: &'static str) -> Option<(u64, Field)> {
+    let mut parts = text.split(':');
+    let (number, name, code) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+    let (shape, code) = match code.split_at_checked(1)? {
+        ("*", rest) => (Shape::Many, rest),
+        ("%", rest) => (Shape::ByKey, rest),
+        ("^", rest) => (Shape::Inline, rest),
+        _ => (Shape::Once, code),
+    };
+    let kind = match code {
+        "s" => Kind::Text,
+        "y" => Kind::Bytes,
+        "i" => Kind::Integer(Zero::Said),
+        "I" => Kind::Integer(Zero::Silence),
+        "b" => Kind::Boolean(Zero::Said),
+        "B" => Kind::Boolean(Zero::Silence),
+        "d" => Kind::Number,
+        "q" => Kind::Quantity,
+        "t" => Kind::Time,
+        "u" => Kind::MicroTime,
+        "x" => Kind::IntOrString,
+        "f" => Kind::Json,
+        message => Kind::Message(message.strip_prefix('@')?),
+    };
+    Some((number, Field { name, shape, kind }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_complete() {
+        let written = TABLE.lines().filter(|line| !line.starts_with('#'));
+        for line in written {
+            let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let expected = rest.split(' ').filter(|field| !field.is_empty()).count();
+            assert_eq!(message(name).map_or(0, BTreeMap::len), expected, "{name}");
+        }
+        for field in MESSAGES.values().flat_map(BTreeMap::values) {
+            if let Kind::Message(name) = field.kind {
+                assert!(TABLE.contains(&format!("\n{name}")), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_are_found_by_group() {
+        for (api_version, kind) in [
+            ("v1", "Pod"),
+            ("batch/v1", "CronJob"),
+            ("rbac.authorization.k8s.io/v1", "Role"),
+            ("policy/v1", "DeleteOptions"),
+        ] {
+            assert!(of_kind(api_version, kind).is_some(), "{api_version} {kind}");
+        }
+        assert!(of_kind("example.com/v1", "Pod").is_none());
+    }
+}

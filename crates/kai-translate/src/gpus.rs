@@ -1,0 +1,122 @@
+//! What is known of a node's GPUs where labels do not tell: what reservations found there, what a product of the name has,
+//! and the node's own memory where its GPU uses that.
+
+use kai_api::names::{node as names, resources};
+use kai_core::input::node::ObservedGpus;
+
+use crate::platform::has_unified_memory;
+use crate::view;
+
+/// What the system of a node with unified memory keeps for itself.
+const SYSTEM_MIB: i64 = 2048;
+
+/// Memory of products in MiB as NVML tells it, by a part of their name; the first part that is found decides.
+const PRODUCTS: [(&str, i64); 24] = [
+    ("GB200", 189_471),
+    ("B200", 183_359),
+    ("GH200-144G", 147_456),
+    ("GH200", 97_871),
+    ("H200", 143_771),
+    ("H100-NVL", 95_830),
+    ("H100", 81_559),
+    ("A100-SXM4-40GB", 40_960),
+    ("A100-PCIE-40GB", 40_960),
+    ("A100", 81_920),
+    ("RTX-6000-Ada", 49_140),
+    ("RTX-A6000", 49_140),
+    ("RTX-5090", 32_607),
+    ("RTX-4090", 24_564),
+    ("RTX-3090", 24_576),
+    ("L40", 46_068),
+    ("L4", 23_034),
+    ("A40", 46_068),
+    ("A30", 24_576),
+    ("A16", 15_356),
+    ("A10", 23_028),
+    ("V100-SXM2-32GB", 32_768),
+    ("V100", 16_384),
+    ("T4", 15_360),
+];
+
+/// What was found out on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Probed {
+    /// Its devices, where they are all there are for all that is known.
+    pub uuids: Vec<String>,
+    /// How many devices it has.
+    pub count: Option<i64>,
+    /// MiB of each.
+    pub memory_mib: Option<i64>,
+}
+
+/// What is known beside labels.
+pub(crate) fn observed(node: &view::Node, probed: &Probed) -> ObservedGpus {
+    let unified = has_unified_memory(node);
+    let memory =
+        probed.memory_mib.or_else(|| product_memory(node)).or_else(|| own_memory(node, unified));
+    // Systems whose GPU uses the memory of the CPU have one.
+    ObservedGpus { count: probed.count.or(unified.then_some(1)), memory_mib: memory }
+}
+
+fn product_memory(node: &view::Node) -> Option<i64> {
+    let product = node.metadata.labels.get(names::GPU_PRODUCT)?;
+    let is_part = |part: &str| {
+        let mut places = product.match_indices(part);
+        // A10 is no part of A100.
+        places.any(|(at, _)| {
+            !product[at + part.len()..].starts_with(|next: char| next.is_ascii_digit())
+        })
+    };
+    PRODUCTS.iter().find(|(part, _)| is_part(part)).map(|(_, mib)| *mib)
+}
+
+fn own_memory(node: &view::Node, unified: bool) -> Option<i64> {
+    let memory = node.status.capacity.get(resources::MEMORY).filter(|_| unified)?;
+    let mib = memory.parse().ok()?.value() >> 20;
+    Some((mib - SYSTEM_MIB).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(product: &str, kernel: &str, memory: &str) -> view::Node {
+        let object = json!({
+            "metadata": {"name": "n", "labels": {"nvidia.com/gpu.product": product}},
+            "status": {
+                "capacity": {"memory": memory},
+                "nodeInfo": {"architecture": "arm64", "kernelVersion": kernel},
+            },
+        });
+        serde_json::from_value(object).expect("a node")
+    }
+
+    fn memory(product: &str) -> Option<i64> {
+        observed(&node(product, "", "1Ti"), &Probed::default()).memory_mib
+    }
+
+    #[test]
+    fn what_was_found_out_comes_before_what_a_product_has() {
+        let probed = Probed { count: Some(8), memory_mib: Some(80_000), ..Probed::default() };
+        let known = observed(&node("NVIDIA-H100-80GB-HBM3", "", "1Ti"), &probed);
+        assert_eq!(known, ObservedGpus { count: Some(8), memory_mib: Some(80_000) });
+        assert_eq!(memory("NVIDIA-H100-80GB-HBM3"), Some(81_559));
+        assert_eq!(memory("NVIDIA-A100-SXM4-40GB"), Some(40_960));
+        assert_eq!(memory("NVIDIA-A100-SXM4-80GB-SHARED"), Some(81_920));
+        assert_eq!(memory("NVIDIA-A10G"), Some(23_028));
+        assert_eq!(memory("NVIDIA-L40S"), Some(46_068));
+        assert_eq!(memory("Tesla-T4"), Some(15_360));
+        assert_eq!(memory("NVIDIA-X900"), None);
+    }
+
+    #[test]
+    fn a_gpu_in_the_memory_of_the_cpu_has_what_the_system_leaves() {
+        let thor = node("NVIDIA-Thor", "6.8.12-tegra", "125772Mi");
+        let known = observed(&thor, &Probed::default());
+        assert_eq!(known, ObservedGpus { count: Some(1), memory_mib: Some(123_724) });
+        let server = observed(&node("unheard-of", "6.8", "512Gi"), &Probed::default());
+        assert_eq!(server, ObservedGpus::default());
+    }
+}

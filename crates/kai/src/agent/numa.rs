@@ -1,0 +1,135 @@
+//! `kai agent numa`: tells on pods which NUMA zones of this node they have.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use kai_api::duration::{Units, parse_duration};
+use kai_cluster::client;
+use kai_cluster::env::Env;
+use kai_cluster::numa_agent::zones::Zones;
+use kai_cluster::numa_agent::{self, NumaAgentSettings, placement, pod_resources};
+use kai_core::time::Span;
+
+use crate::log::Log;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  kai agent numa --node-name n1    on the node n1, for ever
+  kai agent numa --print           on any node: its zones, and what would stand on its pods";
+
+/// How much is logged: as much as the reference does.
+const VERBOSITY: u8 = 3;
+
+/// Which node, and where to look there. All flags but `--print` and `--kubeconfig` are those of KAI's program.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct NumaArguments {
+    /// The node this is.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node_name: Option<String>,
+
+    /// Where the kubelet says what it gave to containers.
+    #[arg(
+        long,
+        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock",
+        value_name = "FILE"
+    )]
+    podresources_socket: PathBuf,
+
+    /// Where the kernel says which zone a core is in.
+    #[arg(long, default_value = "/sys", value_name = "FOLDER")]
+    sysfs_root: PathBuf,
+
+    /// How often the kubelet is asked.
+    #[arg(long, default_value = "1s", value_parser = span, value_name = "DURATION")]
+    poll_interval: Span,
+
+    /// How often what stands on pods is looked at; 0: never.
+    #[arg(long, default_value = "60s", value_parser = span, value_name = "DURATION")]
+    drift_resync_interval: Span,
+
+    /// No meaning here: something is written only when it changes.
+    #[arg(long, hide = true)]
+    qps: Option<f64>,
+
+    /// No meaning here.
+    #[arg(long, hide = true)]
+    burst: Option<u32>,
+
+    /// Where the cluster is; by default that of the surroundings.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Print zones and pods, and end.
+    #[arg(long)]
+    print: bool,
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    let nanos = parse_duration(text, Units::Go).map_err(|error| error.to_string())?;
+    if nanos < 0 { Err("must not be negative".to_owned()) } else { Ok(Span { nanos }) }
+}
+
+/// Works until it is told to stop; the exit status.
+pub(crate) fn run(arguments: &NumaArguments) -> anyhow::Result<u8> {
+    let zones = Zones::read(&arguments.sysfs_root)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    if arguments.print {
+        output::print(&runtime.block_on(shown(arguments, &zones)))?;
+    } else {
+        let _log = Log::start(VERBOSITY, false);
+        runtime.block_on(work(arguments, zones))?;
+    }
+    Ok(0)
+}
+
+async fn work(arguments: &NumaArguments, zones: Zones) -> anyhow::Result<()> {
+    let node = arguments.node_name.clone();
+    let node = node.context("node name is required: --node-name, or the variable NODE_NAME")?;
+    anyhow::ensure!(arguments.poll_interval.nanos > 0, "--poll-interval must be above 0");
+    let client = client::connect(arguments.kubeconfig.as_deref()).await?;
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot listen for signals")?;
+    let shutdown = async move {
+        tokio::select! { biased;
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    let resync = arguments.drift_resync_interval;
+    let settings = NumaAgentSettings {
+        node,
+        socket: arguments.podresources_socket.clone(),
+        poll: arguments.poll_interval,
+        resync: (resync.nanos > 0).then_some(resync),
+    };
+    numa_agent::run(client, Env::real(), settings, zones, shutdown).await;
+    Ok(())
+}
+
+async fn shown(arguments: &NumaArguments, zones: &Zones) -> String {
+    let mut text = String::new();
+    for (zone, cores) in zones.all() {
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "node-{zone}  cores {}", cores.join(","));
+    }
+    match pod_resources::list(&Env::real(), &arguments.podresources_socket).await {
+        Ok(pods) => {
+            for pod in pods {
+                let told = placement::annotation(&pod, zones);
+                let told = told.as_deref().unwrap_or("nothing of its own");
+                let _ = writeln!(text, "{}/{}  {told}", pod.namespace, pod.name);
+            }
+        }
+        Err(error) => {
+            let _ = writeln!(text, "no pods are known: {error}");
+        }
+    }
+    text
+}

@@ -1,0 +1,124 @@
+//! A cluster as its API shows it.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use kai_cluster::{client, manifests};
+use kai_doctor::cluster::{ClusterFacts, Expectations, LISTINGS, examine as judge};
+use kai_doctor::finding::Findings;
+use kube::Client;
+use serde_json::{Map, Value};
+
+/// Objects per answer.
+const PAGE: usize = 500;
+/// Lines of a log that tell why a program ended.
+const LAST_LINES: usize = 20;
+
+/// Which cluster, and what it was installed as.
+#[derive(Args)]
+pub(super) struct ClusterArguments {
+    /// Where the cluster is; by default that of the surroundings.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Pods with this spec.schedulerName are ours.
+    #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
+    scheduler_name: String,
+
+    /// Label that names the queue of a workload.
+    #[arg(long, default_value = "kai.scheduler/queue", value_name = "KEY")]
+    queue_label_key: String,
+
+    /// Namespace of kai.
+    #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
+    namespace: String,
+
+    /// Namespace of reservation pods.
+    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    resource_reservation_namespace: String,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Lists what checks need and runs them.
+pub(super) fn examine(arguments: &ClusterArguments) -> anyhow::Result<Findings> {
+    let expected = Expectations {
+        scheduler_name: arguments.scheduler_name.clone(),
+        queue_label: arguments.queue_label_key.clone(),
+        namespace: arguments.namespace.clone(),
+        reservation_namespace: arguments.resource_reservation_namespace.clone(),
+        manifests: serde_saphyr::from_multiple(&manifests::all())
+            .context("cannot read our own manifests")?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let facts = runtime.block_on(async {
+        let client = client::connect(arguments.kubeconfig.as_deref()).await?;
+        facts(&client, &expected).await
+    })?;
+    Ok(judge(&facts, &expected))
+}
+
+async fn facts(client: &Client, expected: &Expectations) -> anyhow::Result<ClusterFacts> {
+    let mut lists = Map::new();
+    let mut unreadable = Vec::new();
+    for listing in LISTINGS {
+        match list(client, listing.path).await {
+            Ok(objects) => {
+                lists.insert(listing.part.to_owned(), Value::Array(objects));
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() && listing.optional => {}
+            Err(kube::Error::Api(status)) => unreadable.push((listing.path, status.message)),
+            Err(error) => return Err(error).context("the cluster does not answer"),
+        }
+    }
+    let facts = ClusterFacts::read(Value::Object(lists));
+    let mut facts = facts.context("the API server's answers are not understood")?;
+    for (path, why) in unreadable {
+        facts.add_unreadable(path, why);
+    }
+    for (namespace, name) in facts.silent_reservations(expected) {
+        if let Some(log) = log(client, &namespace, &name).await {
+            facts.add_log(format!("{namespace}/{name}"), log);
+        }
+    }
+    Ok(facts)
+}
+
+/// Every object of a list.
+async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
+    let mut objects = Vec::new();
+    let mut from = String::new();
+    loop {
+        let mut page: Value = client.request(get(&format!("{path}?limit={PAGE}{from}"))?).await?;
+        if let Value::Array(items) = page["items"].take() {
+            objects.extend(items);
+        }
+        match page["metadata"]["continue"].as_str() {
+            Some(token) if !token.is_empty() => from = format!("&continue={token}"),
+            _ => return Ok(objects),
+        }
+    }
+}
+
+/// What a pod said last, in this life or the one before.
+async fn log(client: &Client, namespace: &str, name: &str) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines={LAST_LINES}");
+    let mut told = String::new();
+    for path in [format!("{path}&previous=true"), path] {
+        // There may be no earlier life, or no container yet.
+        if let Ok(text) = client.request_text(get(&path).ok()?).await {
+            told.push_str(&text);
+        }
+    }
+    (!told.is_empty()).then_some(told)
+}
+
+fn get(path: &str) -> Result<http::Request<Vec<u8>>, kube::Error> {
+    http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}

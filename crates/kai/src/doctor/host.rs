@@ -1,0 +1,51 @@
+//! A host as it is.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Args;
+use kai_doctor::host::HostFacts;
+
+/// Which host.
+#[derive(Args)]
+pub(super) struct HostArguments {
+    /// The folder that is the host's root, where this runs in a container.
+    #[arg(long, default_value = "/", value_name = "FOLDER")]
+    root: PathBuf,
+
+    /// A part of the name of our image.
+    #[arg(long, default_value = "kai", value_name = "TEXT")]
+    image: String,
+
+    /// The name of the node in the cluster; by default that of the host.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node_name: Option<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Looks around.
+pub(super) fn facts(arguments: &HostArguments) -> HostFacts {
+    let own_name = || said("uname", &["-n"]).map(|name| name.trim().to_owned());
+    HostFacts {
+        root: arguments.root.clone(),
+        images: images(),
+        image: arguments.image.clone(),
+        node: arguments.node_name.clone().or_else(own_name).unwrap_or_else(|| "NODE".to_owned()),
+    }
+}
+
+/// What k3s, or containerd, has; none where neither answers.
+fn images() -> Option<Vec<String>> {
+    let k3s = || said("k3s", &["ctr", "images", "list", "-q"]);
+    let containerd = || said("ctr", &["-n", "k8s.io", "images", "list", "-q"]);
+    let told = k3s().or_else(containerd)?;
+    Some(told.lines().map(str::to_owned).collect())
+}
+
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}

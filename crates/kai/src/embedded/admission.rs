@@ -1,0 +1,37 @@
+//! Our webhooks on an embedded cluster: registered as after an install, answered in this process.
+
+use anyhow::Context;
+use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, registration, review};
+use kai_cluster::planner::Settings;
+use kai_embed::Cluster;
+use kai_embed::admission::Webhooks;
+
+/// How admission is set up in an install in which pods may share GPUs.
+pub(super) fn usual() -> AdmissionSettings {
+    AdmissionSettings {
+        port: 443,
+        url: None,
+        namespace: "kai-scheduler".to_owned(),
+        scheduler_name: Settings::default().rules.scheduler_name,
+        pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        on_create: FailurePolicy::Fail,
+        on_update: FailurePolicy::Ignore,
+    }
+}
+
+/// Answers for the webhooks from now on, and registers them; earlier registrations are replaced.
+pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
+    let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
+    cluster.set_webhooks(Webhooks::new(move |path, asked| {
+        review::answer(path, asked, &scheduler, &pods)
+    }));
+    // Nobody calls over a network, so there is nobody whose certificate must be trusted.
+    for (_, configuration) in registration::configurations(settings, "") {
+        let written = match cluster.make(&configuration) {
+            Err(failure) if failure.reason == "AlreadyExists" => cluster.replace(&configuration),
+            made => made,
+        };
+        written.context("a webhook configuration was not written")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! What may happen to `kai` as a whole while pods of every kind are bound. Afterwards no pod is lost, none is bound twice, no
+//! device is over-committed, no gang is split and nothing is leaked.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyDataStream, BodyExt, StreamBody};
+use hyper::body::Frame;
+use kai_cluster::binder::ReservationSettings;
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use tower::BoxError;
+
+use crate::mortal::{Inside, Mortal};
+use crate::sharing::{Answer, NodeAgents};
+use crate::world::World;
+use crate::zoo::Zoo;
+
+/// More than the writes of any bind.
+const MANY: usize = 40;
+
+/// A refusal as the API server words it.
+fn refusal(code: StatusCode) -> Response<Body> {
+    let reason = match code {
+        StatusCode::CONFLICT => "Conflict",
+        StatusCode::GONE => "Expired",
+        StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
+        _ => "InternalError",
+    };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "a test says so", "code": code.as_u16()});
+    let body = Body::from(status.to_string().into_bytes());
+    let mut answer = Response::new(body);
+    *answer.status_mut() = code;
+    answer
+}
+
+fn is_watch(request: &Request<Body>) -> bool {
+    request.uri().query().is_some_and(|query| query.contains("watch=true"))
+}
+
+/// Of every four writes one is refused as a conflict, one for too many requests, one is carried out and its answer lost.
+fn refusing(client: Client) -> Client {
+    let count = Arc::new(AtomicUsize::new(0));
+    let transport = tower::service_fn(move |request: Request<Body>| {
+        let (client, count) = (client.clone(), Arc::clone(&count));
+        async move {
+            if request.method() == Method::GET {
+                return client.send(request).await.map_err(BoxError::from);
+            }
+            match count.fetch_add(1, Ordering::SeqCst) % 4 {
+                0 => Ok(refusal(StatusCode::CONFLICT)),
+                1 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
+                2 => {
+                    client.send(request).await.map_err(BoxError::from)?;
+                    Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR))
+                }
+                _ => client.send(request).await.map_err(BoxError::from),
+            }
+        }
+    });
+    Client::new(transport, "default")
+}
+
+#[tokio::test]
+async fn writes_may_be_refused_and_answers_lost() {
+    let Some(world) = World::new("refusing").await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    Zoo::furnish(&world).await;
+    let _kai = Inside::start(&world, ReservationSettings::default(), refusing).await;
+    let zoo = Zoo::let_loose(&world).await;
+    zoo.is_sound(&world).await;
+    zoo.leaves_nothing(&world).await;
+}
+
+/// Every watch is cut after a moment; every third one is told that the server forgot where it was.
+fn cutting(client: Client) -> Client {
+    const MOMENT: Duration = Duration::from_millis(300);
+    let count = Arc::new(AtomicUsize::new(0));
+    let transport = tower::service_fn(move |request: Request<Body>| {
+        let (client, count) = (client.clone(), Arc::clone(&count));
+        async move {
+            if !is_watch(&request) {
+                return client.send(request).await.map_err(BoxError::from);
+            }
+            if count.fetch_add(1, Ordering::SeqCst) % 3 == 2 {
+                return Ok(refusal(StatusCode::GONE));
+            }
+            let answer = client.send(request).await?;
+            let cut = |body: Body| {
+                let chunks = BodyDataStream::new(body).take_until(tokio::time::sleep(MOMENT));
+                let frames = chunks
+                    .filter_map(async |chunk| Some(Ok::<_, Infallible>(Frame::data(chunk.ok()?))));
+                Body::wrap_body(StreamBody::new(frames.boxed()).map_err(|never| match never {}))
+            };
+            Ok::<_, BoxError>(answer.map(cut))
+        }
+    });
+    Client::new(transport, "default")
+}
+
+#[tokio::test]
+async fn watches_may_be_cut_and_forgotten() {
+    let Some(world) = World::new("cutting").await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    Zoo::furnish(&world).await;
+    let _kai = Inside::start(&world, ReservationSettings::default(), cutting).await;
+    let zoo = Zoo::let_loose(&world).await;
+    zoo.is_sound(&world).await;
+    zoo.leaves_nothing(&world).await;
+}
+
+#[tokio::test]
+async fn the_api_server_may_restart() {
+    let Some(mut world) = World::alone("restarting").await else { return };
+    Zoo::furnish(&world).await;
+    world.start_kai("kai", &[]).await;
+    let zoo = Zoo::let_loose(&world).await;
+    // Nobody answers for reservations yet: binds are under way when the server goes.
+    world.wait("binds are under way", async || !world.bind_requests().await.is_empty()).await;
+    world.restart_server().await;
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    zoo.is_sound(&world).await;
+    zoo.leaves_nothing(&world).await;
+}
+
+/// Writes wait while they are held, and then are sent, however late.
+fn holding(client: Client, held: Arc<AtomicBool>, waiting: Arc<AtomicUsize>) -> Client {
+    let transport = tower::service_fn(move |request: Request<Body>| {
+        let (client, held, waiting) = (client.clone(), Arc::clone(&held), Arc::clone(&waiting));
+        async move {
+            if request.method() != Method::GET {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                while held.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+            client.send(request).await.map_err(BoxError::from)
+        }
+    });
+    Client::new(transport, "default")
+}
+
+/// One that led and was cut off decided something; another has taken over by the time its writes arrive.
+#[tokio::test]
+async fn two_may_lead_for_a_moment() {
+    let Some(mut world) = World::new("leading").await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    Zoo::furnish(&world).await;
+    let held = Arc::new(AtomicBool::new(true));
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let wrap = {
+        let (held, waiting) = (Arc::clone(&held), Arc::clone(&waiting));
+        move |client| holding(client, held, waiting)
+    };
+    let old = Inside::start(&world, ReservationSettings::default(), wrap).await;
+    let zoo = Zoo::let_loose(&world).await;
+    world.wait("the first has decided", async || waiting.load(Ordering::SeqCst) >= 4).await;
+    world.start_kai("kai", &[]).await;
+    zoo.is_sound(&world).await;
+    held.store(false, Ordering::SeqCst);
+    let bound = async || {
+        let pods = world.list("/api/v1", "pods").await;
+        pods.iter().all(|pod| pod["spec"]["nodeName"].is_string())
+    };
+    world.stays("all stay bound", Duration::from_secs(2), bound).await;
+    drop(old);
+    zoo.is_sound(&world).await;
+    zoo.leaves_nothing(&world).await;
+}
+
+#[tokio::test]
+async fn kai_may_die_between_any_two_writes_of_a_bind_with_claims_and_volumes() {
+    let Some(mut world) = World::new("laden").await else { return };
+    world.queue("q", crate::open(), crate::open()).await;
+    world.devices(1).await;
+    for writes in 0..MANY {
+        let what = format!("killed after {writes} writes");
+        let volume = format!("data-{writes}");
+        world.volume(&volume).await;
+        let mortal = Mortal::start(&world, writes).await;
+        world.create_pod(&world.laden_pod("p", &volume)).await;
+        world
+            .wait(&format!("{what}, or done"), async || {
+                let requests = world.bind_requests().await;
+                mortal.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
+            })
+            .await;
+        let died = mortal.is_dead();
+        drop(mortal);
+        world.start_kai("kai", &[]).await;
+        world.wait_bound("p").await;
+        let claims = world.claims().await;
+        assert_eq!(claims.len(), 1, "{what}");
+        let users = claims[0]["status"]["reservedFor"].as_array().map_or(0, Vec::len);
+        assert_eq!(users, 1, "{what}: {claims:#?}");
+        world.remove_pod("p").await;
+        world
+            .wait("claims and requests are gone", async || {
+                world.claims().await.is_empty() && world.bind_requests().await.is_empty()
+            })
+            .await;
+        world.kill_kai();
+        if !died {
+            assert!(writes >= 6, "request, volume, claim twice, bind, status: {what}");
+            return;
+        }
+    }
+    panic!("the bind took more than {MANY} writes");
+}

@@ -1,0 +1,154 @@
+//! `kai agent numa` beside a kubelet that is played: what it observes stands on the pods, and the planner counts it.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kai_e2e::cluster::Cluster;
+use kai_e2e::objects::{pod, queue};
+use kai_e2e::room::Room;
+use kai_e2e::settings;
+use kai_e2e::zones::{OBSERVED, zoned_node, zones_of};
+use tokio::net::UnixListener;
+
+use crate::installation;
+use crate::real::Real;
+
+/// What the kubelet answers.
+type Answer = Arc<Mutex<Vec<u8>>>;
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("kai-numa-{}", std::process::id()));
+        for (zone, cores) in [("node0", "0-3\n"), ("node1", "4-7\n")] {
+            let zone = path.join("sys/devices/system/node").join(zone);
+            std::fs::create_dir_all(&zone).expect("a folder");
+            std::fs::write(zone.join("cpulist"), cores).expect("a file");
+        }
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A field of protocol buffers.
+fn field(number: u8, inner: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(inner.len()).expect("short");
+    assert!(length < 0x80, "lengths of one byte");
+    [&[number << 3 | 2, length], inner].concat()
+}
+
+/// A pod that has a core and four GPUs of a zone.
+fn holder(namespace: &str, name: &str, zone: u8, core: u8) -> Vec<u8> {
+    let topology = field(3, &field(1, &[8, zone]));
+    let ids: Vec<u8> = (0..4).flat_map(|at| field(2, format!("G{at}").as_bytes())).collect();
+    let devices = [field(1, b"nvidia.com/gpu"), ids, topology].concat();
+    let container = [field(2, &devices), field(3, &[core])].concat();
+    let pod = [field(1, name.as_bytes()), field(2, namespace.as_bytes()), field(3, &container)];
+    field(1, &pod.concat())
+}
+
+fn answer(
+    answer: &Answer,
+    request: &Request<Incoming>,
+) -> Response<impl hyper::body::Body<Data = Bytes, Error = Infallible> + use<>> {
+    assert_eq!(request.uri().path(), "/v1.PodResourcesLister/List");
+    let message = answer.lock().expect("it").clone();
+    let length = u32::try_from(message.len()).expect("short");
+    let body = [&[0], length.to_be_bytes().as_slice(), &message].concat();
+    let trailers = async {
+        let status = (http::HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+        Some(Ok(HeaderMap::from_iter([status])))
+    };
+    let body = Full::new(Bytes::from(body)).with_trailers(trailers);
+    Response::builder().header("content-type", "application/grpc").body(body).expect("it")
+}
+
+/// Plays the kubelet at a socket.
+async fn serve(listener: UnixListener, message: Answer) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let message = Arc::clone(&message);
+        let service = service_fn(move |request| {
+            std::future::ready(Ok::<_, Infallible>(answer(&message, &request)))
+        });
+        let connection = http2::Builder::new(TokioExecutor::new());
+        tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+/// The annotation of a pod.
+async fn observed(room: &Room, name: &str) -> anyhow::Result<Option<String>> {
+    let pod = room.see_pod(name).await?.unwrap_or_default();
+    Ok(pod["metadata"]["annotations"][OBSERVED].as_str().map(str::to_owned))
+}
+
+#[tokio::test]
+async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()> {
+    let plane = match installation::plane().await {
+        Ok(plane) => plane,
+        Err(why) => {
+            why.skip("the agent of a node");
+            return Ok(());
+        }
+    };
+    let folder = Folder::new();
+    let message = Answer::default();
+    let kubelet = tokio::spawn(serve(UnixListener::bind(folder.path("socket"))?, message.clone()));
+    let real = Arc::new(Real { plane, client: plane.admin().await? });
+    let cluster: Arc<dyn Cluster> = real.clone();
+    let room = Room::open(cluster, "numa-agent", Arc::default()).await?;
+    zoned_node(&room, "n", "single-numa-node").await?;
+    room.queue(&queue("q")).await?;
+    let node = room.node_name("n");
+    let (socket, sys) = (folder.path("socket"), folder.path("sys"));
+    let flags = ["--podresources-socket", &socket, "--sysfs-root", &sys, "--node-name", &node];
+    let more = ["--poll-interval", "200ms", "--drift-resync-interval", "1s"];
+    let arguments = [&["agent", "numa"][..], &flags, &more].concat();
+    let _agent = real.start("numa-placement-exporter", &arguments).await?;
+    room.start_as(&settings::aligned(), &[]).await?;
+
+    // The planner promises the first zone; the kubelet takes the other.
+    let zone = |name: &str| pod(name, "q").cpu("1").asks("memory", "1Gi").gpus(4);
+    room.pod(&zone("first")).await?;
+    room.scheduled(&["first"]).await?;
+    assert_eq!(zones_of(&room, "first").await?, ["node-0"]);
+    *message.lock().expect("it") = holder(&room.name, "first", 1, 4);
+    let told = r#"[{"zone":"node-1","amount":{"cpu":"1","nvidia.com/gpu":"4"}}]"#;
+    let is_told = async || Ok(observed(&room, "first").await?.as_deref() == Some(told));
+    room.until("the agent tells the zone", is_told).await?;
+    room.pod(&zone("second")).await?;
+    room.scheduled(&["second"]).await?;
+    assert_eq!(zones_of(&room, "second").await?, ["node-0"], "what is observed counts");
+
+    // What somebody else wrote is set right, and what no longer holds is removed.
+    let path = format!("/api/v1/namespaces/{}/pods/first", room.name);
+    let wrong = serde_json::json!({"metadata": {"annotations": {OBSERVED: "[]"}}});
+    room.patch(&path, &wrong).await?;
+    room.until("the agent sets it right", is_told).await?;
+    let pod = [field(1, b"first"), field(2, room.name.as_bytes())].concat();
+    *message.lock().expect("it") = field(1, &pod);
+    let is_gone = async || Ok(observed(&room, "first").await?.is_none());
+    room.until("the agent takes it back", is_gone).await?;
+    kubelet.abort();
+    room.close().await;
+    Ok(())
+}
