@@ -39,6 +39,10 @@ pub enum Kind {
     ResourceClaim,
     /// NUMA zones of nodes.
     NodeResourceTopology,
+    /// Runtime classes. Only the binder looks at them.
+    RuntimeClass,
+    /// How NVIDIA's operator is set up, where it is there. Only the binder looks at it.
+    ClusterPolicy,
     /// Settings of the installation. No planner looks at them.
     Config,
     /// Parts of the cluster. No planner looks at them.
@@ -89,6 +93,8 @@ impl Kind {
             Self::ResourceSlice => "ResourceSlice",
             Self::ResourceClaim => "ResourceClaim",
             Self::NodeResourceTopology => "NodeResourceTopology",
+            Self::RuntimeClass => "RuntimeClass",
+            Self::ClusterPolicy => "ClusterPolicy",
             Self::Config => "Config",
             Self::SchedulingShard => "SchedulingShard",
         }
@@ -117,6 +123,8 @@ impl Kind {
             Self::NodeResourceTopology => {
                 "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
             }
+            Self::RuntimeClass => "/apis/node.k8s.io/v1/runtimeclasses",
+            Self::ClusterPolicy => "/apis/nvidia.com/v1/clusterpolicies",
             Self::Config => "/apis/kai.scheduler/v1/configs",
             Self::SchedulingShard => "/apis/kai.scheduler/v1/schedulingshards",
         }
@@ -143,9 +151,16 @@ impl Kind {
                 | Self::ResourceSlice
                 | Self::ResourceClaim
                 | Self::NodeResourceTopology
+                | Self::RuntimeClass
+                | Self::ClusterPolicy
                 | Self::Config
                 | Self::SchedulingShard
         )
+    }
+
+    /// Who may not read the kind does without.
+    pub const fn may_be_forbidden(self) -> bool {
+        matches!(self, Self::RuntimeClass | Self::ClusterPolicy)
     }
 }
 

@@ -18,6 +18,7 @@
 //! | [`snapshot`] | the cluster in KAI's archive |
 //! | [`explain`] | why something waits, in words |
 //! | [`usage`] | past usage of queues |
+//! | [`listing`] | what one look at the cluster answers |
 //! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
@@ -39,6 +40,7 @@ pub mod function;
 pub mod grouper;
 pub mod kinds;
 pub mod lease;
+pub mod listing;
 pub mod manifests;
 pub mod metrics;
 pub mod numa_agent;

@@ -184,7 +184,7 @@ impl Runner {
             tokio::select! { biased;
                 () = &mut shutdown => return self.finish().await,
                 turn = lease::next_turn(&mut turns) => self.take_turn(turn),
-                Some(question) = questions.recv() => self.planner.answer(question),
+                Some(question) = questions.recv() => self.planner.answer(question, self.binder.as_ref()),
                 Some(report) = reports.recv() => self.settle(report),
                 Some(report) = binder_reports.recv() => {
                     if let Some(binder) = &mut self.binder {

@@ -54,7 +54,11 @@ fn key(kind: Kind) -> Option<&'static str> {
         Kind::ResourceSlice => "resourceSlices",
         Kind::ResourceClaim => "resourceClaims",
         Kind::NodeResourceTopology => "nodeResourceTopologies",
-        Kind::PodDisruptionBudget | Kind::Config | Kind::SchedulingShard => return None,
+        Kind::PodDisruptionBudget
+        | Kind::RuntimeClass
+        | Kind::ClusterPolicy
+        | Kind::Config
+        | Kind::SchedulingShard => return None,
     })
 }
 

@@ -206,11 +206,22 @@ impl<K: Watched> Watcher<K> {
     }
 
     fn is_absent(&self, error: &kube::Error) -> bool {
-        let unknown = matches!(error, kube::Error::Api(status) if status.code == 404);
-        unknown && self.kind.may_be_absent()
+        let code = if let kube::Error::Api(status) = error { status.code } else { 0 };
+        if code == 403 && self.kind.may_be_forbidden() {
+            if !self.listed || !self.known.is_empty() {
+                let kind = self.kind.name();
+                tracing::warn!(kind, "we may not read this kind, and do without");
+            }
+            return true;
+        }
+        code == 404 && self.kind.may_be_absent()
     }
 
     async fn tell_absent(&mut self) -> Result<(), Stop> {
+        self.version = None;
+        for name in std::mem::take(&mut self.known) {
+            self.tell(Change::Gone(self.kind, name)).await?;
+        }
         if self.listed {
             return Ok(());
         }

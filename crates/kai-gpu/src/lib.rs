@@ -7,10 +7,12 @@
 //! | [`driver`] | the real one, loaded while running |
 //! | [`listed`] | one that answers from a list |
 //! | [`visible`] | the devices a container was told it may see |
+//! | [`count`] | how many GPUs a machine has, whatever a container sees |
 //! | [`discovery`] | which device is ours, and what to do where none is |
 //! | [`publish`] | what a reservation pod writes on itself |
 //! | [`tegra`] | signs of a Tegra system as a container sees them |
 
+pub mod count;
 pub mod discovery;
 pub mod driver;
 pub mod library;

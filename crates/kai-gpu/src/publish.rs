@@ -15,15 +15,22 @@ pub struct Reserved {
     pub device: Device,
     /// Version of the driver.
     pub driver: Option<String>,
+    /// How many devices the machine has.
+    pub machine_has: Option<u64>,
 }
 
 /// What the program in a reservation pod does, but for finding the library and writing: it asks which device is ours.
-pub fn reserve(nvml: &dyn Nvml, visible: &VisibleDevices) -> Result<Reserved, DiscoveryError> {
+/// `machine_has` is how many devices the machine has, where something tells.
+pub fn reserve(
+    nvml: &dyn Nvml,
+    visible: &VisibleDevices,
+    machine_has: Option<u64>,
+) -> Result<Reserved, DiscoveryError> {
     let found = look(nvml)?;
     let device = found.ours(visible)?.clone();
     tracing::info!(deviceId = device.uuid, "Found GPU device");
     let Found { driver, .. } = found;
-    Ok(Reserved { device, driver })
+    Ok(Reserved { device, driver, machine_has })
 }
 
 impl Reserved {
@@ -35,6 +42,9 @@ impl Reserved {
         }
         if let Some(driver) = &self.driver {
             all.insert(gpu::DRIVER_VERSION, driver.clone());
+        }
+        if let Some(count) = self.machine_has {
+            all.insert(gpu::COUNT, count.to_string());
         }
         all
     }
@@ -49,7 +59,7 @@ mod tests {
     fn what_is_not_known_is_not_written() {
         let device = Device { uuid: "GPU-a".to_owned(), ..Device::default() };
         let nvml = ListedNvml { driver: "570.1".to_owned(), devices: vec![device] };
-        let reserved = reserve(&nvml, &VisibleDevices::Unrestricted).expect("a device");
+        let reserved = reserve(&nvml, &VisibleDevices::Unrestricted, None).expect("a device");
         let expected =
             [(gpu::RESERVED_DEVICE, "GPU-a".to_owned()), (gpu::DRIVER_VERSION, "570.1".to_owned())];
         assert_eq!(reserved.annotations(), BTreeMap::from(expected));

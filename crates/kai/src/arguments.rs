@@ -7,6 +7,7 @@ use crate::bench::BenchArguments;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::explain::ExplainArguments;
+use crate::gpus::GpusArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
@@ -37,6 +38,8 @@ pub(crate) enum Verb {
     Explain(ExplainArguments),
     /// Say what is wrong with a cluster or a node, and the command that puts it right.
     Doctor(DoctorArguments),
+    /// Show the GPUs of a cluster, and who shares them.
+    Gpus(GpusArguments),
     /// Do what has to be done on a node.
     Agent(AgentArguments),
     /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.

@@ -1,7 +1,9 @@
 //! Flags of the binder, under KAI's names.
 
-use clap::Args;
-use kai_cluster::binder::{BinderSettings, ReservationSettings};
+use clap::{Args, ValueEnum};
+use kai_cluster::binder::{
+    BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting, TegraSettings,
+};
 use kai_translate::pod::PodRules;
 use kai_translate::time::seconds;
 use serde_json::Value;
@@ -42,13 +44,37 @@ pub(crate) struct BinderArguments {
     #[arg(long, value_parser = object, value_name = "JSON")]
     resource_reservation_container_security_context: Option<Value>,
 
-    /// Runtime class of reservation pods.
-    #[arg(long, value_name = "NAME")]
-    runtime_class_name: Option<String>,
+    /// Runtime class of reservation pods, if it exists; auto: nvidia if that exists; empty: none.
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    runtime_class_name: String,
 
-    /// Tell containers their devices in the notation of CDI.
-    #[arg(long)]
-    cdi_enabled: bool,
+    /// When the image of reservation pods is pulled.
+    #[arg(long, default_value = "IfNotPresent", value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
+    resource_reservation_pull_policy: String,
+
+    /// What reservation pods are given on Jetsons and their like, JSON: mode (auto, on, off), libraryPaths, devices,
+    /// privileged (auto, true, false), nodeSelector.
+    #[arg(long, value_parser = tegra, value_name = "JSON")]
+    resource_reservation_tegra: Option<TegraSettings>,
+
+    /// Tell containers their devices in the notation of CDI; auto: as NVIDIA's operator is set up, if it is there.
+    #[arg(long, value_enum, default_value = "auto")]
+    cdi: Cdi,
+
+    /// The same as --cdi=on, or with =false as --cdi=off.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOLEAN")]
+    cdi_enabled: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Cdi {
+    Auto,
+    On,
+    Off,
+}
+
+fn tegra(text: &str) -> Result<TegraSettings, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 fn object(text: &str) -> Result<Value, String> {
@@ -65,13 +91,23 @@ impl BinderArguments {
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
             scheduler_name: rules.scheduler_name.clone(),
-            cdi: self.cdi_enabled,
+            cdi: match (self.cdi_enabled, self.cdi) {
+                (Some(true), _) | (None, Cdi::On) => CdiSetting::On,
+                (Some(false), _) | (None, Cdi::Off) => CdiSetting::Off,
+                (None, Cdi::Auto) => CdiSetting::Auto,
+            },
             reservation: ReservationSettings {
                 namespace: self.resource_reservation_namespace.clone(),
                 service_account: self.resource_reservation_service_account.clone(),
                 app_label: rules.reservation_app.clone(),
                 image: self.resource_reservation_pod_image.clone(),
-                runtime_class: self.runtime_class_name.clone().filter(|name| !name.is_empty()),
+                runtime_class: match self.runtime_class_name.as_str() {
+                    "" => RuntimeClassSetting::None,
+                    "auto" => RuntimeClassSetting::Auto(None),
+                    name => RuntimeClassSetting::Auto(Some(name.to_owned())),
+                },
+                pull_policy: self.resource_reservation_pull_policy.clone(),
+                tegra: self.resource_reservation_tegra.clone().unwrap_or_default(),
                 wait: seconds(self.resource_reservation_allocation_timeout.into()),
                 resources: self.resource_reservation_pod_resources.clone(),
                 pod_security: self.resource_reservation_pod_security_context.clone(),

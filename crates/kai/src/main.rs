@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod embedded;
 mod explain;
+mod gpus;
 mod grouper_flags;
 mod log;
 mod manifests;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Explain(arguments) => explain::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
+        Verb::Gpus(arguments) => gpus::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),

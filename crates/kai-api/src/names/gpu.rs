@@ -50,6 +50,9 @@ pub const COUNT: &str = "kai.scheduler/gpu-count";
 /// Annotation on a reservation pod, ours: version of the driver of its device.
 pub const DRIVER_VERSION: &str = "kai.scheduler/gpu-driver-version";
 
+/// Annotation on a reservation pod, ours: what it was given beside its device.
+pub const RESERVATION_RUNG: &str = "kai.scheduler/reservation-rung";
+
 /// Annotation on a sharing pod, ours: the devices it was given, `<group>=<device>,...`. KAI writes nothing of the kind.
 pub const DEVICES: &str = "kai.scheduler/gpu-devices";
 

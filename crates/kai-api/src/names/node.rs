@@ -21,6 +21,18 @@ pub const KERNEL_VERSION: &str = "feature.node.kubernetes.io/kernel-version.full
 /// Label or annotation, ours: whether the node is a Jetson or its like, `on` or `off`; otherwise the node tells.
 pub const TEGRA: &str = "kai.scheduler/tegra";
 
+/// Label or annotation, ours: whether containers on the node are told devices in the notation of CDI, `on` or `off`.
+pub const CDI: &str = "kai.scheduler/cdi";
+
+/// Annotation, ours: what reservation pods on the node are given, rung by rung, and the rung that worked. JSON.
+pub const LADDER: &str = "kai.scheduler/reservation-ladder";
+
+/// Annotation, ours: devices that are shared, and who has how much of each. JSON.
+pub const GPU_SHARES: &str = "kai.scheduler/gpu-shares";
+
+/// Condition, ours: what its GPUs are is understood well enough to share them.
+pub const GPUS_UNDERSTOOD: &str = "kai.scheduler/GpusUnderstood";
+
 /// `single`, `mixed`, or none.
 pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
 

@@ -471,8 +471,8 @@ impl Binder {
         let Some(view) = &pod.view else { return Ok(None) };
         let devices: Vec<&str> = devices.iter().map(|(_, device)| &**device).collect();
         let portion = request.spec.received_gpu.as_ref().and_then(|gpu| gpu.portion.as_deref());
-        sharing::config_maps(view, &devices, portion.unwrap_or_default(), self.settings.cdi)
-            .map(Some)
+        let cdi = self.facts.node(&request.node).is_some_and(|node| self.uses_cdi(node));
+        sharing::config_maps(view, &devices, portion.unwrap_or_default(), cdi).map(Some)
     }
 
     fn bind(&self, request: &Request, attempt: &Attempt, pod: &PodFacts, now: Timestamp) -> Move {

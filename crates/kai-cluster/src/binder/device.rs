@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::names::node as node_names;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 use kai_translate::view;
 
 use super::clash::MOST_TRIED;
-use super::facts::{Life, NodeFacts, Vanished};
-use super::reservation::{self, Reservation};
+use super::facts::{Life, Vanished};
+use super::profile::{Ladder, Rung};
+use super::reservation::{self, Blueprint, Reservation, Trouble};
 use super::writes::{Failure, Order};
 use super::{Binder, DeviceKey, Item, PATIENCE, TRIES, delay};
 
@@ -176,6 +178,7 @@ impl Binder {
         if let Some(device) = one.device {
             memory.failure = None;
             memory.tries = 0;
+            self.rung_worked(&key.node, one.rung);
             self.evict_users_of_other(key, memory, &device, now);
         }
     }
@@ -189,8 +192,9 @@ impl Binder {
         memory: &mut DeviceMemory,
         now: Timestamp,
     ) -> Option<String> {
-        if let Some(trouble) = &one.trouble {
-            return Some(trouble.clone());
+        if let Some(Trouble { reason, blames_rung }) = &one.trouble {
+            self.rung_failed(&key.node, one.rung.filter(|_| *blames_rung), reason);
+            return Some(reason.clone());
         }
         if let Some(device) = &one.device {
             let other = self.facts.holder(key, pod, one)?;
@@ -207,7 +211,25 @@ impl Binder {
             self.look_again_at(late, Item::Device(key.clone()));
             return None;
         }
-        Some(format!("it did not tell its device within {} s", wait.as_seconds()))
+        let reason = format!("it did not tell its device within {} s", wait.as_seconds());
+        self.rung_failed(&key.node, one.rung, &reason);
+        Some(reason)
+    }
+
+    /// Reservation pods of the node that are given this find their device.
+    fn rung_worked(&mut self, node: &Text, rung: Option<Rung>) {
+        let Some(rung) = rung else { return };
+        let ladder = self.ladders.entry(node.clone()).or_default();
+        if ladder.works != Some(rung) {
+            ladder.worked(rung);
+            self.due.insert(Item::Node(node.clone()));
+        }
+    }
+
+    fn rung_failed(&mut self, node: &Text, rung: Option<Rung>, why: &str) {
+        let Some(rung) = rung else { return };
+        self.ladders.entry(node.clone()).or_default().failed(rung, why);
+        self.due.insert(Item::Node(node.clone()));
     }
 
     /// All reservations of the group have devices of others: another one is made beside them, if there may be more.
@@ -250,7 +272,6 @@ impl Binder {
 
     /// Makes a reservation, when its time has come.
     fn make(&mut self, key: &DeviceKey, memory: &mut DeviceMemory, now: Timestamp) {
-        let Some(is_fake) = self.facts.node(&key.node).map(NodeFacts::is_fake) else { return };
         if let Some(moment) = memory.not_before.filter(|moment| now < *moment) {
             self.look_again_at(moment, Item::Device(key.clone()));
             return;
@@ -260,7 +281,22 @@ impl Binder {
         let taken: Vec<&ObjectName> = self.facts.reservations(key).map(|(pod, _)| pod).collect();
         let mut names = (0..).map(|number| reservation::name(key, number, settings));
         let Some(name) = names.find(|name| !taken.contains(&name)) else { return };
-        let pod = reservation::manifest(&name, key, &tolerations, is_fake, settings);
+        let Some(node) = self.facts.node(&key.node) else { return };
+        let (_, rungs, class) = self.rungs(node);
+        let mut ladder = self.ladders.get(&key.node).cloned().unwrap_or_else(|| {
+            let known = node.view.metadata.annotations.get(node_names::LADDER);
+            known.map(|text| Ladder::read(text)).unwrap_or_default()
+        });
+        let blueprint = Blueprint {
+            name: &name,
+            device: key,
+            tolerations: &tolerations,
+            is_fake: node.is_fake(),
+            rung: ladder.next(&rungs),
+            class,
+        };
+        let pod = reservation::manifest(blueprint, settings);
+        self.ladders.insert(key.node.clone(), ladder);
         self.facts.expect_reservation(name.clone());
         self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
         memory.making = Some(name);

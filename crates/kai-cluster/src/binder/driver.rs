@@ -4,18 +4,31 @@ use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Sender, channel};
 
 use super::writes::{self, Report};
 use super::{Binder, BinderSettings};
 use crate::env::Env;
-use crate::watch::Change;
+use crate::kinds::Kind;
+use crate::metrics::Page;
+use crate::watch::{Change, watch};
 
 const WRITES_AT_ONCE: usize = 64;
 
-/// What came of an order of the binder.
+/// Something that the binder is to hear.
 #[derive(Debug)]
-pub struct BinderReport(Report);
+pub struct BinderReport(Heard);
+
+#[derive(Debug)]
+enum Heard {
+    /// What came of an order.
+    Report(Report),
+    /// A change of something that nobody else looks at.
+    Change(Box<Change>),
+}
+
+/// Kinds that nobody else looks at.
+const OWN_KINDS: [Kind; 2] = [Kind::RuntimeClass, Kind::ClusterPolicy];
 
 /// The binder at work.
 pub struct Driver {
@@ -37,6 +50,9 @@ impl Driver {
         reports: Sender<BinderReport>,
     ) -> Self {
         let limit = Arc::new(Semaphore::new(WRITES_AT_ONCE));
+        for kind in OWN_KINDS {
+            follow(&client, &env, kind, &reports);
+        }
         let mut binder = Binder::new(settings);
         binder.set_leading(leads);
         Self { binder, client, env, reports, limit }
@@ -54,12 +70,20 @@ impl Driver {
 
     /// Takes over what came of an order.
     pub fn settle(&mut self, report: BinderReport) {
-        self.binder.settle(report.0, self.env.now());
+        match report.0 {
+            Heard::Report(report) => self.binder.settle(report, self.env.now()),
+            Heard::Change(change) => self.binder.apply(&change),
+        }
     }
 
     /// When something is to be done although nothing changed.
     pub fn wake_at(&self) -> Option<kai_core::time::Timestamp> {
         self.binder.wake_at()
+    }
+
+    /// Adds what is measured to a page.
+    pub fn add_metrics(&self, page: &mut Page) {
+        self.binder.add_metrics(page);
     }
 
     /// Does what is to be done now.
@@ -73,9 +97,24 @@ impl Driver {
                 let report = writes::carry_out(&client, order).await;
                 drop(permit);
                 if let Some(report) = report {
-                    let _ = reports.send(BinderReport(report)).await;
+                    let _ = reports.send(BinderReport(Heard::Report(report))).await;
                 }
             });
         }
     }
+}
+
+/// Watches a kind for the binder.
+fn follow(client: &Client, env: &Env, kind: Kind, reports: &Sender<BinderReport>) {
+    let (sink, mut changes) = channel(1);
+    env.spawn("watch", watch(client.clone(), env.clone(), kind, sink));
+    let reports = reports.clone();
+    env.spawn("watch", async move {
+        while let Some(change) = changes.recv().await {
+            let heard = Heard::Change(Box::new(change));
+            if reports.send(BinderReport(heard)).await.is_err() {
+                return;
+            }
+        }
+    });
 }

@@ -11,6 +11,7 @@ use kai_translate::{Problem, pod as pods, storage, view};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::cdi::ClusterPolicies;
 use super::claims::Claims;
 use super::index::Index;
 use super::request::{Progress, Request};
@@ -23,7 +24,7 @@ use crate::reserved::ReservedDevices;
 use crate::watch::Change;
 
 /// What must have been listed before anything is judged to be missing.
-const NEEDED: [Kind; 7] = [
+const NEEDED: [Kind; 9] = [
     Kind::Pod,
     Kind::Node,
     Kind::BindRequest,
@@ -31,6 +32,8 @@ const NEEDED: [Kind; 7] = [
     Kind::PersistentVolumeClaim,
     Kind::PersistentVolume,
     Kind::StorageClass,
+    Kind::RuntimeClass,
+    Kind::ClusterPolicy,
 ];
 
 /// What the watches told.
@@ -44,6 +47,10 @@ pub(super) struct Facts {
     nodes: BTreeMap<Text, NodeFacts>,
     reservations: BTreeMap<DeviceKey, BTreeMap<ObjectName, Reservation>>,
     devices_of_reservation: BTreeMap<ObjectName, DeviceKey>,
+    /// Runtime classes that exist.
+    pub(super) classes: BTreeSet<String>,
+    /// How NVIDIA's operator is set up.
+    pub(super) policies: ClusterPolicies,
     /// What reservations tell of the GPUs of nodes.
     pub(super) reserved: ReservedDevices,
     /// Pods on a node by the shared devices they use.
@@ -202,6 +209,8 @@ impl Facts {
             nodes: BTreeMap::new(),
             reservations: BTreeMap::new(),
             devices_of_reservation: BTreeMap::new(),
+            classes: BTreeSet::new(),
+            policies: ClusterPolicies::default(),
             reserved: ReservedDevices::default(),
             users: Index::default(),
             requests_of_pod: Index::default(),
@@ -235,6 +244,7 @@ impl Facts {
 
     /// Everything has to be looked at anew.
     pub(super) fn touch_all(&mut self) {
+        self.touched.extend(self.nodes.keys().cloned().map(Item::Node));
         self.touched.extend(self.reservations.keys().cloned().map(Item::Device));
         for (name, request) in &self.requests {
             self.touched.insert(Item::Request(name.clone()));
@@ -261,6 +271,18 @@ impl Facts {
             Change::Gone(Kind::Pod, name) => self.remove_pod(name),
             Change::Gone(Kind::Node, name) => self.remove_node(&name.name),
             Change::Gone(Kind::BindRequest, name) => self.remove_request(name),
+            Change::Object(Kind::RuntimeClass, object) => {
+                let name = object["metadata"]["name"].as_str();
+                self.classes.extend(name.map(str::to_owned));
+            }
+            Change::Gone(Kind::RuntimeClass, name) => {
+                self.classes.remove(&*name.name);
+            }
+            Change::Object(Kind::ClusterPolicy, object) => {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                self.policies.set(name.into(), object);
+            }
+            Change::Gone(Kind::ClusterPolicy, name) => self.policies.remove(&name.name),
             Change::Object(kind, object) => {
                 self.set_object(*kind, &object_name(object), Some(object));
             }
@@ -330,6 +352,10 @@ impl Facts {
 
     pub(super) fn request(&self, name: &ObjectName) -> Option<&Request> {
         self.requests.get(name)
+    }
+
+    pub(super) fn node_names(&self) -> impl Iterator<Item = &Text> {
+        self.nodes.keys()
     }
 
     pub(super) fn node(&self, name: &Text) -> Option<&NodeFacts> {
@@ -447,6 +473,7 @@ impl Facts {
         }
         for pod in [&old, &new].into_iter().flatten() {
             self.touched.extend(pod.devices().map(Item::Device));
+            self.touched.extend(pod.devices().map(|device| Item::Node(device.node)));
             if let Some(gang) = &pod.gang {
                 self.touched.extend(self.members.of(gang).flat_map(|member| {
                     self.requests_of_pod.of(member).cloned().map(Item::Request)
@@ -525,6 +552,7 @@ impl Facts {
     /// What becomes of one reservation matters to the others of its node: no two may hold one device.
     fn touch_node_devices(&mut self, device: &DeviceKey) {
         self.touched.insert(Item::Device(device.clone()));
+        self.touched.insert(Item::Node(device.node.clone()));
         let others = self.devices_of_node.of(&device.node).cloned();
         self.touched.extend(others.map(Item::Device));
     }
@@ -538,10 +566,12 @@ impl Facts {
         if known.is_none() {
             self.touch_requests_of_node(&name);
         }
+        self.touched.insert(Item::Node(name));
     }
 
     fn remove_node(&mut self, name: &Text) {
         self.nodes.remove(name);
+        self.touched.insert(Item::Node(name.clone()));
         self.reserved.forget_node(name);
         self.touch_requests_of_node(name);
         self.touched.extend(self.devices_of_node.of(name).cloned().map(Item::Device));

@@ -9,6 +9,10 @@
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
 //! | `clash` | groups of a node that got one device |
+//! | `profile` | what a reservation pod is given on which nodes |
+//! | `cdi` | whether devices are named in the notation of CDI |
+//! | `notes` | what is written on nodes: shares, rungs, whether they are understood |
+//! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
 //! | `room` | whether a device has room for one more |
 //! | `gang` | pods that are bound together or not at all |
 //! | `volumes` | claims of volumes that waited for the pod's node |
@@ -21,14 +25,18 @@
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
+mod cdi;
 mod claims;
 mod clash;
 mod device;
 pub mod driver;
 mod facts;
 mod gang;
+mod gpus;
 mod holdings;
 mod index;
+mod notes;
+mod profile;
 mod repair;
 mod request;
 mod reservation;
@@ -44,11 +52,18 @@ use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 
-pub use settings::{BinderSettings, ReservationSettings};
+pub use gpus::{DeviceGpus, NodeGpus, gpus, reservation_pod};
+pub use notes::SharedDevice;
+pub use settings::{
+    BinderSettings, CdiSetting, Privilege, ReservationSettings, RuntimeClassSetting, TegraMode,
+    TegraSettings,
+};
 
 use attempt::Attempt;
 use device::DeviceMemory;
 use facts::Facts;
+use notes::NoteMemory;
+use profile::Ladder;
 use repair::Repair;
 use writes::{Order, Report};
 
@@ -74,6 +89,7 @@ enum Item {
     Device(DeviceKey),
     Request(ObjectName),
     Pod(ObjectName),
+    Node(Text),
 }
 
 /// The state of all binds.
@@ -86,6 +102,8 @@ pub struct Binder {
     attempts_begun: u64,
     devices: BTreeMap<DeviceKey, DeviceMemory>,
     repairs: BTreeMap<ObjectName, Repair>,
+    ladders: BTreeMap<Text, Ladder>,
+    notes: BTreeMap<Text, NoteMemory>,
     due: BTreeSet<Item>,
     timers: BTreeSet<(Timestamp, Item)>,
     orders: Vec<Order>,
@@ -102,6 +120,8 @@ impl Binder {
             attempts_begun: 0,
             devices: BTreeMap::new(),
             repairs: BTreeMap::new(),
+            ladders: BTreeMap::new(),
+            notes: BTreeMap::new(),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             orders: Vec::new(),
@@ -119,6 +139,7 @@ impl Binder {
         self.attempts.clear();
         self.devices.clear();
         self.repairs.clear();
+        self.notes.clear();
         self.due.clear();
         self.timers.clear();
         self.facts.claims.forget_giving();
@@ -145,6 +166,7 @@ impl Binder {
                     self.wrote(&request, ended, now);
                 }
             }
+            Report::Noted { node, ended } => self.noted(&node, ended, now),
             Report::Repaired { pod, ended } => self.repaired(&pod, ended, now),
         }
     }
@@ -167,6 +189,7 @@ impl Binder {
                 Some(Item::Device(device)) => self.look_at_device(&device, now),
                 Some(Item::Request(request)) => self.look_at_request(&request, now),
                 Some(Item::Pod(pod)) => self.look_at_pod(&pod, now),
+                Some(Item::Node(node)) => self.look_at_node(&node, now),
                 None => return,
             }
         }

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::names::node as names;
 use kai_core::input::{ObjectName, Text};
-use kai_translate::view;
+use kai_core::time::Timestamp;
+use kai_translate::{time, view};
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
+use super::notes::{GpuCondition, Note};
 use super::sharing::ConfigMap;
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
 use super::{DeviceKey, holdings};
 use crate::kinds::Kind;
 use crate::orders::{APPLY_PATCH, EvictBy, MERGE_PATCH, evict, object_path, send};
+use crate::status::write::STRATEGIC_PATCH;
 
 const BIND_REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2";
 /// The name under which config maps are written.
@@ -29,6 +33,8 @@ pub(super) enum Order {
     Discard { pod: ObjectName, uid: Text },
     /// Tell a pod to go that shares a device it may no longer use.
     Evict { pod: ObjectName, uid: Text, message: String },
+    /// Write on a node what is known of its GPUs.
+    Note { node: Text, note: Note, now: Timestamp },
     /// A step of a bind.
     Write { request: ObjectName, attempt: u64, pod: ObjectName, write: Write },
     /// Remove what a bind left on a pod.
@@ -110,6 +116,7 @@ pub(super) enum Report {
     Reserved { device: DeviceKey, ended: Result<Box<view::Pod>, Failure> },
     Released { device: DeviceKey, pod: ObjectName, ended: Result<(), Failure> },
     Wrote { request: ObjectName, attempt: u64, ended: Written },
+    Noted { node: Text, ended: Result<(), Failure> },
     Repaired { pod: ObjectName, ended: Written },
 }
 
@@ -186,6 +193,10 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
             }
             None
         }
+        Order::Note { node, note, now } => {
+            let ended = write_note(client, &node, note, now).await;
+            Some(Report::Noted { node, ended })
+        }
         Order::Write { request, attempt, pod, write } => {
             let ended = write_step(client, &request, &pod, write).await;
             Some(Report::Wrote { request, attempt, ended })
@@ -256,6 +267,32 @@ async fn reserve(client: &Client, pod: &Value) -> Result<Box<view::Pod>, Failure
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// What is known of a node's GPUs goes onto the node.
+async fn write_note(
+    client: &Client,
+    node: &Text,
+    note: Note,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let path = format!("/api/v1/nodes/{node}");
+    let Note { annotations, condition } = note;
+    if !annotations.is_empty() {
+        let patch = json!({"metadata": {"annotations": annotations}});
+        let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
+    }
+    if let Some(GpuCondition { status, reason, message }) = condition {
+        let moment = time::format(now);
+        let condition = json!({
+            "type": names::GPUS_UNDERSTOOD, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": moment, "lastTransitionTime": moment,
+        });
+        let patch = json!({"status": {"conditions": [condition]}});
+        let path = path + "/status";
+        let _: Value = send(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await?;
+    }
+    Ok(())
 }
 
 async fn patch_pod(client: &Client, pod: &ObjectName, patch: &Value) -> Written {

@@ -215,13 +215,13 @@ impl Metrics {
         self.mapped.insert(queue.clone(), mapped.collect());
     }
 
-    /// Everything as text.
-    pub fn page(&self, accounts: &Accounts) -> String {
+    /// Everything that was counted here.
+    pub fn page(&self, accounts: &Accounts) -> Page {
         let mut page = Page::new(&self.settings.namespace, self.settings.shard.as_deref());
         self.add_cycles(&mut page);
         self.add_actions(&mut page);
         self.add_queues(&mut page, accounts);
-        page.finish()
+        page
     }
 
     fn add_cycles(&self, page: &mut Page) {

@@ -9,17 +9,22 @@ use kai_core::time::{Span, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::Planner;
+use crate::binder::driver::Driver;
 use crate::serve::Question;
 use crate::snapshot::Frame;
 use crate::status::accounts::Accounts;
 
 impl Planner {
-    /// Answers a question.
-    pub fn answer(&self, question: Question) {
+    /// Answers a question; `binder` measures too.
+    pub fn answer(&self, question: Question, binder: Option<&Driver>) {
         match question {
             Question::Ready(answer) => drop(answer.send(self.is_ready())),
             Question::Metrics(answer) => {
-                drop(answer.send(self.metrics.page(self.statuses.accounts())));
+                let mut page = self.metrics.page(self.statuses.accounts());
+                if let Some(binder) = binder {
+                    binder.add_metrics(&mut page);
+                }
+                drop(answer.send(page.finish()));
             }
             Question::Frame(_, answer) => drop(answer.send(Some(self.frame()))),
             Question::JobOrder(_, answer) => drop(answer.send(self.shown_job_order())),

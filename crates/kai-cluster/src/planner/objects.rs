@@ -218,9 +218,13 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
         Kind::ResourceSlice => ObjectKey::Slice(name.name),
         Kind::ResourceClaim => ObjectKey::Claim(name),
         Kind::NodeResourceTopology => ObjectKey::Numa(name.name),
-        Kind::Pod | Kind::PodGroup | Kind::PriorityClass | Kind::Config | Kind::SchedulingShard => {
-            return None;
-        }
+        Kind::Pod
+        | Kind::PodGroup
+        | Kind::PriorityClass
+        | Kind::RuntimeClass
+        | Kind::ClusterPolicy
+        | Kind::Config
+        | Kind::SchedulingShard => return None,
     })
 }
 

@@ -11,7 +11,8 @@ use super::schedule::Target;
 use crate::orders::{MERGE_PATCH, object_path, send};
 
 /// Lists with keys are merged by key.
-const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+/// A patch that is merged, lists by the keys of their entries.
+pub(crate) const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// One request that tells something.
 #[derive(Clone, Debug, PartialEq)]

@@ -277,10 +277,20 @@ fn merge(target: &mut Value, patch: &Value) {
     for (key, value) in fields {
         if value.is_null() {
             target.as_object_mut().expect("an object").remove(key);
+        } else if let (true, Some(new)) = (key == "conditions", value.as_array()) {
+            merge_conditions(&mut target[key], new);
         } else {
             merge(&mut target[key], value);
         }
     }
+}
+
+/// Conditions are told apart by their type.
+fn merge_conditions(known: &mut Value, new: &[Value]) {
+    let mut all = known.as_array().cloned().unwrap_or_default();
+    all.retain(|one| new.iter().all(|other| other["type"] != one["type"]));
+    all.extend(new.iter().cloned());
+    *known = Value::Array(all);
 }
 
 fn json_answer(code: u16, body: &Value) -> Answer {

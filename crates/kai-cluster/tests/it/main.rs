@@ -2,6 +2,7 @@
 
 mod api;
 mod binder;
+mod edge;
 mod leases;
 mod shards;
 mod slices;

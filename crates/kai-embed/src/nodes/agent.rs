@@ -20,8 +20,9 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
     if !is_reservation(pod) {
         return Ok(());
     }
-    let (nvml, visible) = surroundings(cluster, pod);
-    let reserved = reserve(&nvml, &visible).map_err(|error| error.to_string())?;
+    let Surroundings { nvml, visible, machine_has } = surroundings(cluster, pod);
+    let reserved =
+        reserve(&nvml, &visible, Some(machine_has)).map_err(|error| error.to_string())?;
     let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return Ok(()) };
     let mut pod = pod.clone();
     object::remove(&mut pod, &["metadata", "resourceVersion"]);
@@ -33,8 +34,15 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What the container of a pod sees: the devices it was given, and the variable that names them.
-fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) {
+/// What the container of a pod sees: the devices it was given, the variable that names them, and how many devices are
+/// on the machine's bus.
+struct Surroundings {
+    nvml: ListedNvml,
+    visible: VisibleDevices,
+    machine_has: u64,
+}
+
+fn surroundings(cluster: &Cluster, pod: &Value) -> Surroundings {
     let run = cluster.nodes.runs.get(uid(pod));
     let node = run.and_then(|run| cluster.store.get(&id(NODES), &Key::new("", &*run.node)));
     // NVML does not tell the memory of a GPU that has none of its own.
@@ -59,5 +67,6 @@ fn surroundings(cluster: &Cluster, pod: &Value) -> (ListedNvml, VisibleDevices) 
         .map(|(slot, device)| format!("{}::{}", device.uuid, slot.replica))
         .collect();
     let visible = VisibleDevices::of_names(named.iter().map(String::as_str));
-    (ListedNvml { driver: DRIVER.to_owned(), devices: given }, visible)
+    let nvml = ListedNvml { driver: DRIVER.to_owned(), devices: given };
+    Surroundings { nvml, visible, machine_has: all.len() as u64 }
 }

@@ -12,6 +12,7 @@ use kai_cluster::client;
 use kai_cluster::env::Env;
 use kai_cluster::own_pod::OwnPod;
 use kai_core::input::ObjectName;
+use kai_gpu::count::{BUS, on_bus};
 use kai_gpu::discovery::{DiscoveryError, Found, look};
 use kai_gpu::driver::SystemLoader;
 use kai_gpu::library::{self, OpenError, Opened};
@@ -124,7 +125,7 @@ async fn keep(kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     if !pod.annotations().contains_key(gpu::RESERVED_DEVICE) {
         tracing::info!(namespace = %name.namespace, name = %name.name, "Looking for GPU device id for pod");
         let Opened { nvml, .. } = open()?;
-        let reserved = reserve(&*nvml, &visible())?;
+        let reserved = reserve(&*nvml, &visible(), on_bus(Path::new(BUS)))?;
         drop(nvml);
         let written = pod.annotate(&reserved.annotations()).await;
         written.map_err(|error| anyhow!("could not patch pod. error: {error}"))?;

@@ -1,7 +1,9 @@
 //! Our webhooks on an embedded cluster: registered as after an install, answered in this process.
 
 use anyhow::Context;
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, registration, review};
+use kai_cluster::admission::{
+    AdmissionSettings, FailurePolicy, PodRules, QueueChecks, registration, review,
+};
 use kai_cluster::planner::Settings;
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
@@ -14,6 +16,8 @@ pub(super) fn usual() -> AdmissionSettings {
         namespace: "kai-scheduler".to_owned(),
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        queues: QueueChecks::Alone,
+        checks_pod_groups: true,
         on_create: FailurePolicy::Fail,
         on_update: FailurePolicy::Ignore,
     }
@@ -23,7 +27,7 @@ pub(super) fn usual() -> AdmissionSettings {
 pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     cluster.set_webhooks(Webhooks::new(move |path, asked| {
-        review::answer(path, asked, &scheduler, &pods)
+        review::answer(path, asked, (&scheduler, &pods), None)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.
     for (_, configuration) in registration::configurations(settings, "") {

@@ -7,6 +7,7 @@ mod binder;
 mod config;
 mod explained;
 mod faults;
+mod gpus;
 mod installation;
 mod leases;
 mod logged;

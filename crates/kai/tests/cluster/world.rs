@@ -130,6 +130,27 @@ impl World {
         self.plane.start_server_again().await.expect("it starts again");
     }
 
+    /// The kubeconfig of any service account.
+    pub(crate) async fn account_kubeconfig(&self, namespace: &str, account: &str) -> PathBuf {
+        self.plane.account_kubeconfig(namespace, account).await.expect("a token")
+    }
+
+    /// What a verb of `kai` prints as a service account of the installation.
+    pub(crate) async fn kai(&self, verb: &str, account: &str, arguments: &[&str]) -> String {
+        let kubeconfig = self.kubeconfig(account).await;
+        let mut command = Command::new(KAI);
+        command.arg(verb).arg("--kubeconfig").arg(kubeconfig).args(arguments);
+        let told = command.output().expect("it runs");
+        String::from_utf8([told.stdout, told.stderr].concat()).expect("text")
+    }
+
+    /// What `kubectl` prints as an administrator.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(self.plane.program("kubectl"));
+        command.arg("--kubeconfig").arg(self.plane.admin_kubeconfig()).args(arguments);
+        String::from_utf8(command.output().expect("it runs").stdout).expect("text")
+    }
+
     /// Kills `kai` as a crash would.
     pub(crate) fn kill_kai(&mut self) {
         self.kai.clear();

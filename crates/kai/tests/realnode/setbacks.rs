@@ -1,6 +1,6 @@
 //! What goes wrong on a node: the reason is told, nothing is left behind, and it goes on when the cause is gone.
 
-use kai_cluster::binder::ReservationSettings;
+use kai_cluster::binder::{ReservationSettings, RuntimeClassSetting};
 use kai_testenv::NodeProgram;
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn kai_dies_at_every_step_of_a_reservation() {
         site.world.start_admitting("admission", &admission).await;
         let reservations = || ReservationSettings {
             image: KAI_IMAGE.to_owned(),
-            runtime_class: Some("nvidia".to_owned()),
+            runtime_class: RuntimeClassSetting::Auto(Some("nvidia".to_owned())),
             ..ReservationSettings::default()
         };
         for writes in 0..=WRITES {

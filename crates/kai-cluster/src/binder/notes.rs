@@ -1,0 +1,189 @@
+//! What is written on nodes: who has how much of which device, what reservation pods are given there, and whether the
+//! node's GPUs are understood. Written when it differs from what the node shows, every ten seconds at most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kai_api::names::node as names;
+use kai_core::input::{ObjectName, Text};
+use kai_core::time::{Span, Timestamp};
+use kai_core::world::gpu_facts::{GpuFacts, Sharing};
+use kai_translate::time::seconds;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Facts, Life, NodeFacts};
+use super::writes::{Failure, Order};
+use super::{Binder, Item, delay, profile};
+
+/// A node is written at most this often.
+const PAUSE: Span = seconds(10);
+
+/// What is remembered of what is written on a node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NoteMemory {
+    busy: bool,
+    not_before: Option<Timestamp>,
+    failures: u32,
+}
+
+/// What is to be written on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Note {
+    /// Annotations that are set, or removed.
+    pub(super) annotations: BTreeMap<&'static str, Option<String>>,
+    pub(super) condition: Option<GpuCondition>,
+}
+
+/// Whether the GPUs of a node are understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GpuCondition {
+    pub(super) status: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: &'static str,
+}
+
+const UNDERSTOOD: GpuCondition = GpuCondition {
+    status: "True",
+    reason: "Understood",
+    message: "the number and the memory of its GPUs are known",
+};
+const COUNT_UNKNOWN: GpuCondition = GpuCondition {
+    status: "False",
+    reason: "PhysicalGpuCountUnknown",
+    message: "the node is time-sliced and does not tell how many GPUs it has, so they are not shared; label it \
+              nvidia.com/gpu.count=<number of physical GPUs>",
+};
+const MEMORY_UNKNOWN: GpuCondition = GpuCondition {
+    status: "False",
+    reason: "GpuMemoryUnknown",
+    message: "nothing tells how much memory its GPUs have, so pods with gpu-memory are not placed on it; label it \
+              nvidia.com/gpu.memory=<MiB of one GPU>",
+};
+
+/// A device that is shared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedDevice {
+    /// MiB it has.
+    pub total_mib: i64,
+    /// MiB of each pod on it.
+    pub pods: BTreeMap<String, i64>,
+}
+
+impl Facts {
+    /// The shared devices of a node by UUID.
+    pub(super) fn shares(&self, node: &Text, gpus: &GpuFacts) -> BTreeMap<String, SharedDevice> {
+        let reserved = self.devices_of_node(node).filter_map(|key| {
+            let (_, one) = self.reservation(key)?;
+            one.device.clone()
+        });
+        let devices: BTreeSet<Text> = reserved.collect();
+        let total_mib = gpus.memory_mib;
+        let shared = |device: Text| {
+            let tenants = self.tenants(node, &device, total_mib);
+            let pods = tenants.into_iter().map(|(name, mib)| (name.to_string(), mib)).collect();
+            (device.to_string(), SharedDevice { total_mib, pods })
+        };
+        devices.into_iter().map(shared).collect()
+    }
+}
+
+fn condition(gpus: &GpuFacts) -> GpuCondition {
+    if gpus.sharing == Sharing::UnknownDeviceCount {
+        COUNT_UNKNOWN
+    } else if gpus.memory_known {
+        UNDERSTOOD
+    } else {
+        MEMORY_UNKNOWN
+    }
+}
+
+impl Binder {
+    pub(super) fn look_at_node(&mut self, name: &Text, now: Timestamp) {
+        if self.facts.node(name).is_none() {
+            self.notes.remove(name);
+            self.ladders.remove(name);
+        }
+        let Some(note) = self.note(name) else { return };
+        let memory = self.notes.entry(name.clone()).or_default();
+        if memory.busy {
+            return;
+        }
+        if let Some(moment) = memory.not_before.filter(|moment| now < *moment) {
+            self.look_again_at(moment, Item::Node(name.clone()));
+            return;
+        }
+        memory.busy = true;
+        self.orders.push(Order::Note { node: name.clone(), note, now });
+    }
+
+    /// What is to be written on the node; none: nothing.
+    fn note(&self, name: &Text) -> Option<Note> {
+        let node = self.facts.node(name)?;
+        let gpus = self.facts.gpus(name)?;
+        let shares = self.facts.shares(name, &gpus);
+        let shares = (!shares.is_empty()).then(|| serde_json::to_string(&shares).ok()).flatten();
+        let shown = &node.view.metadata.annotations;
+        let mut wanted = BTreeMap::new();
+        let known = shown.get(names::GPU_SHARES);
+        if shares.is_some() || known.is_some_and(|known| self.is_stale(name, known)) {
+            wanted.insert(names::GPU_SHARES, shares);
+        }
+        if let Some(ladder) = self.ladders.get(name) {
+            let (platform, rungs, _) = self.rungs(node);
+            wanted.insert(names::LADDER, Some(ladder.write(platform, &rungs)));
+        }
+        wanted.retain(|key, value| shown.get(*key) != value.as_ref());
+        let mut conditions = node.view.status.conditions.iter();
+        let known = conditions.find(|one| one.type_ == names::GPUS_UNDERSTOOD);
+        let condition = condition(&gpus);
+        let differs = match known {
+            Some(known) => known.status != condition.status || known.reason != condition.reason,
+            None => gpus.advertised > 0 && condition != UNDERSTOOD,
+        };
+        let note = Note { annotations: wanted, condition: differs.then_some(condition) };
+        (note != Note::default()).then_some(note)
+    }
+
+    /// None of the pods that the annotation names is on the node: it is not that of another binder.
+    fn is_stale(&self, node: &Text, annotation: &str) -> bool {
+        let devices: BTreeMap<String, SharedDevice> =
+            serde_json::from_str(annotation).unwrap_or_default();
+        let mut pods = devices.values().flat_map(|device| device.pods.keys());
+        !pods.any(|pod| {
+            let name =
+                pod.split_once('/').map(|(namespace, name)| ObjectName::new(namespace, name));
+            let known = name.and_then(|name| self.facts.pod(&name));
+            known.is_some_and(|pod| pod.node.as_ref() == Some(node) && pod.life != Life::Ended)
+        })
+    }
+
+    pub(super) fn noted(&mut self, name: &Text, ended: Result<(), Failure>, now: Timestamp) {
+        let Some(memory) = self.notes.get_mut(name) else { return };
+        memory.busy = false;
+        memory.not_before = Some(now.plus(PAUSE));
+        memory.failures = 0;
+        if let Err(failure) = ended {
+            memory.failures += 1;
+            memory.not_before = Some(now.plus(PAUSE).plus(delay(memory.failures)));
+            tracing::warn!(node = %name, reason = failure.reason, "what is known of a node's GPUs was not written on it");
+        }
+        self.due.insert(Item::Node(name.clone()));
+    }
+
+    /// The platform of a node, the rungs of its reservation pods and their runtime class.
+    pub(super) fn rungs(
+        &self,
+        node: &NodeFacts,
+    ) -> (kai_translate::platform::Platform, Vec<profile::Rung>, Option<&str>) {
+        let settings = &self.settings.reservation;
+        let platform = profile::platform(&node.view, settings);
+        let cdi = self.uses_cdi(node);
+        let class = profile::runtime_class(&settings.runtime_class, &self.facts.classes, cdi);
+        let may_be_privileged = settings.tegra.privileged != super::Privilege::No;
+        (platform, profile::rungs(platform, class.is_some(), may_be_privileged), class)
+    }
+
+    /// Containers on the node are told their devices in the notation of CDI.
+    pub(super) fn uses_cdi(&self, node: &NodeFacts) -> bool {
+        super::cdi::is_on(&node.view, self.settings.cdi, &self.facts.policies)
+    }
+}

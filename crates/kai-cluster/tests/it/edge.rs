@@ -1,0 +1,184 @@
+//! Nodes whose GPUs have to be found out: rungs of reservation pods, CDI, unified memory, what is written on nodes.
+
+use serde_json::{Value, json};
+
+use crate::virtual_time::{Story, play};
+use crate::{fault, node, pod, queue, times, writes};
+
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+const POLICIES: &str = "/apis/nvidia.com/v1/clusterpolicies";
+const CONFIG_MAPS: &str = "/api/v1/configmaps";
+
+fn gpu_node(advertised: &str, labels: &Value) -> Value {
+    let mut node = node("n1", "8");
+    node["metadata"]["labels"] = labels.clone();
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(advertised);
+    node["status"]["allocatable"]["pods"] = json!("110");
+    node
+}
+
+fn known() -> Value {
+    json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "1"})
+}
+
+fn sharing(name: &str, mib: u32) -> Value {
+    let mut pod = pod(name, "100m");
+    pod["metadata"]["annotations"] = json!({"gpu-memory": mib.to_string(), "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
+    pod
+}
+
+fn story(node: Value, pods: Vec<Value>) -> Story {
+    let mut objects = vec![(NODES, node), ("/apis/scheduling.run.ai/v2/queues", queue())];
+    objects.extend(pods.into_iter().map(|pod| (PODS, pod)));
+    Story { objects, agents: vec![1], seconds: 120, ..Story::default() }
+}
+
+fn bound(pods: &[Value]) -> usize {
+    let ours = pods.iter().filter(|pod| pod["metadata"]["namespace"] == "a");
+    ours.filter(|pod| pod["spec"]["nodeName"] == "n1").count()
+}
+
+fn annotation(node: &Value, key: &str) -> Value {
+    let text = node["metadata"]["annotations"][key].as_str();
+    serde_json::from_str(text.unwrap_or("null")).expect("JSON")
+}
+
+#[test]
+fn a_runtime_class_that_the_node_does_not_have_is_given_up_and_the_rung_that_works_is_kept() {
+    let mut story = story(gpu_node("1", &known()), vec![sharing("p", 8000)]);
+    story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
+    story.agents = vec![1000, 1]; // the first never starts
+    let (log, objects) = play(story);
+    assert_eq!(bound(&objects[PODS]), 1, "{log:#?}");
+    let ladder = annotation(&objects[NODES][0], "kai.scheduler/reservation-ladder");
+    assert_eq!(ladder["platform"], "standard");
+    assert_eq!(ladder["rungs"], json!(["runtime-class", "plain"]));
+    assert_eq!(ladder["works"], "plain");
+    let reservation = objects[PODS].iter().find(|pod| pod["metadata"]["namespace"] != "a");
+    assert!(reservation.expect("a reservation")["spec"].get("runtimeClassName").is_none());
+}
+
+#[test]
+fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
+    let policy = |enabled: bool| json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/version": "v25.10.1"}}, "spec": {"cdi": {"enabled": enabled}}});
+    let told = |setup: &dyn Fn(&mut Story)| {
+        // Pods come one after the other, each after something happened to the operator.
+        let mut story = story(gpu_node("1", &known()), vec![sharing("p0", 8000)]);
+        story.later = vec![(50, PODS, sharing("p50", 8000)), (100, PODS, sharing("p100", 8000))];
+        story.seconds = 150;
+        setup(&mut story);
+        let (_, objects) = play(story);
+        ["p0", "p50", "p100"].map(|name| {
+            let ours = |map: &&Value| {
+                map["metadata"]["name"]
+                    .as_str()
+                    .is_some_and(|map| map.starts_with(&format!("{name}-")))
+            };
+            let mut maps = objects[CONFIG_MAPS].iter().filter(ours);
+            let devices = maps.find_map(|map| map["data"]["NVIDIA_VISIBLE_DEVICES"].as_str());
+            devices.expect("devices").starts_with("k8s.device-plugin.nvidia.com/gpu=")
+        })
+    };
+    let no_crd = || fault("GET", "clusterpolicies", 404, u32::MAX);
+    assert_eq!(told(&|story| story.faults = vec![no_crd()]), [false; 3], "there is none");
+    assert_eq!(
+        told(&|story| {
+            story.faults = vec![fault("GET", "clusterpolicies", 404, 1)];
+            story.later.push((40, POLICIES, policy(true)));
+        }),
+        [false, true, true],
+        "it comes later"
+    );
+    assert_eq!(
+        told(&|story| {
+            story.objects.push((POLICIES, policy(true)));
+            story.later.push((40, POLICIES, policy(false)));
+            story.later.push((90, POLICIES, policy(true)));
+        }),
+        [true, false, true],
+        "it is toggled"
+    );
+    assert_eq!(
+        told(&|story| {
+            story.objects.push((POLICIES, policy(true)));
+            story.faults = vec![fault("GET", "clusterpolicies", 403, u32::MAX)];
+        }),
+        [false; 3],
+        "we may not look"
+    );
+}
+
+#[test]
+fn unified_memory_is_given_away_once() {
+    // 131072 MiB by label: four of five pods of 30 GiB run. GPU memory is not charged as RAM beside: the pods ask for none.
+    let labels = json!({"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1"});
+    let pods = || ["a", "b", "c", "d", "e"].map(|name| sharing(name, 30_720)).to_vec();
+    let mut thor = gpu_node("100", &labels);
+    thor["status"]["nodeInfo"] = json!({"architecture": "arm64", "kernelVersion": "6.8.12-tegra"});
+    thor["status"]["capacity"] = json!({"memory": "125772Mi"});
+    let (_, objects) = play(story(thor.clone(), pods()));
+    assert_eq!(bound(&objects[PODS]), 4);
+    let reservation = objects[PODS].iter().find(|pod| pod["metadata"]["namespace"] != "a");
+    let container = &reservation.expect("a reservation")["spec"]["containers"][0];
+    assert_eq!(container["securityContext"]["privileged"], true);
+    // Without labels the memory of the node, less what the system needs.
+    thor["metadata"]["labels"] = json!({});
+    let (_, objects) = play(story(thor, pods()));
+    assert_eq!(bound(&objects[PODS]), 4);
+    let shares = annotation(&objects[NODES][0], "kai.scheduler/gpu-shares");
+    assert_eq!(shares["GPU-0"]["total_mib"], 123_724, "{shares}");
+}
+
+#[test]
+fn shares_are_written_on_the_node_every_ten_seconds_at_most() {
+    let mut story = story(gpu_node("100", &known()), vec![sharing("p0", 1000)]);
+    story.later = vec![
+        (20, PODS, sharing("p20", 1000)),
+        (22, PODS, sharing("p22", 1000)),
+        (24, PODS, sharing("p24", 1000)),
+        (26, PODS, sharing("p26", 1000)),
+    ];
+    let (log, objects) = play(story);
+    let shares = annotation(&objects[NODES][0], "kai.scheduler/gpu-shares");
+    let pods = json!({"a/p0": 1000, "a/p20": 1000, "a/p22": 1000, "a/p24": 1000, "a/p26": 1000});
+    assert_eq!(shares, json!({"GPU-0": {"total_mib": 32_600, "pods": pods}}));
+    let written = times(&writes(&log), "PATCH /api/v1/nodes/n1 ");
+    assert!(written.windows(2).all(|pair| pair[1] - pair[0] >= 10.0), "{written:?}");
+    assert!(written.len() <= 5, "{written:?}");
+}
+
+#[test]
+fn shares_of_pods_that_are_gone_are_removed() {
+    let mut story = story(gpu_node("100", &known()), vec![sharing("p", 1000)]);
+    story.gone = vec![(40, "/api/v1/namespaces/a/pods/p")];
+    let (_, objects) = play(story);
+    let shown = &objects[NODES][0]["metadata"]["annotations"];
+    assert!(shown.get("kai.scheduler/gpu-shares").is_none(), "{shown}");
+    assert_eq!(objects[PODS].len(), 0);
+}
+
+#[test]
+fn a_node_that_is_not_understood_says_so_until_it_is() {
+    let labels = json!({"nvidia.com/gpu.product": "Strange-SHARED"});
+    let mut story = story(gpu_node("10", &labels), vec![sharing("p", 1000)]);
+    let mut labelled = gpu_node(
+        "10",
+        &json!({"nvidia.com/gpu.product": "Strange-SHARED", "nvidia.com/gpu.count": "1"}),
+    );
+    story.later = vec![(30, NODES, labelled.clone())];
+    labelled["metadata"]["labels"]["nvidia.com/gpu.memory"] = json!("32600");
+    story.later.push((60, NODES, labelled));
+    let (log, objects) = play(story);
+    let said = |reason: &str| times(&writes(&log), reason).first().copied();
+    assert!(said("PhysicalGpuCountUnknown").is_some_and(|at| at < 30.0), "{log:#?}");
+    assert!(said("GpuMemoryUnknown").is_some_and(|at| (30.0..60.0).contains(&at)), "{log:#?}");
+    let conditions = objects[NODES][0]["status"]["conditions"].as_array().cloned();
+    let conditions = conditions.expect("conditions");
+    let ready = conditions.iter().find(|one| one["type"] == "Ready");
+    assert_eq!(ready.expect("it is ready")["status"], "True");
+    // Labels that come late take effect at once.
+    let binding = times(&writes(&log), "/pods/p/binding");
+    assert!(binding.first().is_some_and(|at| (60.0..70.0).contains(at)), "{binding:?}");
+}

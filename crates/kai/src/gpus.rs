@@ -1,0 +1,141 @@
+//! `kai gpus`: the GPUs of a cluster, and who shares them.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use kai_cluster::binder::{BinderSettings, NodeGpus};
+use kai_cluster::{client, listing};
+
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  kai gpus             every node with GPUs: how many it advertises and has, and who shares which
+  kai gpus --json      the same for scripts
+
+The same is on the nodes: kubectl get node NAME -o jsonpath='{.metadata.annotations.kai\\.scheduler/gpu-shares}'";
+
+/// Which cluster.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct GpusArguments {
+    /// Where the cluster is; by default that of the surroundings.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Namespace of reservation pods.
+    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    resource_reservation_namespace: String,
+
+    /// Value of the app label of reservation pods.
+    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    resource_reservation_app_label: String,
+}
+
+/// Prints them; the exit status.
+pub(crate) fn run(arguments: &GpusArguments) -> anyhow::Result<u8> {
+    let mut settings = BinderSettings::default();
+    settings.reservation.namespace.clone_from(&arguments.resource_reservation_namespace);
+    settings.reservation.app_label.clone_from(&arguments.resource_reservation_app_label);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let gpus = runtime.block_on(async {
+        let client = client::connect(arguments.kubeconfig.as_deref()).await?;
+        listing::gpus(&client, &settings).await.context("cannot read nodes and pods")
+    })?;
+    let text =
+        if arguments.json { serde_json::to_string_pretty(&gpus)? + "\n" } else { table(&gpus) };
+    output::print(&text)?;
+    Ok(0)
+}
+
+const HEAD: [&str; 8] =
+    ["NODE", "ADVERTISED", "PHYSICAL", "DEVICE", "UUID", "USED/TOTAL MiB", "PODS", "ENFORCED"];
+
+fn table(nodes: &[NodeGpus]) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    for node in nodes {
+        let start = [node.node.clone(), node.advertised.to_string(), node.physical.to_string()];
+        if node.devices.is_empty() {
+            let memory = node.memory_mib.map_or("unknown".to_owned(), |mib| mib.to_string());
+            let said = node.trouble.unwrap_or("none shared").to_owned();
+            let [name, advertised, physical] = start.clone();
+            let dash = || "-".to_owned();
+            rows.push([
+                name,
+                advertised,
+                physical,
+                dash(),
+                dash(),
+                format!("0/{memory}"),
+                said,
+                dash(),
+            ]);
+        }
+        for device in &node.devices {
+            let [name, advertised, physical] = start.clone();
+            let pods: Vec<String> =
+                device.pods.iter().map(|(pod, mib)| format!("{pod} ({mib})")).collect();
+            let enforced = if device.enforced { "yes" } else { "no" };
+            let used = format!("{}/{}", device.used_mib, device.total_mib);
+            let (device, uuid) = (device.groups.join(","), device.uuid.clone());
+            let (pods, enforced) = (pods.join(" "), enforced.to_owned());
+            rows.push([name, advertised, physical, device, uuid, used, pods, enforced]);
+        }
+    }
+    aligned(&rows)
+}
+
+fn aligned(rows: &[[String; 8]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_cluster::binder::DeviceGpus;
+
+    use super::*;
+
+    #[test]
+    fn a_row_per_device_and_one_for_nodes_that_share_none() {
+        let device = DeviceGpus {
+            groups: vec!["g1".to_owned()],
+            uuid: "GPU-1".to_owned(),
+            used_mib: 16_000,
+            total_mib: 32_600,
+            pods: [("a/p".to_owned(), 8000), ("a/q".to_owned(), 8000)].into(),
+            enforced: false,
+        };
+        let node = |name: &str, devices, memory_mib, trouble| NodeGpus {
+            node: name.to_owned(),
+            advertised: 100,
+            physical: 1,
+            memory_mib,
+            trouble,
+            devices,
+        };
+        let shown = table(&[
+            node("n1", vec![device], Some(32_600), None),
+            node("n2", Vec::new(), None, Some("the memory of its GPUs is not known")),
+        ]);
+        let expected = "\
+NODE  ADVERTISED  PHYSICAL  DEVICE  UUID   USED/TOTAL MiB  PODS                                 ENFORCED
+n1    100         1         g1      GPU-1  16000/32600     a/p (8000) a/q (8000)                no
+n2    100         1         -       -      0/unknown       the memory of its GPUs is not known  -
+";
+        assert_eq!(shown, expected);
+    }
+}
