@@ -69,7 +69,8 @@ pub(crate) async fn run_planner(
     let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
     let binder = settings.binder.clone().map(|config| {
         let client = gates.of(Function::Binder).client(&client);
-        Driver::new(client, env.clone(), config, settings.election.is_none(), binder_sink)
+        let leads = settings.election.is_none();
+        Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
     });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let hold_until = start_usage(&client, &env, &settings, &report_sink);

@@ -13,7 +13,7 @@ use kai_workloads::config::parse_selector;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::binder::{BinderSettings, ReservationSettings};
+use crate::binder::{BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting};
 use crate::flags::Flagged;
 use crate::metrics::QueueLabel;
 use crate::planner::Settings;
@@ -196,6 +196,7 @@ impl Configured {
         let usual = BinderSettings::default();
         if let Some(binder) = &mut self.settings.binder {
             take(&mut binder.volumes_wait, &usual.volumes_wait, timeout);
+            let cdi = cdi.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
             take(&mut binder.cdi, &usual.cdi, cdi);
         }
         self.reservation(wanted.resource_reservation.unwrap_or_default(), &usual.reservation);
@@ -212,7 +213,10 @@ impl Configured {
         take(&mut to.service_account, &usual.service_account, wanted.service_account_name);
         take(&mut to.image, &usual.image, wanted.image.as_ref().map(image));
         let class = wanted.runtime_class_name.filter(|class| !class.is_empty());
-        take(&mut to.runtime_class, &usual.runtime_class, Some(class));
+        let class = class.map(|class| RuntimeClassSetting::Auto(Some(class)));
+        take(&mut to.runtime_class, &usual.runtime_class, class);
+        let pulled = wanted.image.as_ref().and_then(|image| image.pull_policy.clone());
+        take(&mut to.pull_policy, &usual.pull_policy, pulled);
         take(&mut to.wait, &usual.wait, wanted.allocation_timeout.map(seconds));
         take(&mut to.resources, &usual.resources, Some(value(wanted.pod_resources.as_ref())));
         let pod = value(wanted.reservation_pod_security_context.as_ref());
@@ -338,7 +342,7 @@ mod tests {
         assert_eq!((grouper.queue_label_key.as_str(), grouper.knative_gang), ("q", false));
         assert_eq!(grouper.pod_selector["a"], "b");
         let binder = binder.expect("a binder");
-        assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), true));
+        assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
         assert_eq!(binder.reservation.image, "here/resource-reservation:1");
         assert_eq!(binder.reservation.resources, Some(json!({"requests": {"cpu": "1"}})));
         assert_eq!(

@@ -81,7 +81,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     ),
     ("podGrouper.args.defaultPrioritiesConfigMapNamespace", Honoured, ""),
     ("binder.volumeBindingTimeoutSeconds", Honoured, ""),
-    ("binder.cdiEnabled", Honoured, "it is not found out from a `ClusterPolicy`"),
+    ("binder.cdiEnabled", Honoured, "where it is left out, NVIDIA's operator is asked"),
     ("binder.metricsPort", Nothing, "`--listen-address` says it"),
     ("binder.probePort", Nothing, "`--health-probe-bind-address` says it"),
     (

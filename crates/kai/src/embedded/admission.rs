@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use kai_cluster::admission::{
-    AdmissionSettings, FailurePolicy, PodRules, QueueChecks, registration, review,
+    AdmissionSettings, FailurePolicy, PodRules, PodScope, QueueChecks, registration, review,
 };
 use kai_cluster::planner::Settings;
 use kai_embed::Cluster;
@@ -16,6 +16,7 @@ pub(super) fn usual() -> AdmissionSettings {
         namespace: "kai-scheduler".to_owned(),
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        scope: PodScope::default(),
         queues: QueueChecks::Alone,
         checks_pod_groups: true,
         on_create: FailurePolicy::Fail,

@@ -56,7 +56,7 @@ async fn the_api_server_takes_every_deployment() {
         let told = Command::new(KAI).args(["manifests", "--deploy", deploy]).output();
         let told = told.expect("kai manifests runs").stdout;
         let mut child = world
-            .kubectl(&["apply", "--server-side", "--dry-run=server", "-f", "-"])
+            .kubectl_command(&["apply", "--server-side", "--dry-run=server", "-f", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -118,7 +118,7 @@ impl World {
     }
 
     /// A call of `kubectl` that may do everything.
-    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.plane.program("kubectl"));
         command.arg("--kubeconfig").arg(self.plane.admin_kubeconfig()).args(arguments);
         command
@@ -146,9 +146,8 @@ impl World {
 
     /// What `kubectl` prints as an administrator.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(self.plane.program("kubectl"));
-        command.arg("--kubeconfig").arg(self.plane.admin_kubeconfig()).args(arguments);
-        String::from_utf8(command.output().expect("it runs").stdout).expect("text")
+        String::from_utf8(self.kubectl_command(arguments).output().expect("it runs").stdout)
+            .expect("text")
     }
 
     /// Kills `kai` as a crash would.
