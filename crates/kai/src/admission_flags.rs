@@ -1,7 +1,7 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope, QueueChecks};
+use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
 use kai_cluster::flags::Flagged;
 use kai_cluster::shards::AdmissionWishes;
 
@@ -44,7 +44,7 @@ pub(crate) struct AdmissionFlags {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_webhook: Option<bool>,
 
-    /// Warn of quotas of queues that do not add up.
+    /// Quotas of queues are checked against those of queues above and below.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
 
@@ -115,13 +115,9 @@ impl AdmissionFlags {
                 namespace_labels: wishes.namespace_labels.clone(),
                 pod_labels: wishes.pod_labels.clone(),
             },
-            queues: match (checks(self.enable_webhook, wishes.queues), self.enable_quota_validation)
-            {
-                (false, _) => QueueChecks::None,
-                (true, false) => QueueChecks::Alone,
-                (true, true) => QueueChecks::WithQuotas,
-            },
-            checks_pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
+            queues: checks(self.enable_webhook, wishes.queues),
+            quotas: self.enable_quota_validation,
+            pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),
         })

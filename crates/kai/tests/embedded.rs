@@ -341,3 +341,82 @@ spec:
     assert_eq!(pods.len(), 1, "{outcome:#}");
     assert_eq!((&pods[0]["phase"], &pods[0]["node"]), (&"Running".into(), &"node-1".into()));
 }
+
+const STORAGE_AND_CLAIMS: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: near}
+provisioner: example.com/disk
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {storageClassName: near, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: with-volume, labels: {kai.scheduler/queue: default-queue}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: main, image: 'x:1'}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.example.com}
+spec: {selectors: [{cel: {expression: device.driver == 'gpu.example.com'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: node-1-gpu}
+spec:
+  driver: gpu.example.com
+  nodeName: node-1
+  pool: {name: node-1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.example.com}}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: claimers, labels: {kai.scheduler/queue: default-queue}}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    metadata: {annotations: {kai.scheduler/sim-duration: 1h}, labels: {kai.scheduler/queue: default-queue}}
+    spec:
+      schedulerName: kai-scheduler
+      restartPolicy: Never
+      containers: [{name: main, image: 'x:1', resources: {claims: [{name: gpu}]}}]
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]
+";
+
+#[test]
+fn volumes_wait_for_their_pod_and_devices_are_claimed_one_after_the_other() {
+    let folder = Folder::new("claims", &[("all.yaml", STORAGE_AND_CLAIMS)]);
+    let output = kai(&["simulate", "-f", folder.path(), "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let pods = outcome["pods"].as_array().expect("pods");
+    let phase = |pod: &Value| pod["phase"].as_str().unwrap_or_default().to_owned();
+    let jobs: Vec<String> =
+        pods.iter().filter(|pod| pod["name"] != "with-volume").map(phase).collect();
+    assert_eq!(jobs, ["Succeeded", "Succeeded"], "{outcome:#}");
+    let other = pods.iter().find(|pod| pod["name"] == "with-volume").map(phase);
+    assert_eq!(other.as_deref(), Some("Running"), "{outcome:#}");
+}
+
+#[test]
+fn the_reservation_pod_of_a_jetson_has_what_that_of_a_server_needs_not() {
+    let told = told("7");
+    let pods = told.split_once("the reservation pod on server").expect("one").1;
+    let (server, thor) = pods.split_once("the reservation pod on thor").expect("the other");
+    for mark in ["privileged: true", "hostPath", "NVIDIA_DRIVER_CAPABILITIES"] {
+        assert!(!server.contains(mark) && thor.contains(mark), "{mark}: {told}");
+    }
+}

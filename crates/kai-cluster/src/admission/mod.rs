@@ -7,12 +7,14 @@
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
 //! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | `classes` | runtime classes that exist |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
 //! | [`registration`] | webhook configurations |
 //! | [`server`] | everything together |
 
 pub mod certificates;
+mod classes;
 mod container;
 pub mod mutate;
 pub mod pod_groups;
@@ -50,7 +52,7 @@ pub struct PodRules {
     pub hami_core: bool,
     /// Containers may not reach for devices by themselves.
     pub block_visible_devices: bool,
-    /// Runtime class of pods that share devices; none: as they say.
+    /// Runtime class of pods that share devices, if it exists; none: as they say.
     pub runtime_class: Option<String>,
 }
 
@@ -91,26 +93,16 @@ pub struct AdmissionSettings {
     pub pods: PodRules,
     /// Which pods are looked at, of those that are ours.
     pub scope: PodScope,
-    /// What is checked of queues.
-    pub queues: QueueChecks,
+    /// Queues are checked.
+    pub queues: bool,
+    /// Their quotas are checked against those of queues above and below.
+    pub quotas: bool,
     /// Pod groups are checked.
-    pub checks_pod_groups: bool,
+    pub pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.
     pub on_update: FailurePolicy,
-}
-
-/// What is checked of queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueChecks {
-    /// Nothing.
-    None,
-    /// That they make sense by themselves.
-    #[default]
-    Alone,
-    /// Also that their quotas and those of their relatives add up.
-    WithQuotas,
 }
 
 /// What the API server does when nobody answers.

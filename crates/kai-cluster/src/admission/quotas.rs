@@ -11,7 +11,7 @@ const RESOURCES: [(&str, &str, usize); 3] =
     [("CPU", "cpu", 0), ("GPU", "gpu", 2), ("Memory", "memory", 0)];
 
 /// A queue that is created or changed, among all queues.
-pub fn compare(queue: &Value, queues: &[Value]) -> Verdict {
+pub fn check(queue: &Value, queues: &[Value]) -> Verdict {
     let name = queue["metadata"]["name"].as_str().unwrap_or_default();
     let others = || queues.iter().filter(|other| other["metadata"]["name"] != name);
     let mut warnings = Vec::new();
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn a_child_beside_its_parent() {
         let all = [queue("p", None, 1000.0, -1.0), queue("a", Some("p"), 600.0, 4.0)];
-        assert_eq!(compare(&queue("b", Some("p"), 400.0, 99.0), &all), Verdict::default());
-        let told = compare(&queue("b", Some("p"), 1200.0, 99.0), &all);
+        assert_eq!(check(&queue("b", Some("p"), 400.0, 99.0), &all), Verdict::default());
+        let told = check(&queue("b", Some("p"), 1200.0, 99.0), &all);
         assert_eq!(
             told.warnings,
             [
@@ -120,14 +120,14 @@ mod tests {
             ]
         );
         assert_eq!(told.refused, None, "quotas only warn");
-        let changed = compare(&queue("a", Some("p"), 1000.0, 4.0), &all);
+        let changed = check(&queue("a", Some("p"), 1000.0, 4.0), &all);
         assert_eq!(changed, Verdict::default(), "what it was does not count");
     }
 
     #[test]
     fn a_parent_beside_its_children() {
         let all = [queue("a", Some("p"), 0.0, 1.5), queue("b", Some("p"), 0.0, 3.0)];
-        let told = compare(&queue("p", None, 0.0, 2.25), &all);
+        let told = check(&queue("p", None, 0.0, 2.25), &all);
         assert_eq!(
             told.warnings,
             [
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn a_parent_must_be_there_and_have_resources() {
         let lost = queue("a", Some("p"), 0.0, 0.0);
-        let told = compare(&lost, &[]);
+        let told = check(&lost, &[]);
         assert_eq!(told.refused.as_deref(), Some("failed to get parent queue p: not found"));
-        let told = compare(&lost, &[json!({"metadata": {"name": "p"}, "spec": {}})]);
+        let told = check(&lost, &[json!({"metadata": {"name": "p"}, "spec": {}})]);
         assert_eq!(told.refused.as_deref(), Some("parent queue p has no resources defined"));
     }
 }

@@ -5,45 +5,75 @@ use kai_api::names::admission as names;
 use kai_api::names::components::ADMISSION;
 use serde_json::{Value, json};
 
-use super::{AdmissionSettings, FailurePolicy, QueueChecks};
+use super::{AdmissionSettings, FailurePolicy};
 
-/// What is asked about: group, version, plural and scope.
-type Asked = (&'static str, &'static str, &'static str, &'static str);
-
-const PODS: Asked = ("", "v1", "pods", "Namespaced");
-const TOPOLOGIES: Asked = ("kai.scheduler", "v1alpha1", "topologies", "Cluster");
-const QUEUES: Asked = ("scheduling.run.ai", "v2", "queues", "Cluster");
-const POD_GROUPS: Asked = ("scheduling.run.ai", "v2alpha2", "podgroups", "Namespaced");
-
-/// The configurations: the plural of their kind, and the object. One without hooks takes back what was registered before.
+/// The configurations: the plural of their kind, and the object.
 pub fn configurations(settings: &AdmissionSettings, trusted: &str) -> Vec<(&'static str, Value)> {
     let hooks = Hooks { settings, trusted: json!(ByteString(trusted.as_bytes().to_vec())) };
     let service = format!("admission.{}.svc", settings.namespace);
-    let mut mutating = hooks.new_ones(&service, names::MUTATE_POD_PATH, PODS);
-    mutating["reinvocationPolicy"] = "IfNeeded".into();
-    let topology = format!("topology.{service}");
-    let both = |name: &str, path, asked, changes| {
-        [hooks.new_ones(name, path, asked), hooks.changed_ones(name, path, asked, changes)]
+    let (create, update) = (settings.on_create, settings.on_update);
+    let pods = |operation: &'static str| rule("", "v1", "pods", &[operation], "Namespaced");
+    let topologies = |operation: &'static str| {
+        rule("kai.scheduler", "v1alpha1", "topologies", &[operation], "Cluster")
     };
-    let pods = both(&service, names::VALIDATE_POD_PATH, PODS, &["UPDATE"]);
-    let topologies = both(&topology, names::VALIDATE_TOPOLOGY_PATH, TOPOLOGIES, &["UPDATE"]);
-    let queues =
-        both(names::QUEUE_WEBHOOK, names::VALIDATE_QUEUE_PATH, QUEUES, &["UPDATE", "DELETE"]);
-    let queues = if settings.queues == QueueChecks::None { &[][..] } else { &queues };
-    let groups =
-        both(names::POD_GROUP_WEBHOOK, names::VALIDATE_POD_GROUP_PATH, POD_GROUPS, &["UPDATE"]);
-    let groups = if settings.checks_pod_groups { &groups[..] } else { &[] };
-    let validating = |name, hooks: &[Value]| {
+    let queues = |operations: &[&'static str]| {
+        rule("scheduling.run.ai", "v2", "queues", operations, "Cluster")
+    };
+    let groups = |operation: &'static str| {
+        rule("scheduling.run.ai", "v2alpha2", "podgroups", &[operation], "Namespaced")
+    };
+    let update_name = |name: &str| format!("update.{name}");
+    let topology = format!("topology.{service}");
+    let mutating = hooks.of_pods(&service, names::MUTATE_POD_PATH, &pods("CREATE"), create, true);
+    let validating = [
+        hooks.of_pods(&service, names::VALIDATE_POD_PATH, &pods("CREATE"), create, false),
+        hooks.of_pods(
+            &update_name(&service),
+            names::VALIDATE_POD_PATH,
+            &pods("UPDATE"),
+            update,
+            false,
+        ),
+        hooks.hook(&topology, names::VALIDATE_TOPOLOGY_PATH, &topologies("CREATE"), create),
+        hooks.hook(
+            &update_name(&topology),
+            names::VALIDATE_TOPOLOGY_PATH,
+            &topologies("UPDATE"),
+            update,
+        ),
+    ];
+    let of_queues = [
+        hooks.hook(names::QUEUE_WEBHOOK, names::VALIDATE_QUEUE_PATH, &queues(&["CREATE"]), create),
+        hooks.hook(
+            &update_name(names::QUEUE_WEBHOOK),
+            names::VALIDATE_QUEUE_PATH,
+            &queues(&["UPDATE", "DELETE"]),
+            update,
+        ),
+    ];
+    let of_groups = [
+        hooks.hook(
+            names::POD_GROUP_WEBHOOK,
+            names::VALIDATE_POD_GROUP_PATH,
+            &groups("CREATE"),
+            create,
+        ),
+        hooks.hook(
+            &update_name(names::POD_GROUP_WEBHOOK),
+            names::VALIDATE_POD_GROUP_PATH,
+            &groups("UPDATE"),
+            update,
+        ),
+    ];
+    let validates = |name: &str, hooks: &[Value]| {
         (VALIDATING, configuration("ValidatingWebhookConfiguration", name, hooks))
     };
+    let mutating = configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]);
     vec![
-        (
-            MUTATING,
-            configuration("MutatingWebhookConfiguration", names::MUTATING_PODS, &[mutating]),
-        ),
-        validating(names::VALIDATING_PODS, &[pods, topologies].concat()),
-        validating(names::VALIDATING_QUEUES, queues),
-        validating(names::VALIDATING_POD_GROUPS, groups),
+        (MUTATING, mutating),
+        validates(names::VALIDATING_PODS, &validating),
+        validates(names::VALIDATING_QUEUES, if settings.queues { &of_queues } else { &[] }),
+        validates(names::VALIDATING_POD_GROUPS, if settings.pod_groups { &of_groups } else { &[] }),
     ]
 }
 
@@ -87,30 +117,17 @@ fn configuration(kind: &str, name: &str, hooks: &[Value]) -> Value {
     })
 }
 
+fn rule(group: &str, version: &str, plural: &str, operations: &[&str], scope: &str) -> Value {
+    json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": operations, "scope": scope})
+}
+
 struct Hooks<'a> {
     settings: &'a AdmissionSettings,
     trusted: Value,
 }
 
 impl Hooks<'_> {
-    /// About objects that are created.
-    fn new_ones(&self, name: &str, path: &str, asked: Asked) -> Value {
-        self.hook(name, path, (asked, &["CREATE"]), self.settings.on_create)
-    }
-
-    /// About objects that are there.
-    fn changed_ones(&self, name: &str, path: &str, asked: Asked, operations: &[&str]) -> Value {
-        let name = format!("update.{name}");
-        self.hook(&name, path, (asked, operations), self.settings.on_update)
-    }
-
-    fn hook(
-        &self,
-        name: &str,
-        path: &str,
-        (asked, operations): (Asked, &[&str]),
-        policy: FailurePolicy,
-    ) -> Value {
+    fn hook(&self, name: &str, path: &str, rule: &Value, policy: FailurePolicy) -> Value {
         let mut client = match &self.settings.url {
             Some(url) => json!({"url": format!("{url}{path}")}),
             None => {
@@ -118,24 +135,26 @@ impl Hooks<'_> {
             }
         };
         client["caBundle"] = self.trusted.clone();
-        let (group, version, plural, scope) = asked;
-        let rule = json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": operations, "scope": scope});
-        let mut hook = json!({
+        json!({
             "name": name,
             "clientConfig": client,
             "rules": [rule],
             "failurePolicy": policy.name(),
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
-        });
-        if asked == PODS {
-            self.only_our_pods(&mut hook);
-        }
-        hook
+        })
     }
 
     /// Only pods of our scheduler, and none of the namespaces we need to come back.
-    fn only_our_pods(&self, hook: &mut Value) {
+    fn of_pods(
+        &self,
+        name: &str,
+        path: &str,
+        rule: &Value,
+        policy: FailurePolicy,
+        mutates: bool,
+    ) -> Value {
+        let mut hook = self.hook(name, path, rule, policy);
         let excluded = ["kube-system", &self.settings.namespace];
         let scope = &self.settings.scope;
         let mut namespaces =
@@ -151,6 +170,10 @@ impl Hooks<'_> {
             "name": names::SCHEDULER_NAME_MATCH,
             "expression": format!("object.spec.schedulerName == '{scheduler}'"),
         }]);
+        if mutates {
+            hook["reinvocationPolicy"] = "IfNeeded".into();
+        }
+        hook
     }
 }
 
@@ -167,23 +190,23 @@ mod tests {
             scheduler_name: "kai-scheduler".to_owned(),
             pods: PodRules::default(),
             scope: PodScope::default(),
-            queues: QueueChecks::Alone,
-            checks_pod_groups: true,
+            queues: true,
+            quotas: false,
+            pod_groups: true,
             on_create: FailurePolicy::Fail,
             on_update: FailurePolicy::Ignore,
         }
     }
 
     #[test]
-    fn what_is_not_checked_is_taken_back() {
-        let fewer =
-            AdmissionSettings { queues: QueueChecks::None, checks_pod_groups: false, ..settings() };
-        let made = configurations(&fewer, "PEM");
+    fn what_is_not_wanted_is_not_asked_for() {
+        let settings = AdmissionSettings { queues: false, pod_groups: false, ..settings() };
+        let made = configurations(&settings, "PEM");
         let hooks: Vec<usize> = made
             .iter()
-            .map(|(_, object)| object["webhooks"].as_array().map_or(0, Vec::len))
+            .map(|(_, object)| object["webhooks"].as_array().expect("hooks").len())
             .collect();
-        assert_eq!(hooks, [1, 4, 0, 0]);
+        assert_eq!(hooks, [1, 4, 0, 0], "what was asked for before is taken back");
     }
 
     #[test]

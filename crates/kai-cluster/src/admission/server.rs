@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::StatusCode;
-use kai_api::names::admission::VALIDATE_QUEUE_PATH;
+use kai_api::names::admission as paths;
 use kai_translate::time::seconds;
 use kube::Client;
 use rustls::ServerConfig;
@@ -16,10 +16,13 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError};
+use super::classes::RuntimeClasses;
 use super::registration::{configurations, keep_foreign_terms};
-use super::{AdmissionSettings, QueueChecks, review};
+use super::review::{self, Known};
 use crate::env::Env;
+use crate::kinds::Kind;
 use crate::orders::{APPLY_PATCH, send};
 use crate::serve::http::{Answer, Asked, Wrap, content, serve, text};
 
@@ -61,10 +64,15 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let (asked_by, own) = (changing.clone(), client.clone());
+    let office = Arc::new((client.clone(), RuntimeClasses::follow(&client, &env)));
+    let asked_by = changing.clone();
     let answer = move |asked: Asked| {
-        let (settings, client) = (asked_by.borrow().clone(), own.clone());
-        async move { answer(&asked, &client, &settings).await }
+        let (office, settings) = (Arc::clone(&office), asked_by.borrow().clone());
+        async move {
+            let (client, classes) = &*office;
+            let pods = classes.narrow(&settings.pods);
+            answer(client, &asked, &AdmissionSettings { pods, ..settings }).await
+        }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
@@ -81,30 +89,36 @@ fn names(settings: &AdmissionSettings) -> Vec<String> {
     names
 }
 
-async fn answer(asked: &Asked, client: &Client, settings: &AdmissionSettings) -> Answer {
+async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) -> Answer {
     let review: Value = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };
     let path = asked.request.uri().path();
-    let compares = path == VALIDATE_QUEUE_PATH && settings.queues == QueueChecks::WithQuotas;
-    let queues = if compares { all_queues(client).await } else { None };
-    let rules = (settings.scheduler_name.as_str(), &settings.pods);
-    match review::answer(path, &review, rules, queues.as_deref()) {
+    let mut queues = None;
+    if settings.quotas && path == paths::VALIDATE_QUEUE_PATH {
+        match existing_queues(client).await {
+            Ok(found) => queues = Some(found),
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+    let known = Known {
+        scheduler: &settings.scheduler_name,
+        rules: &settings.pods,
+        queues: queues.as_deref(),
+    };
+    match review::answer(path, &review, &known) {
         Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),
         None => text(StatusCode::NOT_FOUND, "not found"),
     }
 }
 
-/// Every queue; none where they cannot be read, and then quotas are not compared.
-async fn all_queues(client: &Client) -> Option<Vec<Value>> {
-    let request = http::Request::get("/apis/scheduling.run.ai/v2/queues").body(Vec::new()).ok()?;
-    match client.request::<Value>(request).await {
-        Ok(mut list) => Some(std::mem::take(list["items"].as_array_mut()?)),
-        Err(error) => {
-            tracing::warn!(%error, "quotas are not compared: queues cannot be read");
-            None
-        }
+async fn existing_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
+    let request = http::Request::get(Kind::Queue.path()).body(Vec::new());
+    let mut list: Value = client.request(request.map_err(kube::Error::HttpError)?).await?;
+    match list["items"].take() {
+        Value::Array(queues) => Ok(queues),
+        _ => Ok(Vec::new()),
     }
 }
 

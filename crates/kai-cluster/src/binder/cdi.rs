@@ -23,15 +23,16 @@ pub(super) struct ClusterPolicies {
 }
 
 impl ClusterPolicies {
-    pub(super) fn set(&mut self, name: Text, policy: &Value) {
+    /// A policy as it is; none: it is gone.
+    pub(super) fn set(&mut self, name: Text, policy: Option<&Value>) {
+        let Some(policy) = policy else {
+            self.uses_cdi.remove(&name);
+            return;
+        };
         let cdi = &policy["spec"]["cdi"];
         let version = policy["metadata"]["labels"][VERSION].as_str().and_then(version);
         let by_default = cdi["default"] == true || version >= Some(ON_BY_DEFAULT);
         self.uses_cdi.insert(name, cdi["enabled"] == true && by_default);
-    }
-
-    pub(super) fn remove(&mut self, name: &Text) {
-        self.uses_cdi.remove(name);
     }
 
     /// The first decides; there should be one.
@@ -70,7 +71,7 @@ mod tests {
 
     fn by_policy(version: &str, cdi: &Value) -> bool {
         let mut policies = ClusterPolicies::default();
-        policies.set("p".into(), &policy(version, cdi));
+        policies.set("p".into(), Some(&policy(version, cdi)));
         is_on(&view::Node::default(), CdiSetting::Auto, &policies)
     }
 
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn what_is_configured_and_what_the_node_says_come_first() {
         let mut policies = ClusterPolicies::default();
-        policies.set("p".into(), &policy("v26.3.0", &json!({"enabled": true})));
+        policies.set("p".into(), Some(&policy("v26.3.0", &json!({"enabled": true}))));
         let node = |value: &str| -> view::Node {
             serde_json::from_value(json!({"metadata": {"labels": {"kai.scheduler/cdi": value}}}))
                 .expect("a node")
@@ -97,7 +98,7 @@ mod tests {
         assert!(!is_on(&node(""), CdiSetting::Off, &policies));
         assert!(is_on(&node("on"), CdiSetting::Off, &policies));
         assert!(!is_on(&node("off"), CdiSetting::Auto, &policies));
-        policies.remove(&"p".into());
+        policies.set("p".into(), None);
         assert!(!is_on(&node(""), CdiSetting::Auto, &policies));
     }
 }

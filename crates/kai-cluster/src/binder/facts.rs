@@ -271,18 +271,6 @@ impl Facts {
             Change::Gone(Kind::Pod, name) => self.remove_pod(name),
             Change::Gone(Kind::Node, name) => self.remove_node(&name.name),
             Change::Gone(Kind::BindRequest, name) => self.remove_request(name),
-            Change::Object(Kind::RuntimeClass, object) => {
-                let name = object["metadata"]["name"].as_str();
-                self.classes.extend(name.map(str::to_owned));
-            }
-            Change::Gone(Kind::RuntimeClass, name) => {
-                self.classes.remove(&*name.name);
-            }
-            Change::Object(Kind::ClusterPolicy, object) => {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                self.policies.set(name.into(), object);
-            }
-            Change::Gone(Kind::ClusterPolicy, name) => self.policies.remove(&name.name),
             Change::Object(kind, object) => {
                 self.set_object(*kind, &object_name(object), Some(object));
             }
@@ -317,6 +305,13 @@ impl Facts {
                 let spec = typed.as_ref().and_then(|class| storage::class(class).object);
                 self.volumes.set_class(&name.name, spec);
             }
+            Kind::RuntimeClass if object.is_some() => {
+                self.classes.insert(name.name.to_string());
+            }
+            Kind::RuntimeClass => {
+                self.classes.remove(&*name.name);
+            }
+            Kind::ClusterPolicy => self.policies.set(name.name.clone(), object),
             _ => {}
         }
     }

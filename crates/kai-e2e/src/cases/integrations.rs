@@ -17,6 +17,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("a Job", |room| Box::pin(built_in(room, "batch/v1", "Job", 2, 1))),
     ("a CronJob", |room| Box::pin(cron_job(room))),
     ("config maps of shared GPUs go with their pods", |room| Box::pin(config_maps(room))),
+    ("labels that name different queues", |room| Box::pin(disagreeing_queues(room))),
     ("a pod group made by somebody else", |room| Box::pin(external_group(room))),
     ("overhead of a runtime class counts", |room| Box::pin(overhead(room))),
 ];
@@ -168,6 +169,22 @@ async fn external_group(room: &Room) -> anyhow::Result<()> {
     room.counts("w", 1, 0).await?;
     let groups = room.groups().await?;
     ensure!(groups.len() == 1 && groups[0]["metadata"]["name"] == "mine", "{groups:?}");
+    Ok(())
+}
+
+/// The label of today on the pod counts more than that of earlier releases on the job, and the contradiction is told.
+async fn disagreeing_queues(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    room.queue(&queue("old")).await?;
+    let mut job = job(room, "w", &pod("x", "q").cpu("100m"));
+    job["metadata"]["labels"] = json!({"runai/queue": room.queue_name("old")});
+    room.create(&format!("/apis/batch/v1/namespaces/{}/jobs", room.name), &job).await?;
+    room.counts("w-", 1, 0).await?;
+    let group = only_group(room).await?;
+    ensure!(group["spec"]["queue"] == room.queue_name("q"), "{}", group["spec"]);
+    let event = room.event("w-", "PodGrouperWarning").await?;
+    let told = event["message"].as_str().unwrap_or_default();
+    ensure!(told.contains("runai/queue") && told.contains(&room.queue_name("old")), "{told}");
     Ok(())
 }
 

@@ -17,6 +17,12 @@ impl CronSchedule {
     /// Reads a schedule; why it cannot be read.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some(span) = text.strip_prefix("@every ") else {
+            let fields: Vec<&str> = text.split_whitespace().collect();
+            if fields.len() != 5 && !text.starts_with('@') {
+                // In the words of the real API server.
+                let (count, fields) = (fields.len(), fields.join(" "));
+                return Err(format!("expected exactly 5 fields, found {count}: [{fields}]"));
+            }
             return Cron::parse(text).map(Box::new).map(Self::Times);
         };
         let nanos = parse_duration(span.trim(), Units::WithDays)

@@ -134,7 +134,9 @@ pub(super) fn sync_claim(cluster: &mut Cluster, key: &Key) {
         }
         write(cluster, &claims(), new, Part::Status);
     }
-    release(cluster, key);
+    if is_free {
+        release(cluster, key);
+    }
 }
 
 /// Lets a claim without devices go.

@@ -15,10 +15,9 @@ use anyhow::Context;
 
 use clap::Args;
 
-pub(crate) use paint::{table, wrapped};
+pub(crate) use paint::{Paint, table, wrapped};
 
 use crate::output;
-use paint::Paint;
 use screen::{Pace, Screen};
 use stage::Stage;
 

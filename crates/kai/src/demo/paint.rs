@@ -17,11 +17,21 @@ const HUES: [u8; 10] = [33, 208, 71, 161, 37, 134, 136, 170, 64, 67];
 
 /// Colours texts on a terminal, and leaves them alone elsewhere.
 #[derive(Clone, Copy)]
-pub(super) struct Paint {
-    pub(super) coloured: bool,
+pub(crate) struct Paint {
+    pub(crate) coloured: bool,
 }
 
 impl Paint {
+    /// A row about a pod, by how far it is.
+    pub(crate) fn pod_row(self, phase: &str, row: &str) -> String {
+        let ink = match phase {
+            "Running" | "Succeeded" => Ink::Good,
+            "Pending" => Ink::Waiting,
+            _ => Ink::Bad,
+        };
+        self.text(ink, row)
+    }
+
     pub(super) fn text(self, ink: Ink, text: &str) -> String {
         if !self.coloured {
             return text.to_owned();

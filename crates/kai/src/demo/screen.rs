@@ -61,8 +61,9 @@ impl Screen {
             text.push_str(&self.pods(&pods));
             text.push('\n');
         }
+        let longest = step.after.nodes.iter().map(|node| node.name.chars().count()).max();
         for node in &step.after.nodes {
-            text.push_str(&self.devices(node));
+            text.push_str(&self.devices(node, longest.unwrap_or_default()));
         }
         for exhibit in &step.exhibits {
             text.push_str(&self.exhibit(exhibit));
@@ -99,13 +100,11 @@ impl Screen {
         }
         let mut text = String::new();
         for (at, line) in table(&rows, "  ").lines().enumerate() {
-            let ink = match at.checked_sub(1).map(|at| pods[at].phase.as_str()) {
-                None => Ink::Faint,
-                Some("Running" | "Succeeded") => Ink::Good,
-                Some("Pending") => Ink::Waiting,
-                Some(_) => Ink::Bad,
+            let row = match at.checked_sub(1).map(|at| pods[at].phase.as_str()) {
+                None => self.paint.text(Ink::Faint, line),
+                Some(phase) => self.paint.pod_row(phase, line),
             };
-            text.push_str(&self.paint.text(ink, line));
+            text.push_str(&row);
             text.push('\n');
         }
         for (reason, names) in reasons(pods) {
@@ -118,7 +117,7 @@ impl Screen {
     }
 
     /// A bar per device; each pod has a letter, or a colour where there are colours.
-    fn devices(self, node: &NodeView) -> String {
+    fn devices(self, node: &NodeView, name_width: usize) -> String {
         let letters = node.users();
         let mut text = String::new();
         for device in &node.devices {
@@ -138,7 +137,7 @@ impl Screen {
                 .map(|(user, (hue, _))| self.paint.hued(*hue, &user.pod.name))
                 .collect();
             let line = format!(
-                "  {} gpu {} [{}] {used:>6} of {} MiB  {}",
+                "  {:<name_width$} gpu {} [{}] {used:>6} of {} MiB  {}",
                 node.name,
                 device.index,
                 bar(self.paint, &parts, device.memory_mib, BAR_WIDTH),

@@ -66,6 +66,18 @@ impl Stage {
         self.conclude(what, None, |_| Vec::new()).await
     }
 
+    /// Creates what a manifest says and takes a closer look at what became of it.
+    pub(super) async fn examine(
+        &mut self,
+        what: &str,
+        manifest: &str,
+        look: impl FnOnce(&VirtualCluster) -> Vec<Exhibit>,
+    ) -> anyhow::Result<()> {
+        self.announce(what, Some(manifest))?;
+        self.set_up(manifest)?;
+        self.conclude(what, Some(manifest), look).await
+    }
+
     fn announce(&self, what: &str, manifest: Option<&str>) -> anyhow::Result<()> {
         self.screen.map_or(Ok(()), |screen| screen.announce(what, manifest))
     }

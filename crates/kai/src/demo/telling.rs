@@ -34,6 +34,7 @@ pub(super) struct Step {
 }
 
 /// A text that is shown as it is.
+#[derive(Clone)]
 pub(super) struct Exhibit {
     pub(super) title: String,
     pub(super) text: String,

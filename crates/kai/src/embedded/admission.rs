@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use kai_cluster::admission::{
-    AdmissionSettings, FailurePolicy, PodRules, PodScope, QueueChecks, registration, review,
+    AdmissionSettings, FailurePolicy, PodRules, PodScope, registration, review,
 };
 use kai_cluster::planner::Settings;
 use kai_embed::Cluster;
@@ -17,8 +17,9 @@ pub(super) fn usual() -> AdmissionSettings {
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
         scope: PodScope::default(),
-        queues: QueueChecks::Alone,
-        checks_pod_groups: true,
+        queues: true,
+        quotas: false,
+        pod_groups: true,
         on_create: FailurePolicy::Fail,
         on_update: FailurePolicy::Ignore,
     }
@@ -28,7 +29,8 @@ pub(super) fn usual() -> AdmissionSettings {
 pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     cluster.set_webhooks(Webhooks::new(move |path, asked| {
-        review::answer(path, asked, (&scheduler, &pods), None)
+        let known = review::Known { scheduler: &scheduler, rules: &pods, queues: None };
+        review::answer(path, asked, &known)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.
     for (_, configuration) in registration::configurations(settings, "") {

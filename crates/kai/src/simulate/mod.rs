@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 use kai_embed::nodes::SIM_DURATION;
 
+use crate::demo::Paint;
 use crate::embedded::{ClusterArguments, play};
 use crate::output;
 pub(crate) use manifests::Manifests;
@@ -61,7 +62,8 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
             Ok(0)
         }
         Ok(outcome) => {
-            output::print(&outcome.text())?;
+            let paint = Paint { coloured: output::is_terminal() };
+            output::print(&outcome.text(paint))?;
             outcome.refused().iter().for_each(|refused| output::complain(refused));
             if manifests.has_ends() {
                 let note =

@@ -5,7 +5,7 @@ use kai_embed::object::{items, name, namespace, text};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::demo::table;
+use crate::demo::{Paint, table};
 use crate::embedded::RESERVATIONS;
 
 /// Where everything ended.
@@ -87,7 +87,7 @@ impl Outcome {
     }
 
     /// As a table.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, paint: Paint) -> String {
         let mut rows = vec![
             ["NAMESPACE", "POD", "PHASE", "NODE", "GPUS", "WHY IT WAITS"]
                 .map(str::to_owned)
@@ -105,7 +105,13 @@ impl Outcome {
                 pod.reason.clone().unwrap_or_default(),
             ]);
         }
-        let mut text = table(&rows, "");
+        let mut text = String::new();
+        for (at, line) in table(&rows, "").lines().enumerate() {
+            let pod = at.checked_sub(1).and_then(|at| self.pods.get(at));
+            let row = pod.map_or(line.to_owned(), |pod| paint.pod_row(&pod.phase, line));
+            text.push_str(&row);
+            text.push('\n');
+        }
         let mut devices = vec![["NODE", "GPU", "USED", "OF", "PODS"].map(str::to_owned).to_vec()];
         for node in &self.nodes {
             for gpu in &node.gpus {

@@ -102,8 +102,9 @@ async fn the_operator_decides_about_cdi_without_a_restart() {
         "metadata": {"name": "cluster-policy", "labels": {"app.kubernetes.io/version": "v25.10.0"}},
         "spec": {"cdi": {"enabled": true}},
     });
-    world.wait("the kind is served", async || world.get(policies).await.is_some()).await;
-    world.create(policies, &policy).await;
+    world
+        .wait("the kind is served", async || world.try_create(policies, &policy).await.is_ok())
+        .await;
     next_is_told(&world, true, "the operator came").await;
     let path = format!("{policies}/cluster-policy");
     world.patch(&path, &json!({"spec": {"cdi": {"enabled": false}}})).await;

@@ -1,13 +1,14 @@
 //! What may happen to `kai` as a whole while pods of every kind are bound. Afterwards no pod is lost, none is bound twice, no
 //! device is over-committed, no gang is split and nothing is leaked.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, StreamBody};
 use hyper::body::Frame;
 use kai_cluster::binder::ReservationSettings;
@@ -25,9 +26,10 @@ use crate::zoo::Zoo;
 const MANY: usize = 40;
 
 /// A refusal as the API server words it.
-fn refusal(code: StatusCode) -> Response<Body> {
+pub(crate) fn refusal(code: StatusCode) -> Response<Body> {
     let reason = match code {
         StatusCode::CONFLICT => "Conflict",
+        StatusCode::FORBIDDEN => "Forbidden",
         StatusCode::GONE => "Expired",
         StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
         _ => "InternalError",
@@ -43,7 +45,7 @@ fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-/// Of every four writes one is refused as a conflict, one for too many requests, one is carried out and its answer lost.
+/// Of every eight writes one is refused as a conflict, one for too many requests, one is carried out and its answer lost.
 fn refusing(client: Client) -> Client {
     let count = Arc::new(AtomicUsize::new(0));
     let transport = tower::service_fn(move |request: Request<Body>| {
@@ -52,10 +54,10 @@ fn refusing(client: Client) -> Client {
             if request.method() == Method::GET {
                 return client.send(request).await.map_err(BoxError::from);
             }
-            match count.fetch_add(1, Ordering::SeqCst) % 4 {
+            match count.fetch_add(1, Ordering::SeqCst) % 8 {
                 0 => Ok(refusal(StatusCode::CONFLICT)),
-                1 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
-                2 => {
+                3 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
+                6 => {
                     client.send(request).await.map_err(BoxError::from)?;
                     Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR))
                 }
@@ -77,6 +79,11 @@ async fn writes_may_be_refused_and_answers_lost() {
     zoo.leaves_nothing(&world).await;
 }
 
+/// An answer in one piece.
+fn whole(answer: Response<Body>) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
+    answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
+}
+
 /// Every watch is cut after a moment; every third one is told that the server forgot where it was.
 fn cutting(client: Client) -> Client {
     const MOMENT: Duration = Duration::from_millis(300);
@@ -85,17 +92,16 @@ fn cutting(client: Client) -> Client {
         let (client, count) = (client.clone(), Arc::clone(&count));
         async move {
             if !is_watch(&request) {
-                return client.send(request).await.map_err(BoxError::from);
+                return client.send(request).await.map(whole).map_err(BoxError::from);
             }
             if count.fetch_add(1, Ordering::SeqCst) % 3 == 2 {
-                return Ok(refusal(StatusCode::GONE));
+                return Ok(whole(refusal(StatusCode::GONE)));
             }
             let answer = client.send(request).await?;
             let cut = |body: Body| {
                 let chunks = BodyDataStream::new(body).take_until(tokio::time::sleep(MOMENT));
-                let frames = chunks
-                    .filter_map(async |chunk| Some(Ok::<_, Infallible>(Frame::data(chunk.ok()?))));
-                Body::wrap_body(StreamBody::new(frames.boxed()).map_err(|never| match never {}))
+                let frames = chunks.map(|chunk| chunk.map(Frame::data).map_err(BoxError::from));
+                StreamBody::new(frames).boxed_unsync()
             };
             Ok::<_, BoxError>(answer.map(cut))
         }

@@ -1,6 +1,7 @@
 //! The walk-throughs.
 
 mod gang;
+mod jetson;
 mod labels;
 mod preemption;
 mod shares;
@@ -33,6 +34,7 @@ enum Plot {
     Sharing,
     Slices,
     Labels,
+    Jetson,
 }
 
 impl Story {
@@ -45,12 +47,13 @@ impl Story {
             Plot::Sharing => sharing::tell(stage).await,
             Plot::Slices => slices::tell(stage).await,
             Plot::Labels => labels::tell(stage).await,
+            Plot::Jetson => jetson::tell(stage).await,
         }
     }
 }
 
 /// All of them, in order.
-pub(super) fn all() -> [Story; 6] {
+pub(super) fn all() -> [Story; 7] {
     [
         Story { title: "Queues and fair share", about: shares::ABOUT, plot: Plot::Shares },
         Story { title: "A gang: all or nothing", about: gang::ABOUT, plot: Plot::Gang },
@@ -62,5 +65,6 @@ pub(super) fn all() -> [Story; 6] {
         Story { title: "GPU sharing", about: sharing::ABOUT, plot: Plot::Sharing },
         Story { title: "Memory of a time-sliced GPU", about: slices::ABOUT, plot: Plot::Slices },
         Story { title: "Without GPU Operator", about: labels::ABOUT, plot: Plot::Labels },
+        Story { title: "A Jetson Thor", about: jetson::ABOUT, plot: Plot::Jetson },
     ]
 }
