@@ -26,12 +26,13 @@
 //! | [`binder`] | bind requests into bound pods |
 //! | [`own_pod`] | the pod that this process runs in |
 //! | [`run`] | the loop that holds it together |
-//! | [`manifests`] | what is installed |
+//! | [`manifests`], [`deployments`] | what is installed |
 
 pub mod admission;
 pub mod binder;
 pub mod client;
 pub mod config_file;
+pub mod deployments;
 pub mod env;
 pub mod explain;
 pub mod flags;

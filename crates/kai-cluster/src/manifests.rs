@@ -4,8 +4,6 @@ use kai_api::crds::CRDS;
 
 /// Roles, accounts and namespaces.
 const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
-/// How the API server reaches admission.
-const ADMISSION: &str = include_str!("../../../deploy/admission.yaml");
 /// Priority classes.
 const PRIORITY_CLASSES: &str = include_str!("../../../deploy/priority-classes.yaml");
 /// The queue of workloads that name none, and its parent.
@@ -14,10 +12,10 @@ const QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
     let crds = CRDS.iter().map(|(_, text)| *text);
-    crds.chain([RBAC, ADMISSION, PRIORITY_CLASSES, QUEUES])
+    crds.chain([RBAC, PRIORITY_CLASSES, QUEUES])
 }
 
-/// Everything as one text.
+/// Everything but Deployments and Services as one text.
 pub fn all() -> String {
     documents().fold(String::new(), |text, document| {
         let document = document.trim_start_matches("---\n").trim_end();

@@ -124,8 +124,11 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
             let path = object_path("/apis/scheduling.run.ai/v1alpha2", "bindrequests", &name);
             let options = json!({"preconditions": {"uid": &*uid}});
             let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &options).await;
-            if let Err(error) = ended.or_else(missing_is_fine) {
-                tracing::warn!(request = %name, %error, "a failed bind request stays");
+            match ended.or_else(missing_is_fine) {
+                Ok(_) => tracing::info!(request = %name, "removed a failed bind request"),
+                Err(error) => {
+                    tracing::warn!(request = %name, %error, "a failed bind request stays");
+                }
             }
         }
         Order::Evict(by, victims) => evict_all(&client, by, victims, &reports).await,
@@ -134,8 +137,9 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
             let patch = json!({"metadata": {"annotations": annotations}});
             let ended: Result<Value, _> =
                 send(&client, "PATCH", &path, Some(MERGE_PATCH), &patch).await;
-            if let Err(error) = ended.or_else(missing_is_fine) {
-                tracing::warn!(%group, %error, "a pod group was not marked");
+            match ended.or_else(missing_is_fine) {
+                Ok(_) => tracing::info!(%group, ?annotations, "marked"),
+                Err(error) => tracing::warn!(%group, %error, "a pod group was not marked"),
             }
         }
         Order::StoreUsage(place, text) => store::save(&client, &place, &text).await,

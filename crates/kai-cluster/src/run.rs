@@ -20,7 +20,7 @@ use crate::serve::Question;
 use crate::snapshot::Frame;
 use crate::usage::settings::Source;
 use crate::usage::{self, store};
-use crate::watch::{Change, watch};
+use crate::watch::{Change, Lists, watch};
 
 /// Changes that come together are planned together.
 const WINDOW: Span = Span { nanos: 20_000_000 };
@@ -37,15 +37,16 @@ pub async fn run(
     questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let changes = start_watches(&client, &env);
+    let changes = start_watches(&client, &env, settings.lists);
     run_planner(client, env, settings, changes, questions, shutdown).await;
 }
 
 /// Starts to watch everything.
-pub(crate) fn start_watches(client: &Client, env: &Env) -> Receiver<Change> {
+pub(crate) fn start_watches(client: &Client, env: &Env, lists: Lists) -> Receiver<Change> {
     let (change_sink, changes) = channel(WAITING_CHANGES);
     for kind in Kind::ALL {
-        env.spawn("watch", watch(client.clone(), env.clone(), kind, change_sink.clone()));
+        let sink = change_sink.clone();
+        env.spawn("watch", watch(client.clone(), env.clone(), kind, lists, sink));
     }
     changes
 }
@@ -68,7 +69,8 @@ pub(crate) async fn run_planner(
     let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
     let binder = settings.binder.clone().map(|config| {
         let client = gates.of(Function::Binder).client(&client);
-        Driver::new(client, env.clone(), config, settings.election.is_none(), binder_sink)
+        let leads = settings.election.is_none();
+        Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
     });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let hold_until = start_usage(&client, &env, &settings, &report_sink);
@@ -103,7 +105,8 @@ pub async fn answer_until(
             Some(question) = questions.recv() => match question {
                 Question::Ready(answer) => drop(answer.send(true)),
                 Question::Metrics(answer) => drop(answer.send(String::new())),
-                Question::Frame(answer) => drop(answer.send(Frame::default())),
+                Question::Frame(_, answer) => drop(answer.send(Some(Frame::default()))),
+                Question::JobOrder(_, answer) => drop(answer.send(None)),
             },
         }
     }
@@ -263,7 +266,8 @@ impl Runner {
         if !held && due.is_some_and(|due| due <= now) {
             self.hold_until = None;
             self.window_end = None;
-            self.planner.cycle(now);
+            let env = self.env.clone();
+            self.planner.cycle(now, &|| env.now());
             self.planner.note_cycle_time(self.env.now().since(now));
             self.send_orders();
         }

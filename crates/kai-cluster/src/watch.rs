@@ -18,6 +18,11 @@ use tokio::sync::mpsc::Sender;
 use crate::env::Env;
 use crate::kinds::Kind;
 
+/// Asks for everything that exists, then for what happens to it.
+const INITIAL_EVENTS: &str =
+    "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=";
+/// Annotation of the bookmark behind everything that exists.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
 const PAGE: u32 = 500;
 /// The server ends a watch after this time; a connection that says nothing for longer is dead.
 const WATCH_SECONDS: i64 = 290;
@@ -127,12 +132,22 @@ impl From<kube::Error> for Stop {
     }
 }
 
+/// How everything that exists is learnt at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lists {
+    /// By the watch itself (`WatchList`), object by object and in one request. Where the server refuses that, by pages.
+    #[default]
+    Streamed,
+    /// By pages.
+    Paged,
+}
+
 /// Watches a kind for as long as somebody listens.
-pub async fn watch(client: Client, env: Env, kind: Kind, sink: Sender<Change>) {
+pub async fn watch(client: Client, env: Env, kind: Kind, lists: Lists, sink: Sender<Change>) {
     match kind {
-        Kind::Pod => Watcher::<view::Pod>::new(client, env, kind, sink).run().await,
-        Kind::Node => Watcher::<view::Node>::new(client, env, kind, sink).run().await,
-        _ => Watcher::<Value>::new(client, env, kind, sink).run().await,
+        Kind::Pod => Watcher::<view::Pod>::new(client, env, kind, lists, sink).run().await,
+        Kind::Node => Watcher::<view::Node>::new(client, env, kind, lists, sink).run().await,
+        _ => Watcher::<Value>::new(client, env, kind, lists, sink).run().await,
     }
 }
 
@@ -140,6 +155,7 @@ struct Watcher<K> {
     client: Client,
     env: Env,
     kind: Kind,
+    lists: Lists,
     sink: Sender<Change>,
     /// What was told and not taken back.
     known: BTreeSet<ObjectName>,
@@ -151,11 +167,12 @@ struct Watcher<K> {
 }
 
 impl<K: Watched> Watcher<K> {
-    fn new(client: Client, env: Env, kind: Kind, sink: Sender<Change>) -> Self {
+    fn new(client: Client, env: Env, kind: Kind, lists: Lists, sink: Sender<Change>) -> Self {
         Self {
             client,
             env,
             kind,
+            lists,
             sink,
             known: BTreeSet::new(),
             version: None,
@@ -214,9 +231,24 @@ impl<K: Watched> Watcher<K> {
 
     /// Lists, or follows from where it was.
     async fn step(&mut self) -> Result<(), Stop> {
-        match self.version.clone() {
-            None => self.list().await,
-            Some(version) => self.follow(version).await,
+        match (self.version.clone(), self.lists) {
+            (Some(version), _) => {
+                let from = format!("resourceVersion={}", escape(&version));
+                self.follow(&from, None).await
+            }
+            (None, Lists::Paged) => self.list().await,
+            (None, Lists::Streamed) => {
+                let streamed = self.follow(INITIAL_EVENTS, Some(BTreeSet::new())).await;
+                match streamed {
+                    Err(Stop::Failed(error)) if is_refusal(&error) => {
+                        let kind = self.kind.name();
+                        tracing::debug!(kind, %error, "the server streams no lists: by pages");
+                        self.lists = Lists::Paged;
+                        Ok(())
+                    }
+                    ended => ended,
+                }
+            }
         }
     }
 
@@ -238,6 +270,11 @@ impl<K: Watched> Watcher<K> {
                 None => break page.metadata.resource_version,
             }
         };
+        self.end_list(seen, version).await
+    }
+
+    /// Everything that exists was told: what was not among it is gone.
+    async fn end_list(&mut self, seen: BTreeSet<ObjectName>, version: String) -> Result<(), Stop> {
         let gone: Vec<ObjectName> = self.known.difference(&seen).cloned().collect();
         for name in gone {
             self.tell(Change::Gone(self.kind, name)).await?;
@@ -251,11 +288,14 @@ impl<K: Watched> Watcher<K> {
         Ok(())
     }
 
-    async fn follow(&mut self, version: String) -> Result<(), Stop> {
-        let query = format!(
-            "watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}",
-            escape(&version)
-        );
+    /// Follows from where `from` says. `seen` is what was told so far of what exists, until all of it was.
+    async fn follow(
+        &mut self,
+        from: &str,
+        mut seen: Option<BTreeSet<ObjectName>>,
+    ) -> Result<(), Stop> {
+        let query =
+            format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&{from}");
         let request = self.request(&query, METADATA)?;
         let events = self.client.request_events::<K>(request).await?;
         let mut events = std::pin::pin!(events);
@@ -267,11 +307,43 @@ impl<K: Watched> Watcher<K> {
                 () = self.env.sleep(silence) => return Ok(()),
             };
             match event {
-                Some(Ok(event)) => self.take(event).await?,
+                Some(Ok(event)) => match seen.take() {
+                    None => self.take(event).await?,
+                    Some(told) => seen = self.take_initial(event, told).await?,
+                },
                 Some(Err(error)) => return Err(error.into()),
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Takes an event of what exists; what was told so far, or none at its end.
+    async fn take_initial(
+        &mut self,
+        event: WatchEvent<K>,
+        mut seen: BTreeSet<ObjectName>,
+    ) -> Result<Option<BTreeSet<ObjectName>>, Stop> {
+        match event {
+            WatchEvent::Bookmark(bookmark) => {
+                if !bookmark.metadata.annotations.contains_key(INITIAL_END) {
+                    return Ok(Some(seen));
+                }
+                self.end_list(seen, bookmark.metadata.resource_version).await?;
+                return Ok(None);
+            }
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                seen.insert(object.name());
+                self.known.insert(object.name());
+                self.tell(object.into_change(self.kind)).await?;
+            }
+            WatchEvent::Deleted(object) => {
+                seen.remove(&object.name());
+                self.known.remove(&object.name());
+                self.tell(Change::Gone(self.kind, object.name())).await?;
+            }
+            WatchEvent::Error(_) => self.take(event).await?,
+        }
+        Ok(Some(seen))
     }
 
     async fn take(&mut self, event: WatchEvent<K>) -> Result<(), Stop> {
@@ -314,6 +386,11 @@ impl<K: Watched> Watcher<K> {
         }
         Ok(request)
     }
+}
+
+/// The server does not know how to do what was asked; it does not say that the kind does not exist.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422))
 }
 
 /// A quarter of a second, doubled with every failure.

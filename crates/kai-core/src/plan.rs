@@ -14,6 +14,7 @@ use crate::input::{ObjectName, Text};
 use crate::plugins::numa::write_zones;
 use crate::plugins::reflectjoborder;
 use crate::report::broken_bound::BrokenBound;
+use crate::report::device_trials::DeviceTrial;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::refused_nodes::RefusedNodes;
@@ -42,6 +43,8 @@ pub struct CyclePlan {
     pub job_order: Vec<OrderedJob>,
     /// The earliest moment at which time alone changes the answer.
     pub wake_at: Option<Timestamp>,
+    /// What devices had left when pods were tried, where that was asked for.
+    pub device_trials: Vec<DeviceTrial>,
     /// Work done: nodes tried and values saved.
     pub work_units: u64,
 }
@@ -160,7 +163,7 @@ pub fn plan_and_observe(
     now: Timestamp,
     observe: impl FnOnce(&World),
 ) -> CyclePlan {
-    run_cycle(world, now, None, observe)
+    run_cycle(world, now, Details::default(), observe)
 }
 
 /// The same plan, with the reasons of one job in full: every node and every running job that was looked at is named.
@@ -170,14 +173,37 @@ pub fn plan_and_explain(
     asked_about: &ObjectName,
     observe: impl FnOnce(&World),
 ) -> CyclePlan {
-    let job = world.job_named(asked_about);
-    run_cycle(world, now, job, observe)
+    let details = Details { asked_about: world.job_named(asked_about), ..Details::default() };
+    run_cycle(world, now, details, observe)
+}
+
+/// The same plan for those who measure and log: `after` is called behind every action, and what devices had left is noted
+/// where `device_trials` asks for it.
+pub fn plan_and_measure(
+    world: &mut World,
+    now: Timestamp,
+    device_trials: bool,
+    mut after: impl FnMut(ActionKind),
+) -> CyclePlan {
+    let details = Details { asked_about: None, device_trials, after: Some(&mut after) };
+    run_cycle(world, now, details, |_| {})
+}
+
+/// What is told beside the plan.
+#[derive(Default)]
+struct Details<'a> {
+    /// A job whose reasons are told in full.
+    asked_about: Option<JobId>,
+    /// What devices had left is noted.
+    device_trials: bool,
+    /// Called behind every action.
+    after: Option<&'a mut dyn FnMut(ActionKind)>,
 }
 
 fn run_cycle(
     world: &mut World,
     now: Timestamp,
-    asked_about: Option<JobId>,
+    mut details: Details<'_>,
     observe: impl FnOnce(&World),
 ) -> CyclePlan {
     world.load_shares();
@@ -188,7 +214,8 @@ fn run_cycle(
     }
     world.affinity_skips.clear();
     let start = world.checkpoint();
-    let mut cycle = Cycle::new(world, now, asked_about);
+    let mut cycle = Cycle::new(world, now, details.asked_about);
+    cycle.trials = details.device_trials.then(Vec::new);
     cycle.mark_stuck_pods();
     cycle.note_missing_queues();
     let job_order = if cycle.world.policy.reflects_job_order {
@@ -198,6 +225,9 @@ fn run_cycle(
     };
     for action in cycle.world.config.actions.clone() {
         actions::run(&mut cycle, action);
+        if let Some(after) = &mut details.after {
+            after(action);
+        }
     }
     let plan = CyclePlan { job_order, ..cycle.conclude() };
     observe(cycle.world);
@@ -271,6 +301,7 @@ impl Cycle<'_> {
             staleness,
             fair_shares,
             job_order: Vec::new(),
+            device_trials: self.trials.take().unwrap_or_default(),
             wake_at: self.wake_at,
             work_units: self.work(),
         }

@@ -267,6 +267,9 @@ fn start_server(
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ]),
     }
+    // Such as --feature-gates=WatchList=false or --runtime-config=resource.k8s.io/v1=false.
+    let more = std::env::var("KAI_TEST_APISERVER").unwrap_or_default();
+    arguments.extend(more.split_whitespace().map(str::to_owned));
     Process::start(
         &binaries.path("kube-apiserver"),
         &arguments,

@@ -1,7 +1,9 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules};
+use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
+use kai_cluster::flags::Flagged;
+use kai_cluster::shards::AdmissionWishes;
 
 /// KAI's port for webhooks.
 const USUAL_PORT: u16 = 9443;
@@ -9,7 +11,6 @@ const USUAL_PORT: u16 = 9443;
 /// How admission is set up.
 #[derive(Args)]
 #[command(next_help_heading = "Flags of admission")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct AdmissionFlags {
     /// Port for webhooks; with one, admission runs beside the other functions. [with --only admission: 9443]
     #[arg(long, value_name = "PORT")]
@@ -20,16 +21,16 @@ pub(crate) struct AdmissionFlags {
     webhook_url: Option<String>,
 
     /// Pods may share GPUs.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    gpu_sharing_enabled: bool,
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    gpu_sharing_enabled: Option<bool>,
 
     /// The memory of shared GPUs is limited by `HAMi`'s library.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    hami_core_enabled: bool,
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    hami_core_enabled: Option<bool>,
 
     /// Containers may not reach for GPUs by themselves.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    block_nvidia_visible_devices: bool,
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    block_nvidia_visible_devices: Option<bool>,
 
     /// Runtime class of pods that share GPUs; empty: as they say. [default: nvidia]
     #[arg(long, value_name = "NAME")]
@@ -39,17 +40,17 @@ pub(crate) struct AdmissionFlags {
     #[arg(long, value_name = "NAME", hide = true)]
     gpu_pod_runtime_class_name: Option<String>,
 
-    /// Check queues.
-    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
-    enable_webhook: bool,
+    /// Check queues. [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    enable_webhook: Option<bool>,
 
     /// Quotas of queues are checked against those of queues above and below.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
 
-    /// Check pod groups.
-    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
-    enable_podgroup_webhook: bool,
+    /// Check pod groups. [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    enable_podgroup_webhook: Option<bool>,
 
     /// What becomes of new objects when nobody answers.
     #[arg(long, value_enum, default_value = "fail")]
@@ -76,33 +77,47 @@ impl From<Policy> for FailurePolicy {
 }
 
 impl AdmissionFlags {
-    /// How admission is set up; none: it does not run here.
+    /// How admission is set up; none: it does not run here. What was given here counts more than what `Config` wishes.
     pub(crate) fn settings(
         &self,
         asked_for: bool,
-        namespace: &str,
-        scheduler_name: &str,
+        flagged: &Flagged,
+        wishes: &AdmissionWishes,
     ) -> Option<AdmissionSettings> {
         let port =
             self.webhook_addr.or(asked_for.then_some(USUAL_PORT)).filter(|port| *port != 0)?;
         let class = self.gpu_fraction_runtime_class_name.as_ref();
         let class = class.or(self.gpu_pod_runtime_class_name.as_ref());
+        let class = class.or(wishes.runtime_class.as_ref());
+        let is = |given: Option<bool>, wished: Option<bool>| given.or(wished).unwrap_or(false);
+        let checks = |given: Option<bool>, wished: Option<bool>| given.or(wished).unwrap_or(true);
+        let name = &flagged.settings.rules.scheduler_name;
+        let usual = *name == Flagged::default().settings.rules.scheduler_name;
+        let name = wishes.scheduler_name.as_ref().filter(|_| usual).unwrap_or(name);
         Some(AdmissionSettings {
             port,
             url: self.webhook_url.clone(),
-            namespace: namespace.to_owned(),
-            scheduler_name: scheduler_name.to_owned(),
+            namespace: flagged.namespace.clone(),
+            scheduler_name: name.clone(),
             pods: PodRules {
-                gpu_sharing: self.gpu_sharing_enabled,
-                hami_core: self.hami_core_enabled,
-                block_visible_devices: self.block_nvidia_visible_devices,
+                gpu_sharing: is(self.gpu_sharing_enabled, wishes.gpu_sharing),
+                hami_core: is(self.hami_core_enabled, wishes.hami_core),
+                block_visible_devices: is(
+                    self.block_nvidia_visible_devices,
+                    wishes.block_visible_devices,
+                ),
                 runtime_class: class.map_or(PodRules::default().runtime_class, |class| {
                     (!class.is_empty()).then(|| class.clone())
                 }),
             },
-            queues: self.enable_webhook,
+            scope: PodScope {
+                namespaces_with: wishes.namespaces_with.clone(),
+                namespace_labels: wishes.namespace_labels.clone(),
+                pod_labels: wishes.pod_labels.clone(),
+            },
+            queues: checks(self.enable_webhook, wishes.queues),
             quotas: self.enable_quota_validation,
-            pod_groups: self.enable_podgroup_webhook,
+            pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),
         })

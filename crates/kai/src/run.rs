@@ -15,11 +15,14 @@ use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
+use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
-use kai_cluster::usage::settings::Surroundings;
+use kai_cluster::usage::settings as usage;
+use kai_cluster::watch::Lists;
 use kai_cluster::{client, config_file, run, shards};
 use kube::Client;
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::watch;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
@@ -60,6 +63,10 @@ pub(crate) struct RunArguments {
     /// How victims are told to go: through the eviction API, or by a plain delete, which heeds no disruption budget.
     #[arg(long, value_enum, default_value = "api")]
     eviction: Eviction,
+
+    /// Learn of everything that exists by streaming, where the server can; otherwise by pages.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, value_name = "BOOL", action = clap::ArgAction::Set, env = "KAI_WATCH_LIST")]
+    watch_list: bool,
 
     #[command(flatten)]
     binder: BinderArguments,
@@ -123,6 +130,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 }
 
 async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::Result<u8> {
+    let log = Arc::new(log);
     let (client, env) = (client::connect(arguments.kubeconfig.as_deref()).await?, Env::real());
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .context("cannot listen for signals")?;
@@ -136,48 +144,62 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         metrics: flagged.listen,
         probes: arguments.health_probe_bind_address.0,
         local_port: flagged.plugin_port,
-        set_verbosity: Some(Arc::new(move |level| log.set_verbosity(level))),
+        set_verbosity: Some(Arc::new({
+            let log = Arc::clone(&log);
+            move |level| log.set_verbosity(level)
+        })),
     };
     let (question_sink, questions) = serve::questions();
     serve::start(&client, &env, &served, question_sink)
         .await
         .context("cannot listen; 0 as address turns a listener off")?;
-    if let Some(admission) = admission_settings(arguments, &flagged) {
-        admission::server::start(client.clone(), env.clone(), admission).await?;
-    }
+    let divided = is_divided(arguments);
+    let surroundings = Surroundings { arguments, flagged: flagged.clone(), log };
+    let wishes =
+        if divided { shards::wishes(&client, &flagged.settings).await } else { Wishes::default() };
+    let admission = surroundings.start_admission(&client, &env, &wishes).await?;
+    let heed = |wishes: &Wishes| surroundings.heed(admission.as_ref(), wishes);
     let settings = settings(arguments, flagged)?;
-    follow(arguments, settings, client, env, questions, shutdown).await;
+    let told = Told { client, env, questions };
+    follow(settings, divided, told, heed, shutdown).await;
     Ok(0)
 }
 
-/// How admission is set up; none: it does not run here.
-fn admission_settings(arguments: &RunArguments, flagged: &Flagged) -> Option<AdmissionSettings> {
-    let name = &flagged.settings.rules.scheduler_name;
-    let asked_for = arguments.only.contains(&Function::Admission);
-    arguments.admission.settings(asked_for, &flagged.namespace, name)
-}
-
-/// The same for somebody who starts it otherwise.
+/// How admission is set up, for somebody who starts it otherwise.
 pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
     let (flagged, _) = arguments.scheduler.read()?;
-    Ok(admission_settings(arguments, &flagged))
+    let asked_for = arguments.only.contains(&Function::Admission);
+    Ok(arguments.admission.settings(asked_for, &flagged, &AdmissionWishes::default()))
 }
 
-/// Does what the arguments ask for until `shutdown` is done.
-async fn follow(
-    arguments: &RunArguments,
-    settings: Settings,
+/// Whom everything is told to and asked of.
+struct Told {
     client: Client,
     env: Env,
     questions: Receiver<Question>,
+}
+
+/// Does what the settings ask for until `shutdown` is done. Where we have one part of the cluster only (not `divided`),
+/// neither shards nor `Config` are read.
+async fn follow(
+    settings: Settings,
+    divided: bool,
+    told: Told,
+    heed: impl Fn(&Wishes) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let Told { client, env, questions } = told;
     if settings.functions.is_empty() {
-        run::answer_until(questions, shutdown).await;
-    } else if settings.schedules && !arguments.scheduler.names("partition-label-value") {
-        shards::run(client, env, settings, questions, shutdown).await;
+        let config =
+            Box::pin(shards::follow_config(client, env, settings, heed, std::future::pending()));
+        tokio::select! { biased;
+            () = run::answer_until(questions, shutdown) => {}
+            () = config => {}
+        }
+    } else if settings.schedules && divided {
+        Box::pin(shards::run(client, env, settings, questions, heed, shutdown)).await;
     } else {
-        run::run(client, env, settings, questions, shutdown).await;
+        Box::pin(run::run(client, env, settings, questions, shutdown)).await;
     }
 }
 
@@ -192,10 +214,59 @@ pub(crate) fn start_beside(
     let inner = env.clone();
     env.spawn("kai", async move {
         let (_nobody_asks, questions) = serve::questions();
-        let endless = std::future::pending();
-        follow(&arguments, settings, client, inner, questions, endless).await;
+        let told = Told { client, env: inner, questions };
+        follow(settings, is_divided(&arguments), told, |_| {}, std::future::pending()).await;
     });
     Ok(())
+}
+
+/// The cluster may be divided into shards.
+fn is_divided(arguments: &RunArguments) -> bool {
+    !arguments.scheduler.names("partition-label-value")
+}
+
+/// What is neither planned nor asked for.
+struct Surroundings<'a> {
+    arguments: &'a RunArguments,
+    flagged: Flagged,
+    log: Arc<Log>,
+}
+
+impl Surroundings<'_> {
+    fn admission(&self, wishes: &Wishes) -> Option<AdmissionSettings> {
+        let asked_for = self.arguments.only.contains(&Function::Admission);
+        self.arguments.admission.settings(asked_for, &self.flagged, &wishes.admission)
+    }
+
+    /// Starts admission where it runs here; where its settings are changed.
+    async fn start_admission(
+        &self,
+        client: &Client,
+        env: &Env,
+        wishes: &Wishes,
+    ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {
+        let Some(settings) = self.admission(wishes) else { return Ok(None) };
+        let (sink, changing) = watch::channel(settings);
+        admission::server::start(client.clone(), env.clone(), changing).await?;
+        Ok(Some(sink))
+    }
+
+    /// Does what `Config` wishes where the command line says nothing else.
+    fn heed(&self, admission: Option<&watch::Sender<AdmissionSettings>>, wishes: &Wishes) {
+        if !self.arguments.scheduler.names("log-json")
+            && let Err(error) = self.log.set_json(wishes.json_log.unwrap_or(false))
+        {
+            tracing::warn!(error, "the form of the log stays");
+        }
+        if let (Some(sink), Some(wanted)) = (admission, self.admission(wishes)) {
+            let changed = sink.send_if_modified(|settings| {
+                let differs = *settings != wanted;
+                *settings = wanted;
+                differs
+            });
+            tracing::debug!(changed, "admission was told what Config wishes");
+        }
+    }
 }
 
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
@@ -204,7 +275,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
         let text = std::fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
         let variable = |name: &str| std::env::var(name).ok();
-        let around = Surroundings { variable: &variable, prometheus: None };
+        let around = usage::Surroundings { variable: &variable, prometheus: None };
         let notices = config_file::apply(&text, &mut settings, &around);
         for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
             tracing::warn!("{}: {notice}", path.display());
@@ -238,6 +309,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
         BindRequestsMade::Needed => BindRequests::Needed,
         BindRequestsMade::Always => BindRequests::Always,
     };
+    settings.lists = if arguments.watch_list { Lists::Streamed } else { Lists::Paged };
     settings.evict_by = match arguments.eviction {
         Eviction::Api => EvictBy::Eviction,
         Eviction::Delete => EvictBy::Delete,

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::channel;
 use super::PodRules;
 use crate::env::Env;
 use crate::kinds::Kind;
-use crate::watch::{Change, watch};
+use crate::watch::{Change, Lists, watch};
 
 /// The class that is taken where the configured one does not exist.
 const USUAL: &str = "nvidia";
@@ -24,7 +24,10 @@ impl RuntimeClasses {
     pub(super) fn follow(client: &Client, env: &Env) -> Arc<Self> {
         let classes = Arc::new(Self::default());
         let (sink, mut changes) = channel(1);
-        env.spawn("watch", watch(client.clone(), env.clone(), Kind::RuntimeClass, sink));
+        env.spawn(
+            "watch",
+            watch(client.clone(), env.clone(), Kind::RuntimeClass, Lists::default(), sink),
+        );
         let known = Arc::clone(&classes);
         env.spawn("watch", async move {
             let mut existing = BTreeSet::new();

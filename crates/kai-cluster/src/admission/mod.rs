@@ -26,6 +26,8 @@ pub mod review;
 pub mod server;
 pub mod topologies;
 
+use std::collections::BTreeMap;
+
 /// What is said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -65,8 +67,19 @@ impl Default for PodRules {
     }
 }
 
+/// Which pods are looked at, of those that are ours; by default all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodScope {
+    /// Namespaces must have this label.
+    pub namespaces_with: Option<String>,
+    /// Namespaces must have these labels.
+    pub namespace_labels: BTreeMap<String, String>,
+    /// Pods must have these labels.
+    pub pod_labels: BTreeMap<String, String>,
+}
+
 /// How admission is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionSettings {
     /// Port the API server calls.
     pub port: u16,
@@ -78,6 +91,8 @@ pub struct AdmissionSettings {
     pub scheduler_name: String,
     /// Rules for pods.
     pub pods: PodRules,
+    /// Which pods are looked at, of those that are ours.
+    pub scope: PodScope,
     /// Queues are checked.
     pub queues: bool,
     /// Their quotas are checked against those of queues above and below.

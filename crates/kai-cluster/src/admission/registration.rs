@@ -89,14 +89,16 @@ pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
             hook["namespaceSelector"]["matchExpressions"].as_array().cloned().unwrap_or_default()
         };
         let mut kept = terms(hook);
-        let foreign = terms(before).into_iter().filter(|term| term["key"] != NAMESPACE_NAME);
+        // Of what names no namespace, only we ask for a label to be there; clouds ask for one not to be.
+        let is_ours = |term: &Value| term["key"] == NAMESPACE_NAME || term["operator"] == "Exists";
+        let foreign = terms(before).into_iter().filter(|term| !is_ours(term));
         for term in foreign {
             if !kept.contains(&term) {
                 kept.push(term);
             }
         }
         if !kept.is_empty() {
-            hook["namespaceSelector"] = json!({"matchExpressions": kept});
+            hook["namespaceSelector"]["matchExpressions"] = kept.into();
         }
     }
 }
@@ -154,9 +156,15 @@ impl Hooks<'_> {
     ) -> Value {
         let mut hook = self.hook(name, path, rule, policy);
         let excluded = ["kube-system", &self.settings.namespace];
-        hook["namespaceSelector"] = json!({"matchExpressions": [
-            {"key": NAMESPACE_NAME, "operator": "NotIn", "values": excluded},
-        ]});
+        let scope = &self.settings.scope;
+        let mut namespaces =
+            vec![json!({"key": NAMESPACE_NAME, "operator": "NotIn", "values": excluded})];
+        if let Some(key) = &scope.namespaces_with {
+            namespaces.push(json!({"key": key, "operator": "Exists"}));
+        }
+        hook["namespaceSelector"] =
+            json!({"matchExpressions": namespaces, "matchLabels": scope.namespace_labels});
+        hook["objectSelector"] = json!({"matchLabels": scope.pod_labels});
         let scheduler = self.settings.scheduler_name.replace('\\', "\\\\").replace('\'', "\\'");
         hook["matchConditions"] = json!([{
             "name": names::SCHEDULER_NAME_MATCH,
@@ -172,7 +180,7 @@ impl Hooks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::PodRules;
+    use crate::admission::{PodRules, PodScope};
 
     fn settings() -> AdmissionSettings {
         AdmissionSettings {
@@ -181,6 +189,7 @@ mod tests {
             namespace: "kai-scheduler".to_owned(),
             scheduler_name: "kai-scheduler".to_owned(),
             pods: PodRules::default(),
+            scope: PodScope::default(),
             queues: true,
             quotas: false,
             pod_groups: true,
@@ -198,6 +207,21 @@ mod tests {
             .map(|(_, object)| object["webhooks"].as_array().expect("hooks").len())
             .collect();
         assert_eq!(hooks, [1, 4, 0, 0], "what was asked for before is taken back");
+    }
+
+    #[test]
+    fn only_pods_in_scope_are_asked_about() {
+        let labels = || [("a".to_owned(), "b".to_owned())].into();
+        let scope = PodScope {
+            namespaces_with: Some("queue".to_owned()),
+            namespace_labels: labels(),
+            pod_labels: labels(),
+        };
+        let made = configurations(&AdmissionSettings { scope, ..settings() }, "PEM");
+        let pods = &made[0].1["webhooks"][0];
+        assert_eq!(pods["namespaceSelector"]["matchExpressions"][1]["operator"], "Exists");
+        assert_eq!(pods["namespaceSelector"]["matchLabels"], json!({"a": "b"}));
+        assert_eq!(pods["objectSelector"]["matchLabels"], json!({"a": "b"}));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -52,8 +53,9 @@ pub enum AdmissionError {
 pub async fn start(
     client: Client,
     env: Env,
-    settings: AdmissionSettings,
+    changing: watch::Receiver<AdmissionSettings>,
 ) -> Result<(), AdmissionError> {
+    let settings = changing.borrow().clone();
     let names = names(&settings);
     let now = env.now();
     let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;
@@ -62,20 +64,20 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let office =
-        Arc::new((client.clone(), settings.clone(), RuntimeClasses::follow(&client, &env)));
+    let office = Arc::new((client.clone(), RuntimeClasses::follow(&client, &env)));
+    let asked_by = changing.clone();
     let answer = move |asked: Asked| {
-        let office = Arc::clone(&office);
+        let (office, settings) = (Arc::clone(&office), asked_by.borrow().clone());
         async move {
-            let (client, settings, classes) = &*office;
+            let (client, classes) = &*office;
             let pods = classes.narrow(&settings.pods);
-            answer(client, &asked, &AdmissionSettings { pods, ..settings.clone() }).await
+            answer(client, &asked, &AdmissionSettings { pods, ..settings }).await
         }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
     tracing::info!(port = settings.port, "admission is registered");
-    env.spawn("certificates", look_after(client, env.clone(), settings, names, tls, bundle));
+    env.spawn("certificates", look_after(client, env.clone(), changing, names, tls, bundle));
     Ok(())
 }
 
@@ -141,18 +143,22 @@ async fn register(
     Ok(())
 }
 
-/// Renews the certificate in time, and takes over what another replica renewed.
+/// Renews the certificate in time, takes over what another replica renewed, and registers anew when settings change.
 async fn look_after(
     client: Client,
     env: Env,
-    settings: AdmissionSettings,
+    mut changing: watch::Receiver<AdmissionSettings>,
     names: Vec<String>,
     tls: Arc<Tls>,
     mut used: Bundle,
 ) {
     let mut pause = LOOK_AGAIN;
     loop {
-        env.sleep(pause).await;
+        tokio::select! { biased;
+            Ok(()) = changing.changed() => {}
+            () = env.sleep(pause) => {}
+        }
+        let settings = changing.borrow_and_update().clone();
         let renewed = async {
             let now = env.now();
             let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;

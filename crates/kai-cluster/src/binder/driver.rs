@@ -11,7 +11,7 @@ use super::{Binder, BinderSettings};
 use crate::env::Env;
 use crate::kinds::Kind;
 use crate::metrics::Page;
-use crate::watch::{Change, watch};
+use crate::watch::{Change, Lists, watch};
 
 const WRITES_AT_ONCE: usize = 64;
 
@@ -47,11 +47,12 @@ impl Driver {
         env: Env,
         settings: BinderSettings,
         leads: bool,
+        lists: Lists,
         reports: Sender<BinderReport>,
     ) -> Self {
         let limit = Arc::new(Semaphore::new(WRITES_AT_ONCE));
         for kind in OWN_KINDS {
-            follow(&client, &env, kind, &reports);
+            follow(&client, &env, kind, lists, &reports);
         }
         let mut binder = Binder::new(settings);
         binder.set_leading(leads);
@@ -105,9 +106,9 @@ impl Driver {
 }
 
 /// Watches a kind for the binder.
-fn follow(client: &Client, env: &Env, kind: Kind, reports: &Sender<BinderReport>) {
+fn follow(client: &Client, env: &Env, kind: Kind, lists: Lists, reports: &Sender<BinderReport>) {
     let (sink, mut changes) = channel(1);
-    env.spawn("watch", watch(client.clone(), env.clone(), kind, sink));
+    env.spawn("watch", watch(client.clone(), env.clone(), kind, lists, sink));
     let reports = reports.clone();
     env.spawn("watch", async move {
         while let Some(change) = changes.recv().await {

@@ -20,6 +20,7 @@ use crate::orders::{Order, Report};
 use crate::planner::{Planner, Settings};
 use crate::run::start_watches;
 use crate::status::accounts::Accounts;
+use crate::watch::Lists;
 use table::{Row, table};
 
 /// What is asked about.
@@ -79,7 +80,7 @@ async fn read(client: &Client, env: &Env, mut settings: Settings) -> Result<Plan
     let config = settings.grouper.clone();
     let grouper = config.map(|config| Grouper::new(client, env.clone(), config, &closed));
     let mut planner = Planner::new(settings);
-    let mut changes = start_watches(client, env);
+    let mut changes = start_watches(client, env, Lists::default());
     while !planner.is_ready() {
         let change = changes.recv().await.ok_or(ExplainError::Unreadable)?;
         planner.apply(change, env.now());

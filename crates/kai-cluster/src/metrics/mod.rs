@@ -4,7 +4,7 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kai_core::config::ActionKind;
+use kai_core::config::{ActionKind, Config, SearchBudgets, UNITS_PER_SECOND};
 use kai_core::fairness::{Amounts, QueueResource};
 use kai_core::input::{ObjectName, QueueSpec, Text};
 use kai_core::plan::{CyclePlan, Step, StepKind};
@@ -50,6 +50,12 @@ pub struct Metrics {
     settings: MetricsSettings,
     node_pool: Text,
     cycle: Span,
+    /// How long each action of the latest cycle took.
+    actions: BTreeMap<&'static str, Span>,
+    plugins: Vec<Text>,
+    budgets: Option<SearchBudgets>,
+    /// Searches for victims, by action and result.
+    searches: BTreeMap<(&'static str, &'static str), u64>,
     scheduled: ByAction,
     acted_on: ByAction,
     simulated: ByAction,
@@ -71,13 +77,17 @@ pub struct Metrics {
 
 impl Metrics {
     /// Nothing was counted yet.
-    pub fn new(settings: MetricsSettings, node_pool: &str) -> Self {
+    pub fn new(settings: MetricsSettings, node_pool: &str, config: &Config) -> Self {
         let milliseconds = || Histogram::doubling(5.0, 10);
         let zero = || ActionKind::ALL.map(|action| (action.name(), 0)).into();
         Self {
             settings,
             node_pool: node_pool.into(),
             cycle: Span::ZERO,
+            actions: BTreeMap::new(),
+            plugins: config.plugins.iter().map(|plugin| plugin.name.clone()).collect(),
+            budgets: config.budgets.clone(),
+            searches: BTreeMap::new(),
             scheduled: zero(),
             acted_on: zero(),
             simulated: zero(),
@@ -97,6 +107,11 @@ impl Metrics {
     /// How long a cycle took.
     pub fn note_cycle(&mut self, span: Span) {
         self.cycle = span;
+    }
+
+    /// How long an action took.
+    pub fn note_action(&mut self, action: ActionKind, span: Span) {
+        self.actions.insert(action.name(), span);
     }
 
     /// How long it took to learn of past usage.
@@ -137,6 +152,7 @@ impl Metrics {
             add(&mut self.scheduled, action, 1);
             if action != ActionKind::Allocate.name() {
                 add(&mut self.acted_on, action, 1);
+                *self.searches.entry((action, "solved")).or_default() += 1;
             }
         }
         for considered in made.waiting.iter().flat_map(|report| &report.victims) {
@@ -144,6 +160,9 @@ impl Metrics {
             add(&mut self.acted_on, action, 1);
             add(&mut self.simulated, action, u64::from(considered.simulations));
             add(&mut self.filtered, action, u64::from(considered.refused));
+            let spent = considered.budget_spent;
+            let result = if spent { "deadline_exhausted" } else { "generators_exhausted" };
+            *self.searches.entry((action, result)).or_default() += 1;
         }
     }
 
@@ -237,6 +256,8 @@ impl Metrics {
     }
 
     fn add_actions(&self, page: &mut Page) {
+        self.add_times(page);
+        self.add_searches(page);
         page.counters(
             "podgroups_scheduled_by_action",
             "Groups an action gave a place.",
@@ -283,6 +304,63 @@ impl Metrics {
         );
     }
 
+    fn add_times(&self, page: &mut Page) {
+        let actions = self.actions.iter().map(|(action, span)| {
+            (vec![("action".to_owned(), (*action).to_owned())], milliseconds(*span))
+        });
+        page.gauges(
+            "action_scheduling_latency_milliseconds",
+            "Time of an action in the latest cycle.",
+            actions,
+        );
+        let moments = ["OnSessionOpen", "OnSessionClose"];
+        let plugins = self.plugins.iter().flat_map(|plugin| {
+            moments.map(|moment| {
+                let labels = [("plugin", &**plugin), ("OnSession", moment)];
+                (labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(), 0.0)
+            })
+        });
+        page.gauges(
+            "plugin_scheduling_latency_milliseconds",
+            "A plugin opens and closes nothing: its world is kept.",
+            plugins,
+        );
+    }
+
+    fn add_searches(&self, page: &mut Page) {
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let searches = self.searches.iter().map(|((action, result), count)| {
+            let labels = vec![
+                label("action", action),
+                label("result", result),
+                label("reduced_budget", "false"),
+            ];
+            (labels, *count)
+        });
+        page.counted("scenario_search_jobs_total", "Searches for victims.", searches);
+        let Some(budgets) = &self.budgets else { return };
+        let seconds = |units: u64| units as f64 / UNITS_PER_SECOND;
+        let of = |name: &'static str, units: &BTreeMap<Text, u64>| -> Vec<(Labels, f64)> {
+            let labelled = units.iter();
+            labelled.map(|(key, units)| (vec![label(name, key)], seconds(*units))).collect()
+        };
+        page.gauges(
+            "scenario_search_action_budget_configured_seconds",
+            "Budget of an action; 0 is unlimited.",
+            of("action", &budgets.action_units),
+        );
+        page.gauges(
+            "scenario_search_job_budget_configured_seconds",
+            "Budget of a group; 0 is unlimited.",
+            [(Labels::new(), seconds(budgets.job_units))],
+        );
+        page.gauges(
+            "scenario_search_generator_budget_configured_seconds",
+            "Budget of a generator; 0 is unlimited.",
+            of("generator", &budgets.generator_units),
+        );
+    }
+
     fn add_queues(&self, page: &mut Page, accounts: &Accounts) {
         let told = |value: fn(&Accounts, &QueueSpec) -> f64| {
             accounts.queues().map(move |queue| {
@@ -310,7 +388,7 @@ impl Metrics {
         page.gauges(
             "queue_allocated_gpus",
             "GPUs in use.",
-            told(|accounts, queue| accounts.usage(&queue.name).allocated.of("nvidia.com/gpu")),
+            told(|accounts, queue| accounts.usage(&queue.name).allocated.gpus()),
         );
         page.gauges(
             "queue_allocated_cpu_cores",

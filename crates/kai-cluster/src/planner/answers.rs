@@ -1,8 +1,10 @@
 //! What the planner says when it is asked.
 
+use std::collections::BTreeMap;
+
 use kai_api::PodGroup;
 use kai_core::input::{ObjectName, Text};
-use kai_core::plan::{CyclePlan, plan, plan_and_explain};
+use kai_core::plan::{CyclePlan, OrderedJob, plan, plan_and_explain};
 use kai_core::time::{Span, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -24,8 +26,21 @@ impl Planner {
                 }
                 drop(answer.send(page.finish()));
             }
-            Question::Frame(answer) => drop(answer.send(self.frame())),
+            Question::Frame(_, answer) => drop(answer.send(Some(self.frame()))),
+            Question::JobOrder(_, answer) => drop(answer.send(self.shown_job_order())),
         }
+    }
+
+    /// Jobs in the order in which they would be tried, in KAI's words; none where the plugin is not listed.
+    fn shown_job_order(&self) -> Option<Value> {
+        let order = self.job_order.as_ref()?;
+        let shown = |job: &OrderedJob| json!({"id": &*job.job.name, "priority": job.priority});
+        let mut by_queue: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for job in order {
+            by_queue.entry(&job.queue).or_default().push(shown(job));
+        }
+        let all: Vec<Value> = order.iter().map(shown).collect();
+        Some(json!({"global_order": all, "queue_order": by_queue}))
     }
 
     /// What a snapshot says of how we are set up, in KAI's words.

@@ -4,18 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
 use kai_core::input::{ObjectName, Text};
-use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan};
+use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan_and_measure};
 use kai_core::time::Timestamp;
 use kai_translate::time;
 
 use super::pods::Membership;
 use super::requests::received;
-use super::{BindRequests, Planner, Publish};
+use super::{BindRequests, Planner, Publish, told};
 use crate::orders::{Bind, Order, Victim};
+
+/// The plugin that tells the order of jobs.
+const REFLECT_JOB_ORDER: &str = "reflectjoborder";
 
 impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
-    pub fn cycle(&mut self, now: Timestamp) {
+    /// `clock` tells how long each action took.
+    pub fn cycle(&mut self, now: Timestamp, clock: &dyn Fn() -> Timestamp) {
         self.wait_after_failed_requests(now);
         self.end_waits(now);
         self.dirty = false;
@@ -23,8 +27,9 @@ impl Planner {
         if !self.schedules() {
             return;
         }
-        let mut made = plan(&mut self.world, now);
+        let mut made = self.plan(now, clock);
         drop_stillborn(&mut made);
+        told::decisions(&made);
         assume(&mut self.world, &made);
         self.wake_at = made.wake_at;
         let gangs = self.gangs_to_prepare(&made.steps);
@@ -44,7 +49,23 @@ impl Planner {
         self.measure(&made, now);
         made.waiting.retain(|report| !report.pods.iter().any(|one| self.avoids_nodes(&one.pod)));
         self.statuses.note_plan(&made, &self.groups, now);
-        tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
+        self.job_order = self.reflects_job_order().then_some(made.job_order);
+    }
+
+    /// The plan, with how long each action took; what devices had left is noted only where it is logged.
+    fn plan(&mut self, now: Timestamp, clock: &dyn Fn() -> Timestamp) -> CyclePlan {
+        let logged = tracing::enabled!(tracing::Level::DEBUG);
+        let mut begin = clock();
+        let (world, metrics) = (&mut self.world, &mut self.metrics);
+        plan_and_measure(world, now, logged, |action| {
+            let end = clock();
+            metrics.note_action(action, end.since(begin));
+            begin = end;
+        })
+    }
+
+    fn reflects_job_order(&self) -> bool {
+        self.settings.config.plugins.iter().any(|plugin| *plugin.name == *REFLECT_JOB_ORDER)
     }
 
     /// The pod is kept off nodes on which its binds failed: why they failed says more than that no other node was found.

@@ -9,6 +9,7 @@ mod leading;
 mod objects;
 mod pods;
 mod requests;
+mod told;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use kai_api::{BindRequest, PodGroup};
 use kai_core::config::Config;
 use kai_core::input::pod::PodRole;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, Text};
+use kai_core::plan::OrderedJob;
 use kai_core::time::{Span, Timestamp};
 use kai_core::world::World;
 use kai_translate::partition::Partition;
@@ -43,7 +45,7 @@ use crate::status::verdicts::TextOptions;
 use crate::status::write::StatusWrite;
 use crate::status::{StatusSettings, Statuses};
 use crate::usage::settings::UsageSettings;
-use crate::watch::Change;
+use crate::watch::{Change, Lists};
 
 /// How the planner is set up.
 #[derive(Clone, Debug)]
@@ -72,6 +74,8 @@ pub struct Settings {
     pub metrics: MetricsSettings,
     /// Where objects of the installation are.
     pub namespace: String,
+    /// How everything that exists is learnt at first.
+    pub lists: Lists,
     /// Our functions.
     pub functions: BTreeSet<Function>,
     /// Past usage, where it counts.
@@ -116,6 +120,7 @@ impl Default for Settings {
             evict_by: EvictBy::default(),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
+            lists: Lists::default(),
             functions: Function::FOLLOWING.into(),
             usage: None,
             namespace: NAMESPACE.to_owned(),
@@ -156,6 +161,8 @@ pub struct Planner {
     statuses: Statuses,
     metrics: Metrics,
     usage: PastUsage,
+    /// Jobs in the order of the latest plan, where that is asked for.
+    job_order: Option<Vec<OrderedJob>>,
     /// Functions that act.
     leading: Leading,
     orders: Vec<Order>,
@@ -182,10 +189,11 @@ impl Planner {
             ..settings.status.clone()
         };
         Self {
-            metrics: Metrics::new(settings.metrics.clone(), texts.shown_pool()),
+            metrics: Metrics::new(settings.metrics.clone(), texts.shown_pool(), &settings.config),
             statuses: Statuses::new(status, scheduler, texts),
             leading,
             usage: PastUsage::new(&settings),
+            job_order: None,
             world: World::new(settings.config.clone()),
             settings,
             listed: BTreeSet::new(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kai_api::names::gpu;
 use kai_api::view::Pod as GroupingView;
 use kai_core::input::pod::PodRole;
 use kai_core::input::selectors::{LabelSelector, NodeTerm, Operator, Requirement};
@@ -74,6 +75,12 @@ fn started_by(view: &kai_translate::view::Pod) -> Option<Timestamp> {
     time::parse(moment).ok()
 }
 
+/// The pod asks for GPUs of AMD.
+fn asks_amd(view: &kai_translate::view::Pod) -> bool {
+    let containers = view.spec.containers.iter().chain(&view.spec.init_containers);
+    containers.into_iter().any(|one| one.resources.requests.contains_key(gpu::AMD))
+}
+
 impl Planner {
     pub(super) fn set_pod(&mut self, view: &kai_translate::view::Pod) {
         let name = pod::name(view);
@@ -120,6 +127,7 @@ impl Planner {
                 None => self.tell_own_group(&name),
             }
         }
+        self.statuses.accounts_mut().see_vendor(&name, asks_amd(view));
         self.refresh_pod(&name);
         self.tell_bind_request(&name);
         if self.is_ready() {

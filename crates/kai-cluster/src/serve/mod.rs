@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `/metrics` | `--listen-address` | metrics with KAI's names |
 //! | `/healthz`, `/readyz` | both addresses | 200 while the loop turns; 200 once everything was listed |
-//! | `/get-snapshot`, `/debug/flags/v` | the local port, from this machine only | what the scheduler sees |
+//! | `/get-snapshot`, `/get-job-order`, `/debug/flags/v` | the local port, from this machine only | what the scheduler sees |
 //!
 //! The loop itself answers, between two changes: what it says is consistent, and a loop that hangs says nothing.
 
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use ::http::{Method, StatusCode};
 use kai_translate::time::seconds;
 use kube::Client;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
@@ -59,14 +60,19 @@ impl std::fmt::Debug for ServeSettings {
     }
 }
 
+/// The shard that is asked about; none: the first, or the only one.
+pub type Shard = Option<String>;
+
 /// A question to the loop.
 pub enum Question {
     /// Does it turn, and was everything listed?
     Ready(oneshot::Sender<bool>),
     /// Metrics as text.
     Metrics(oneshot::Sender<String>),
-    /// What a snapshot says beside the objects.
-    Frame(oneshot::Sender<Frame>),
+    /// What a snapshot of a shard says beside the objects; none: there is no such shard.
+    Frame(Shard, oneshot::Sender<Option<Frame>>),
+    /// Jobs of a shard in the order in which they would be tried; none: nobody notes it.
+    JobOrder(Shard, oneshot::Sender<Option<Value>>),
 }
 
 /// Starts to answer; the addresses that are listened on.
@@ -120,6 +126,13 @@ fn hangs() -> Answer {
     text(StatusCode::SERVICE_UNAVAILABLE, "the loop does not turn")
 }
 
+/// The shard that a question names: `?shard=NAME`.
+fn shard(asked: &Asked) -> Shard {
+    let query = asked.request.uri().query().unwrap_or_default();
+    let named = query.split('&').find_map(|part| part.strip_prefix("shard="));
+    named.map(str::to_owned)
+}
+
 #[derive(Clone)]
 struct Desk {
     client: Client,
@@ -150,7 +163,8 @@ impl Desk {
                     None => hangs(),
                 }
             }
-            (&Method::GET, "/get-snapshot") if from_here => self.snapshot().await,
+            (&Method::GET, "/get-snapshot") if from_here => self.snapshot(shard(&asked)).await,
+            (&Method::GET, "/get-job-order") if from_here => self.job_order(shard(&asked)).await,
             (&Method::PUT, "/debug/flags/v") if from_here => {
                 self.change_verbosity(asked.request.body())
             }
@@ -170,8 +184,20 @@ impl Desk {
         }
     }
 
-    async fn snapshot(&self) -> Answer {
-        let Some(frame) = self.ask(Question::Frame).await else { return hangs() };
+    async fn job_order(&self, shard: Shard) -> Answer {
+        match self.ask(|answer| Question::JobOrder(shard, answer)).await {
+            Some(Some(order)) => content(StatusCode::OK, "application/json", order.to_string()),
+            Some(None) => text(StatusCode::NOT_FOUND, "plugin not found"),
+            None => hangs(),
+        }
+    }
+
+    async fn snapshot(&self, shard: Shard) -> Answer {
+        let frame = match self.ask(|answer| Question::Frame(shard, answer)).await {
+            Some(Some(frame)) => frame,
+            Some(None) => return text(StatusCode::NOT_FOUND, "there is no such shard"),
+            None => return hangs(),
+        };
         match snapshot::take(&self.client, frame).await {
             Ok(archive) => content(StatusCode::OK, "application/zip", archive),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),

@@ -8,8 +8,8 @@ use kai_core::input::Text;
 use kai_translate::decode::decode;
 use serde_json::Value;
 
+use super::configured::{Configured, configure};
 use super::translate;
-use crate::flags::Flagged;
 use crate::function::Function;
 use crate::kinds::Kind;
 use crate::planner::{Publish, Settings};
@@ -72,9 +72,19 @@ impl Installation {
         self.shards.get(name)
     }
 
+    /// The `Config` as it is.
+    pub(super) fn config(&self) -> Option<&Config> {
+        self.config.as_ref()
+    }
+
+    /// What `Config` makes of the settings of the command line.
+    pub(super) fn configured(&self, base: &Settings) -> Configured {
+        let spec = self.config.as_ref().map(|config| config.spec.clone()).unwrap_or_default();
+        configure(&spec, base)
+    }
+
     /// The planners that run. Several schedulers see each other's groups only as objects; what is not divided is done once.
-    pub(super) fn parts(&self, base: &Settings) -> Vec<Part> {
-        let base = self.configured(base);
+    pub(super) fn parts(&self, base: Settings) -> Vec<Part> {
         let prometheus = self.prometheus(&base.namespace);
         let variable = |name: &str| std::env::var(name).ok();
         let around = Surroundings { variable: &variable, prometheus: prometheus.as_deref() };
@@ -103,55 +113,6 @@ impl Installation {
         let service = objects::USAGE_PROMETHEUS;
         let installed = || format!("http://{service}.{namespace}.svc.cluster.local:9090");
         named.or_else(|| config.enabled.unwrap_or(false).then(installed))
-    }
-
-    /// The settings with what `Config` says, where the command line says nothing else.
-    fn configured(&self, base: &Settings) -> Settings {
-        let mut settings = base.clone();
-        let Some(config) = &self.config else { return settings };
-        let usual = Flagged::default().settings;
-        let global = config.spec.global.clone().unwrap_or_default();
-        if let Some(name) = global
-            .scheduler_name
-            .filter(|_| base.rules.scheduler_name == usual.rules.scheduler_name)
-        {
-            settings.rules.scheduler_name.clone_from(&name);
-            if let Some(binder) = &mut settings.binder {
-                binder.scheduler_name.clone_from(&name);
-            }
-            if let Some(grouper) = &mut settings.grouper {
-                grouper.scheduler_name = name;
-            }
-        }
-        if let Some(key) =
-            global.node_pool_label_key.filter(|_| base.partition.key == usual.partition.key)
-        {
-            settings.partition.key.clone_from(&key);
-            if let Some(grouper) = &mut settings.grouper {
-                grouper.node_pool_label_key = key;
-            }
-        }
-        let queue_key = &usual.config.params.queue_label_key;
-        if let Some(key) =
-            global.queue_label_key.filter(|_| base.config.params.queue_label_key == *queue_key)
-        {
-            settings.config.params.queue_label_key = key.as_str().into();
-            if let Some(grouper) = &mut settings.grouper {
-                grouper.queue_label_key = key;
-            }
-        }
-        let queues = config.spec.queue_controller.clone().unwrap_or_default();
-        if let Some(namespace) =
-            queues.metrics_namespace.filter(|_| base.metrics.namespace == usual.metrics.namespace)
-        {
-            settings.metrics.namespace = namespace;
-        }
-        let args = config.spec.pod_grouper.clone().and_then(|grouper| grouper.args);
-        if let (Some(grouper), Some(args)) = (&mut settings.grouper, args) {
-            grouper.knative_gang &= args.gang_schedule_knative.unwrap_or(true);
-            grouper.karta &= args.generic_karta_fallback.unwrap_or(true);
-        }
-        settings
     }
 }
 
@@ -188,6 +149,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::flags::Flagged;
 
     fn shard(name: &str, partition: &str) -> Change {
         let object = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": name}, "spec": {"partitionLabelValue": partition}});
@@ -198,13 +160,13 @@ mod tests {
     fn one_shard_does_everything_and_several_divide_what_can_be_divided() {
         let base = Flagged::default().settings;
         let mut installation = Installation::default();
-        assert_eq!(installation.parts(&base).len(), 1);
+        assert_eq!(installation.parts(base.clone()).len(), 1);
         installation.apply(&shard("default", ""));
-        let parts = installation.parts(&base);
+        let parts = installation.parts(base.clone());
         assert_eq!(parts.len(), 1);
         assert!(parts[0].settings.grouper.is_some() && parts[0].settings.schedules);
         installation.apply(&shard("other", "a"));
-        let parts = installation.parts(&base);
+        let parts = installation.parts(base.clone());
         let told: Vec<(Option<&str>, bool, bool)> = parts
             .iter()
             .map(|part| {
@@ -220,21 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn config_counts_where_the_command_line_is_silent() {
-        let config = json!({"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": "kai-config"}, "spec": {
-            "global": {"schedulerName": "from-config", "queueLabelKey": "q"},
-            "podGrouper": {"args": {"gangScheduleKnative": false}},
-            "queueController": {"metricsNamespace": "ours"},
-        }});
+    fn only_the_config_of_the_known_name_counts() {
+        let config = |name: &str, spec: Value| {
+            let object = json!({"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": name}, "spec": spec});
+            Change::Object(Kind::Config, Box::new(object))
+        };
+        let base = Flagged::default().settings;
         let mut installation = Installation::default();
-        installation.apply(&Change::Object(Kind::Config, Box::new(config)));
-        let mut base = Flagged::default().settings;
-        let settings = installation.parts(&base).remove(0).settings;
-        assert_eq!(settings.rules.scheduler_name, "from-config");
-        assert_eq!(&*settings.config.params.queue_label_key, "q");
-        assert_eq!(settings.metrics.namespace, "ours");
-        assert_eq!(settings.grouper.map(|grouper| grouper.knative_gang), Some(false));
-        base.rules.scheduler_name = "mine".to_owned();
-        assert_eq!(installation.parts(&base).remove(0).settings.rules.scheduler_name, "mine");
+        installation.apply(&config("other", json!({"global": {"schedulerName": "s"}})));
+        let scheduler = |of: &Installation| of.configured(&base).settings.rules.scheduler_name;
+        assert_eq!(scheduler(&installation), "kai-scheduler");
+        installation.apply(&config(
+            "kai-config",
+            json!({"global": {"schedulerName": "s"}, "prometheus": {"enabled": true}}),
+        ));
+        assert_eq!(scheduler(&installation), "s");
+        let built_in = "http://usage-prometheus.ns.svc.cluster.local:9090";
+        assert_eq!(installation.prometheus("ns").as_deref(), Some(built_in));
+        let both = json!({"prometheus": {"enabled": true, "externalPrometheusUrl": "http://p"}});
+        installation.apply(&config("kai-config", both));
+        assert_eq!(installation.prometheus("ns").as_deref(), Some("http://p"));
     }
 }

@@ -2,12 +2,17 @@
 //! when what they say changes, the planners end and begin anew, as if the process had been started again.
 
 mod conditions;
+mod configured;
+pub mod fields;
 mod installation;
 mod translate;
 
 use std::future::Future;
 
+use kai_api::names::objects;
+use kai_core::input::{ObjectName, Text};
 use kai_core::time::Span;
+use kai_workloads::config::KindDefaults;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -16,30 +21,32 @@ use tokio::sync::oneshot;
 use crate::env::Env;
 use crate::kinds::Kind;
 use crate::metrics;
-use crate::orders::{MERGE_PATCH, send};
+use crate::orders::{MERGE_PATCH, object_path, send};
 use crate::planner::Settings;
 use crate::run::{WAITING_CHANGES, run_planner, start_watches};
 use crate::serve::Question;
-use crate::watch::{Change, watch};
+use crate::watch::{Change, Lists, watch};
+use conditions::{Fared, Fares};
+use configured::Configured;
+pub use configured::{AdmissionWishes, Wishes};
 use installation::{Installation, Part};
 pub(crate) use translate::{default_plugins, known_plugin, search_budgets};
 
 /// Changes of settings that come together count together.
 const WINDOW: Span = Span { nanos: 500_000_000 };
 
-/// Runs the planners that `Config` and shards ask for until `shutdown` is done.
+/// Runs the planners that `Config` and shards ask for until `shutdown` is done. `heed` is told what `Config` says about the
+/// rest of the process, first and whenever it changes.
 pub async fn run(
     client: Client,
     env: Env,
     base: Settings,
     mut questions: Receiver<Question>,
+    heed: impl Fn(&Wishes) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let (change_sink, mut changes) = channel(WAITING_CHANGES);
-    for kind in [Kind::Config, Kind::SchedulingShard] {
-        env.spawn("watch", watch(client.clone(), env.clone(), kind, change_sink.clone()));
-    }
-    drop(change_sink);
+    let mut changes =
+        watch_settings(&client, &env, base.lists, &[Kind::Config, Kind::SchedulingShard]);
     let mut shutdown = std::pin::pin!(shutdown);
     let mut installation = Installation::default();
     while !installation.is_known() {
@@ -51,13 +58,11 @@ pub async fn run(
             },
         }
     }
+    let mut plan = plan(&client, &installation, &base).await;
+    heed(&plan.wishes);
     loop {
-        let parts = installation.parts(&base);
-        for part in &parts {
-            tell(&client, &env, &installation, part).await;
-        }
-        let running = format!("{parts:?}");
-        let planners = Planners::start(&client, &env, parts);
+        tell(&client, &env, &installation, &plan).await;
+        let planners = Planners::start(&client, &env, plan.parts.clone());
         let ended = loop {
             tokio::select! { biased;
                 () = &mut shutdown => break true,
@@ -69,9 +74,16 @@ pub async fn run(
                     while let Ok(change) = changes.try_recv() {
                         installation.apply(&change);
                     }
-                    if format!("{:?}", installation.parts(&base)) != running {
+                    let next = self::plan(&client, &installation, &base).await;
+                    if next.wishes != plan.wishes {
+                        heed(&next.wishes);
+                    }
+                    let same = format!("{:?}", next.parts) == format!("{:?}", plan.parts);
+                    plan = next;
+                    if !same {
                         break false;
                     }
+                    tell(&client, &env, &installation, &plan).await;
                 }
             }
         };
@@ -83,18 +95,122 @@ pub async fn run(
     }
 }
 
-/// Says on a shard's object how it fares.
-async fn tell(client: &Client, env: &Env, installation: &Installation, part: &Part) {
-    let Some(name) = &part.shard else { return };
-    for problem in &part.problems {
-        tracing::warn!(shard = %name, "{problem}");
+/// Follows `Config` where no planner runs, until `shutdown` is done.
+pub async fn follow_config(
+    client: Client,
+    env: Env,
+    base: Settings,
+    heed: impl Fn(&Wishes) + Send + Sync,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut changes = watch_settings(&client, &env, base.lists, &[Kind::Config]);
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut installation = Installation::default();
+    let mut heeded = None;
+    loop {
+        tokio::select! { biased;
+            () = &mut shutdown => return,
+            change = changes.recv() => match change {
+                Some(change) => installation.apply(&change),
+                None => return,
+            },
+        }
+        let wishes = installation.configured(&base).wishes;
+        if heeded.as_ref() != Some(&wishes) {
+            heed(&wishes);
+            heeded = Some(wishes);
+        }
     }
-    let shard = installation.shard(name);
-    let patch = shard.and_then(|shard| conditions::patch(shard, &part.problems, env.now()));
+}
+
+/// What `Config` says now about the rest of the process.
+pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
+    let path = format!("{}/{}", Kind::Config.path(), objects::CONFIG);
+    let mut installation = Installation::default();
+    let asked = match http::Request::get(path).body(Vec::new()) {
+        Ok(request) => client.request::<Value>(request).await,
+        Err(error) => Err(kube::Error::HttpError(error)),
+    };
+    match asked {
+        Ok(config) => installation.apply(&Change::Object(Kind::Config, Box::new(config))),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => tracing::warn!(%error, "Config was not read"),
+    }
+    installation.configured(base).wishes
+}
+
+fn watch_settings(client: &Client, env: &Env, lists: Lists, kinds: &[Kind]) -> Receiver<Change> {
+    let (sink, changes) = channel(WAITING_CHANGES);
+    for kind in kinds {
+        env.spawn("watch", watch(client.clone(), env.clone(), *kind, lists, sink.clone()));
+    }
+    changes
+}
+
+/// What `Config` and shards ask for.
+struct Plan {
+    parts: Vec<Part>,
+    wishes: Wishes,
+    /// What about `Config` makes no sense.
+    problems: Vec<String>,
+}
+
+async fn plan(client: &Client, installation: &Installation, base: &Settings) -> Plan {
+    let Configured { mut settings, wishes, kind_defaults, mut problems } =
+        installation.configured(base);
+    if let (Some(grouper), Some(place)) = (&mut settings.grouper, kind_defaults) {
+        match read_kind_defaults(client, &place).await {
+            Ok(defaults) => grouper.kind_defaults = defaults,
+            Err(why) => problems.push(format!("config map {place}: {why}")),
+        }
+    }
+    Plan { parts: installation.parts(settings), wishes, problems }
+}
+
+/// Priority classes and preemptibility of kinds, from the config map that `Config` names.
+async fn read_kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
+    let path = object_path("/api/v1", "configmaps", place);
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    let map: Value = client.request(request).await.map_err(|error| error.to_string())?;
+    let types = map["data"][objects::KIND_DEFAULTS_KEY].as_str();
+    let types = types.ok_or_else(|| format!("it has no key {}", objects::KIND_DEFAULTS_KEY))?;
+    KindDefaults::parse(types).map_err(|error| error.to_string())
+}
+
+/// Says on the objects how they fare.
+async fn tell(client: &Client, env: &Env, installation: &Installation, plan: &Plan) {
+    if let Some(config) = installation.config() {
+        let seen = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let fares = Fares { what: Fared::Config, problems: &plan.problems, seen };
+        let patch = fares.patch(config.metadata.generation, env.now());
+        write_conditions(client, "configs", objects::CONFIG, &plan.problems, patch).await;
+    }
+    for part in &plan.parts {
+        let shard = part.shard.as_ref().and_then(|name| installation.shard(name));
+        let (Some(name), Some(shard)) = (&part.shard, shard) else { continue };
+        let seen = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let fares = Fares { what: Fared::Shard, problems: &part.problems, seen };
+        let patch = fares.patch(shard.metadata.generation, env.now());
+        write_conditions(client, "schedulingshards", name, &part.problems, patch).await;
+    }
+}
+
+/// Writes conditions that are news.
+async fn write_conditions(
+    client: &Client,
+    plural: &'static str,
+    name: &str,
+    problems: &[String],
+    patch: Option<Value>,
+) {
     let Some(patch) = patch else { return };
-    let path = format!("/apis/kai.scheduler/v1/schedulingshards/{name}/status");
-    if let Err(error) = send::<Value>(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await {
-        tracing::warn!(shard = %name, %error, "its conditions were not written");
+    for problem in problems {
+        tracing::warn!(plural, name, "{problem}");
+    }
+    let path = format!("/apis/kai.scheduler/v1/{plural}/{name}/status");
+    match send::<Value>(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await {
+        Ok(_) => tracing::info!(plural, name, "told how it fares"),
+        Err(error) => tracing::warn!(plural, name, %error, "its conditions were not written"),
     }
 }
 
@@ -104,11 +220,15 @@ struct Planners {
     /// Closed when the last one has ended.
     done: Receiver<()>,
     questions: Vec<Sender<Question>>,
+    /// Their shards.
+    shards: Vec<Option<Text>>,
 }
 
 impl Planners {
     fn start(client: &Client, env: &Env, parts: Vec<Part>) -> Self {
-        let changes = start_watches(client, env);
+        let lists = parts.first().map(|part| part.settings.lists).unwrap_or_default();
+        let changes = start_watches(client, env, lists);
+        let shards = parts.iter().map(|part| part.shard.clone()).collect();
         let (done_sink, done) = channel(1);
         let (mut stops, mut asked, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
         for part in parts {
@@ -128,7 +248,7 @@ impl Planners {
             });
         }
         env.spawn("changes", tell_all(changes, sinks));
-        Self { stops, done, questions: asked }
+        Self { stops, done, questions: asked, shards }
     }
 
     /// Ends all of them, each when what it has under way is done.
@@ -139,7 +259,7 @@ impl Planners {
 
     /// Asks all of them and answers as one.
     fn ask(&self, env: &Env, question: Question) {
-        let planners = self.questions.clone();
+        let (planners, shards) = (self.questions.clone(), self.shards.clone());
         env.spawn("question", async move {
             match question {
                 Question::Ready(answer) => {
@@ -151,14 +271,33 @@ impl Planners {
                     let pages = ask_all(&planners, Question::Metrics).await;
                     let _ = answer.send(metrics::merged(&pages));
                 }
-                Question::Frame(answer) => {
-                    let first = planners.first().into_iter().cloned().collect::<Vec<_>>();
-                    let frame = ask_all(&first, Question::Frame).await.pop();
-                    let _ = answer.send(frame.unwrap_or_default());
+                Question::Frame(shard, answer) => {
+                    let one = one_of(&planners, &shards, shard.as_deref());
+                    let told = ask_all(&one, |answer| Question::Frame(None, answer)).await;
+                    let _ = answer.send(told.into_iter().flatten().next());
+                }
+                Question::JobOrder(shard, answer) => {
+                    let one = one_of(&planners, &shards, shard.as_deref());
+                    let told = ask_all(&one, |answer| Question::JobOrder(None, answer)).await;
+                    let _ = answer.send(told.into_iter().flatten().next());
                 }
             }
         });
     }
+}
+
+/// The planner of a shard; the first where none is named.
+fn one_of(
+    planners: &[Sender<Question>],
+    shards: &[Option<Text>],
+    wanted: Option<&str>,
+) -> Vec<Sender<Question>> {
+    let mut all = planners.iter().zip(shards);
+    let found = match wanted {
+        Some(_) => all.find(|(_, shard)| shard.as_deref() == wanted),
+        None => all.next(),
+    };
+    found.map(|(planner, _)| planner.clone()).into_iter().collect()
 }
 
 async fn ask_all<T>(

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_api::names::gpu;
 use kai_core::compatibility::Compatibility;
 use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::pod::PodRole;
@@ -114,6 +115,8 @@ pub struct Accounts {
     pods: BTreeMap<ObjectName, Member>,
     groups: BTreeMap<ObjectName, Group>,
     queues: BTreeMap<Text, QueueEntry>,
+    /// Pods that ask for GPUs of AMD.
+    amd: BTreeSet<ObjectName>,
     /// MiB of one GPU, by node.
     device_mib: BTreeMap<Text, i64>,
     /// Nodes that advertise more GPUs than they have: advertised and physical.
@@ -127,7 +130,10 @@ impl Accounts {
     pub fn observe(&mut self, delta: &Delta) {
         match delta {
             Delta::Set(Object::Pod(pod)) => self.set_pod(pod),
-            Delta::Remove(ObjectKey::Pod(pod)) => self.remove_pod(pod),
+            Delta::Remove(ObjectKey::Pod(pod)) => {
+                self.amd.remove(pod);
+                self.remove_pod(pod);
+            }
             Delta::Set(Object::PodGroup(group)) => self.set_group(group),
             Delta::Remove(ObjectKey::PodGroup(group)) => self.remove_group(group),
             Delta::Set(Object::Queue(queue)) => self.set_queue(&queue.name, Some(queue)),
@@ -141,6 +147,19 @@ impl Accounts {
             }
             _ => {}
         }
+    }
+
+    /// Whose GPUs a pod asks for, before it is told itself.
+    pub fn see_vendor(&mut self, pod: &ObjectName, is_amd: bool) {
+        if is_amd {
+            self.amd.insert(pod.clone());
+        } else {
+            self.amd.remove(pod);
+        }
+    }
+
+    fn whole_gpus_of(&self, pod: &ObjectName) -> &'static str {
+        if self.amd.contains(pod) { gpu::AMD } else { gpu::NVIDIA }
     }
 
     /// What changed since the latest call.
@@ -243,7 +262,7 @@ impl Accounts {
         };
         let group = ObjectName { namespace: pod.name.namespace.clone(), name: group };
         let device_mib = pod.node.as_ref().and_then(|node| self.device_mib.get(node));
-        let plain = Demand::of(pod, device_mib.copied());
+        let plain = Demand::of(pod, device_mib.copied(), self.whole_gpus_of(&pod.name));
         let mut member = Member {
             uid: pod.uid.clone(),
             status: pod.status,

@@ -56,7 +56,7 @@ impl Sum {
     /// The resources that queues share, as they stand in a status.
     pub fn shared(&self) -> BTreeMap<String, RawQuantity> {
         let is_shared =
-            |name: &str| [resources::CPU, resources::MEMORY, gpu::NVIDIA].contains(&name);
+            |name: &str| [resources::CPU, resources::MEMORY, gpu::NVIDIA, gpu::AMD].contains(&name);
         self.quantities().into_iter().filter(|(name, _)| is_shared(name)).collect()
     }
 
@@ -65,8 +65,13 @@ impl Sum {
         match resource {
             QueueResource::Cpu => self.of(resources::CPU) * 1000.0,
             QueueResource::Memory => self.of(resources::MEMORY),
-            QueueResource::Gpu => self.of(gpu::NVIDIA),
+            QueueResource::Gpu => self.gpus(),
         }
+    }
+
+    /// GPUs of all vendors.
+    pub fn gpus(&self) -> f64 {
+        self.of(gpu::NVIDIA) + self.of(gpu::AMD)
     }
 
     /// How much there is of a resource, in its own unit.
@@ -96,8 +101,8 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Reads it off a pod; `device_mib` is the memory of one GPU of its node.
-    pub fn of(pod: &PodSpec, device_mib: Option<i64>) -> Self {
+    /// Reads it off a pod; `device_mib` is the memory of one GPU of its node, `whole` what its vendor calls whole GPUs.
+    pub fn of(pod: &PodSpec, device_mib: Option<i64>, whole: &str) -> Self {
         if is_over(pod.status) {
             return Self::default();
         }
@@ -112,8 +117,8 @@ impl Demand {
                 }
             }
             other => {
-                gpus(&mut requested, other);
-                gpus(&mut allocated, other);
+                gpus(&mut requested, other, whole);
+                gpus(&mut allocated, other, whole);
             }
         }
         if pod.node.is_none() {
@@ -157,10 +162,10 @@ fn plain(request: &PodRequest) -> Sum {
     sum
 }
 
-fn gpus(sum: &mut Sum, request: &GpuRequest) {
+fn gpus(sum: &mut Sum, request: &GpuRequest, whole: &str) {
     match request {
         GpuRequest::None | GpuRequest::Memory { .. } => {}
-        GpuRequest::Whole { count } => sum.add_nano(gpu::NVIDIA, i128::from(*count) * UNIT),
+        GpuRequest::Whole { count } => sum.add_nano(whole, i128::from(*count) * UNIT),
         GpuRequest::Fraction { portion, devices } => {
             let nano = (portion * UNIT as f64).round() as i128;
             sum.add_nano(gpu::NVIDIA, nano * i128::from(*devices));
@@ -219,7 +224,7 @@ mod tests {
     fn sums_are_exact_and_read_like_kubernetes() {
         let mut sum = Sum::default();
         for _ in 0..3 {
-            gpus(&mut sum, &GpuRequest::Fraction { portion: 0.1, devices: 1 });
+            gpus(&mut sum, &GpuRequest::Fraction { portion: 0.1, devices: 1 }, gpu::NVIDIA);
         }
         sum.add(&plain(&PodRequest {
             cpu_milli: 1500,
@@ -234,6 +239,15 @@ mod tests {
         let copy = sum.clone();
         sum.subtract(&copy);
         assert_eq!(sum, Sum::default());
+    }
+
+    #[test]
+    fn whole_gpus_are_called_what_their_vendor_calls_them() {
+        let mut sum = Sum::default();
+        gpus(&mut sum, &GpuRequest::Whole { count: 2 }, gpu::AMD);
+        gpus(&mut sum, &GpuRequest::Whole { count: 1 }, gpu::NVIDIA);
+        assert_eq!(texts(&sum), ["amd.com/gpu=2", "nvidia.com/gpu=1"]);
+        assert_eq!(sum.in_planner_units(QueueResource::Gpu), 3.0);
     }
 
     #[test]

@@ -106,7 +106,10 @@ impl StatusWrite {
     pub async fn carry_out(self, client: Client) -> Ended {
         let Self { target, method, path, content_type, body } = self;
         let outcome = match send::<Value>(&client, method, &path, content_type, &body).await {
-            Ok(_) => Outcome::Done,
+            Ok(_) => {
+                tracing::debug!(path, "told");
+                Outcome::Done
+            }
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Overtaken,
             Err(error) => {
                 tracing::warn!(path, %error, "a status was not written");

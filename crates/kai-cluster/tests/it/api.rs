@@ -56,6 +56,8 @@ struct State {
     devices: Vec<&'static str>,
     reservations: usize,
     leases: BTreeMap<String, Value>,
+    /// Lists are not streamed.
+    no_streams: bool,
     /// Whose requests for leases fail.
     cut_off: Option<&'static str>,
 }
@@ -128,8 +130,21 @@ impl State {
         )
     }
 
-    fn watch(&mut self, path: &str) -> Answer {
+    fn watch(&mut self, path: &str, query: &str) -> Answer {
         let (sink, lines) = unbounded();
+        if query.contains("sendInitialEvents=true") {
+            if self.no_streams {
+                return status(422, "sendInitialEvents is forbidden");
+            }
+            let version = self.version.to_string();
+            let objects = self.objects.get(path).into_iter().flatten();
+            let added = objects.map(|object| json!({"type": "ADDED", "object": object}));
+            let end = json!({"type": "BOOKMARK", "object": {"kind": "any", "apiVersion": "any", "metadata": {
+                "resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}}}});
+            for line in added.chain([end]) {
+                let _ = sink.unbounded_send(Bytes::from(format!("{line}\n")));
+            }
+        }
         self.watches.entry(path.to_owned()).or_default().push(sink);
         let frames = lines.map(|line| Ok::<_, Infallible>(Frame::data(line)));
         Response::new(StreamBody::new(frames).boxed_unsync())
@@ -306,6 +321,11 @@ impl Api {
         Self { caller, ..self.clone() }
     }
 
+    /// Lists are not streamed.
+    pub(crate) fn refuse_streams(&self, refused: bool) {
+        self.state.lock().expect("the state").no_streams = refused;
+    }
+
     /// Requests of this caller for leases fail from now on.
     pub(crate) fn cut_off(&self, caller: Option<&'static str>) {
         self.state.lock().expect("the state").cut_off = caller;
@@ -365,7 +385,7 @@ impl Api {
                 Some(object) => json_answer(200, &object),
                 None => status(404, "not found"),
             },
-            ("GET", _) if query.contains("watch=true") => state.watch(path),
+            ("GET", _) if query.contains("watch=true") => state.watch(path, query),
             ("GET", _) => state.list(path),
             (_, Some(mut place)) => {
                 let applies = query.contains("fieldManager");

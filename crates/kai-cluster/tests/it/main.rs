@@ -4,12 +4,14 @@ mod api;
 mod binder;
 mod edge;
 mod leases;
+mod shards;
 mod slices;
 mod statuses;
 mod usage;
 mod virtual_time;
 
 use kai_cluster::orders::EvictBy;
+use kai_cluster::watch::Lists;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
@@ -135,9 +137,33 @@ fn running(name: &str, cpu: &str, node: &str) -> Value {
     pod
 }
 
+/// Requests that ask for what exists.
+fn asked(log: &[String], what: &str) -> usize {
+    log.iter().filter(|line| line.contains("GET /api/v1/nodes?") && line.contains(what)).count()
+}
+
+#[test]
+fn what_exists_is_learnt_by_streams_or_by_pages_and_the_writes_are_the_same() {
+    let streamed = tell(story());
+    let refused = tell(Story { no_streams: true, ..story() });
+    let paged = tell(Story { lists: Lists::Paged, ..story() });
+    assert_eq!((asked(&streamed, "sendInitialEvents"), asked(&streamed, "limit=")), (1, 0));
+    assert_eq!((asked(&refused, "sendInitialEvents"), asked(&refused, "limit=")), (1, 1));
+    assert_eq!((asked(&paged, "sendInitialEvents"), asked(&paged, "limit=")), (0, 1));
+    assert_eq!(writes(&streamed), writes(&paged));
+    assert_eq!(writes(&streamed), writes(&refused));
+}
+
 #[test]
 fn what_happens_while_a_watch_is_cut_is_not_missed() {
+    for lists in [Lists::Streamed, Lists::Paged] {
+        nothing_is_missed(lists);
+    }
+}
+
+fn nothing_is_missed(lists: Lists) {
     let log = tell(Story {
+        lists,
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),

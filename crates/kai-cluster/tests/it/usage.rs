@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use kai_cluster::env::Env;
+use kai_cluster::planner::Settings;
+use kai_cluster::run::run;
 use kai_cluster::serve::http::{Asked, Plain, content, serve};
 use kai_cluster::usage::prometheus::{connect, fetch};
 use kai_cluster::usage::settings::{Source, Surroundings, UsageSettings, read};
@@ -11,8 +13,11 @@ use kai_core::fairness::QueueResource;
 use kai_core::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::channel;
+use tokio::time::{Duration, Instant};
 
-use crate::virtual_time::{Story, play};
+use crate::api::Api;
+use crate::virtual_time::{Story, client, play};
 use crate::{node, pod, running, times, writes};
 
 fn settings(config: Value) -> UsageSettings {
@@ -104,6 +109,8 @@ impl Prometheus {
                 StatusCode::OK,
                 vector(json!([of_queue("a", "50"), of_queue("b", "0"), of_queue("c", "NaN")])),
             )
+        } else if query.contains("kai_queue_allocated_cpu_cores") {
+            (StatusCode::OK, vector(json!([of_queue("heavy", "200")])))
         } else if query.contains("broken") {
             (
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -150,7 +157,8 @@ async fn prometheus_is_asked_and_understood() {
         fetch(&client, &asked, &settings, Timestamp { nanos: 1_767_225_600_000_000_000 }).await
     };
     let usages = ask(json!({})).await.expect("an answer");
-    assert_eq!(usages.len(), 1, "{usages:?}");
+    assert_eq!(usages.len(), 2, "{usages:?}");
+    assert_eq!(usages["heavy"][QueueResource::Cpu], 1.0);
     assert_eq!(usages["a"][QueueResource::Gpu], 0.25);
     let asked = prometheus.asked.lock().expect("the list").clone();
     assert_eq!(asked.len(), 6, "what there was and what was used, of three resources");
@@ -163,4 +171,33 @@ async fn prometheus_is_asked_and_understood() {
     assert!(matrix.to_string().ends_with("got matrix, expected vector"), "{matrix}");
     let empty = ask(json!({"gpuCapacityMetric": "nothing"})).await.expect_err("no capacity");
     assert!(empty.to_string().starts_with("no data returned for cluster capacity metric"));
+}
+
+#[tokio::test]
+async fn plans_follow_what_prometheus_tells() {
+    let prometheus = Prometheus::default();
+    let address = start(&prometheus).await;
+    let usage = settings(json!({"clientType": "prometheus", "connectionString": address,
+        "usageParams": {"windowSize": "1h", "fetchInterval": "1s"}}));
+    let story = contest(None, 0);
+    let begin = Instant::now();
+    let clock = Arc::new(move || begin.elapsed().as_secs_f64());
+    let api = Api::new(clock, story.faults, story.agents, story.devices);
+    for (path, object) in story.objects {
+        api.set(path, object);
+    }
+    let mut wanted = Settings { usage: Some(usage), ..Settings::default() };
+    for plugin in wanted.config.plugins.iter_mut().filter(|one| *one.name == *"proportion") {
+        plugin.arguments.insert("kValue".into(), "10000".into());
+    }
+    let evicts = async {
+        let evicted = || api.log().iter().any(|line| line.contains("/eviction"));
+        while !evicted() && begin.elapsed() < Duration::from_mins(1) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(evicted(), "{:#?}", api.log());
+    };
+    let (_silence, questions) = channel(1);
+    run(client(&api), Env::real(), wanted, questions, evicts).await;
+    assert!(prometheus.asked.lock().expect("the list").len() >= 6);
 }

@@ -7,8 +7,10 @@ use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
+use kai_cluster::shards;
 use kai_cluster::status::Events;
 use kai_cluster::usage::settings::UsageSettings;
+use kai_cluster::watch::Lists;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
 use serde_json::Value;
@@ -43,6 +45,12 @@ pub(crate) struct Story {
     pub(crate) usage: Option<UsageSettings>,
     /// Weight of past usage.
     pub(crate) k_value: Option<&'static str>,
+    /// The server does not stream lists.
+    pub(crate) no_streams: bool,
+    /// How everything that exists is learnt.
+    pub(crate) lists: Lists,
+    /// `Config` and shards are read.
+    pub(crate) divided: bool,
     /// How victims are told to go.
     pub(crate) evict_by: EvictBy,
     /// How long the story is.
@@ -81,6 +89,7 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
         let begin = Instant::now();
         let clock = Arc::new(move || begin.elapsed().as_secs_f64());
         let api = Api::new(clock, story.faults, story.agents, story.devices);
+        api.refuse_streams(story.no_streams);
         for (path, object) in story.objects {
             api.set(path, object);
         }
@@ -110,6 +119,7 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
         let mut settings = Settings { evict_by: story.evict_by, ..Settings::default() };
         settings.usage = story.usage;
+        settings.lists = story.lists;
         for plugin in settings.config.plugins.iter_mut().filter(|one| *one.name == *"proportion") {
             plugin.arguments.extend(story.k_value.map(|value| ("kValue".into(), value.into())));
         }
@@ -117,7 +127,11 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
             settings.status.events = Events::All;
         }
         let (_silence, questions) = channel(1);
-        run(client, env, settings, questions, end).await;
+        if story.divided {
+            shards::run(client, env, settings, questions, |_| {}, end).await;
+        } else {
+            run(client, env, settings, questions, end).await;
+        }
         (api.log(), api.objects())
     })
 }

@@ -231,6 +231,9 @@ impl Attempt<'_> {
             return false;
         }
         let shape = cycle.world.task(task).shape;
+        if self.mode == Mode::Real {
+            cycle.note_trial(task, nodes);
+        }
         if self.mode == Mode::Real
             && nodes.is_all()
             && !cycle.is_asked_about(Some(self.scope.job))
@@ -245,6 +248,9 @@ impl Attempt<'_> {
         let mut placed = false;
         while let Some(node) = search.best(cycle.world) {
             if self.put(cycle, statement, task, node) {
+                if self.mode == Mode::Real {
+                    cycle.note_choice(task, node);
+                }
                 placed = true;
                 break;
             }

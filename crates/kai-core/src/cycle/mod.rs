@@ -18,6 +18,7 @@ use crate::cycle::statement::{OperationKind, Statement};
 use crate::fairness::Amounts;
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::plugins::topology::TopologyScores;
+use crate::report::device_trials::DeviceTrial;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
@@ -61,6 +62,8 @@ pub(crate) struct Cycle<'w> {
     pub(crate) staleness: BTreeMap<JobId, Option<Timestamp>>,
     /// The earliest moment at which time alone changes the answer.
     pub(crate) wake_at: Option<Timestamp>,
+    /// What devices had left when pods were tried, where somebody asks.
+    pub(crate) trials: Option<Vec<DeviceTrial>>,
 }
 
 /// A decision of the cycle, in the order they were made.
@@ -101,6 +104,7 @@ impl<'w> Cycle<'w> {
             evicted_jobs: BTreeMap::new(),
             staleness: BTreeMap::new(),
             wake_at: None,
+            trials: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reasons as data, and one renderer that turns them into KAI's texts.
 
 pub mod broken_bound;
+pub mod device_trials;
 pub mod explain;
 pub mod held_back;
 pub mod job_fit;

@@ -1,7 +1,9 @@
 //! Our webhooks on an embedded cluster: registered as after an install, answered in this process.
 
 use anyhow::Context;
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, registration, review};
+use kai_cluster::admission::{
+    AdmissionSettings, FailurePolicy, PodRules, PodScope, registration, review,
+};
 use kai_cluster::planner::Settings;
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
@@ -14,6 +16,7 @@ pub(super) fn usual() -> AdmissionSettings {
         namespace: "kai-scheduler".to_owned(),
         scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        scope: PodScope::default(),
         queues: true,
         quotas: false,
         pod_groups: true,

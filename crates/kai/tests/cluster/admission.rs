@@ -6,7 +6,7 @@ use crate::world::{World, send};
 use crate::{QUEUE, open};
 
 /// Why a write was refused.
-async fn refusal(world: &World, path: &str, object: &Value) -> String {
+pub(crate) async fn refusal(world: &World, path: &str, object: &Value) -> String {
     match world.try_create(path, object).await {
         Ok(_) => String::new(),
         Err(kube::Error::Api(status)) => status.message,

@@ -1,7 +1,10 @@
 //! Leader election on a real API server.
 
+use kai_core::time::Timestamp;
+use kai_translate::time::parse;
 use serde_json::{Value, json};
 
+use crate::installation::tell;
 use crate::world::World;
 use crate::{QUEUE, open};
 
@@ -22,8 +25,10 @@ async fn a_standby_takes_over_when_the_leader_dies() {
     let lease = "standby-standby"; // scheduler name and partition
     world.wait("somebody leads", async || holder(&world, lease).await.is_some()).await;
     let first = holder(&world, lease).await.expect("a leader");
-    world.start_kai("scheduler", &arguments).await;
     world.start_kai("pod-grouper", &["--only", "pod-grouper"]).await;
+    let file = std::env::temp_dir().join(format!("kai-standby-{}.log", std::process::id()));
+    world.log_to(&file);
+    world.start_kai("scheduler", &[&arguments[..], &["--log-json"]].concat()).await;
     let queue = world.queue_name("q");
     world.create_pod(&world.pod("a", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     world.wait_bound("a").await;
@@ -32,4 +37,20 @@ async fn a_standby_takes_over_when_the_leader_dies() {
     world.create_pod(&world.pod("b", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     world.wait_bound("b").await;
     assert_ne!(holder(&world, lease).await, Some(first));
+    let read = || std::fs::read_to_string(&file).unwrap_or_default();
+    let bound = "\"message\":\"bound\"";
+    world.wait("the log tells", async || read().contains(bound)).await;
+    let log = read();
+    let [leads, bound] = ["\"leads\":true", bound].map(|what| moment(&log, what));
+    let took = bound.since(leads).as_seconds();
+    tell(&format!("a standby bound a waiting pod {took:.3} s after it acquired the lease\n"));
+    let _ = std::fs::remove_file(&file);
+}
+
+/// When the log first says something.
+fn moment(log: &str, what: &str) -> Timestamp {
+    let line =
+        log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {log}"));
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    parse(line["timestamp"].as_str().expect("a time")).expect("a time")
 }

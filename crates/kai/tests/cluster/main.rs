@@ -2,13 +2,16 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod admission;
+mod apart;
 mod binder;
+mod config;
 mod explained;
 mod faults;
 mod gpus;
 mod holdings;
 mod installation;
 mod leases;
+mod logged;
 mod mortal;
 mod served;
 mod shards;

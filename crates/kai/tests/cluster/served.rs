@@ -9,13 +9,13 @@ use crate::world::World;
 use crate::{QUEUE, open};
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     listener.local_addr().expect("an address").port()
 }
 
 /// Status and body of an answer; none where nobody answers.
-fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<u8>)> {
+pub(crate) fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let length = body.len();
     write!(
@@ -51,7 +51,13 @@ async fn health_metrics_and_a_snapshot_are_served() {
         format!("--health-probe-bind-address=127.0.0.1:{probes}"),
         format!("--plugin-server-port={local}"),
     ];
-    world.start_kai("kai", &listen.each_ref().map(String::as_str)).await;
+    let conf = std::env::temp_dir().join(format!("kai-served-{}.yaml", std::process::id()));
+    let plugins = ["predicates", "proportion", "priority", "nodeavailability", "reflectjoborder"];
+    let plugins = json!({"tiers": [{"plugins": plugins.map(|name| json!({"name": name}))}]});
+    std::fs::write(&conf, plugins.to_string()).expect("a file");
+    let conf = conf.to_string_lossy().into_owned();
+    let arguments = [&listen.each_ref().map(String::as_str)[..], &["--scheduler-conf", &conf]];
+    world.start_kai("kai", &arguments.concat()).await;
     world
         .wait("it is ready", async || {
             ask(probes, "GET", "/readyz", "").is_some_and(|(status, _)| status == 200)
@@ -74,6 +80,12 @@ async fn health_metrics_and_a_snapshot_are_served() {
     let page = page();
     assert!(page.contains("kai_podgroups_scheduled_by_action{action=\"allocate\"} 1\n"), "{page}");
     assert!(page.contains("kai_task_bind_latency_milliseconds_count 1\n"), "{page}");
+    assert!(
+        page.contains("kai_action_scheduling_latency_milliseconds{action=\"allocate\"} "),
+        "{page}"
+    );
+    let plugin = "kai_plugin_scheduling_latency_milliseconds{plugin=\"proportion\",OnSession=\"OnSessionOpen\"} 0\n";
+    assert!(page.contains(plugin), "{page}");
     let (status, archive) = ask(local, "GET", "/get-snapshot", "").expect("an answer");
     assert_eq!(status, 200, "{}", String::from_utf8_lossy(&archive));
     assert!(!archive.windows(7).any(|at| at == b"hunter2"), "values of variables are left out");
@@ -83,6 +95,17 @@ async fn health_metrics_and_a_snapshot_are_served() {
     let pods = snapshot["rawObjects"]["pods"].as_array().expect("pods");
     assert!(pods.iter().any(|pod| pod["metadata"]["name"] == "p"));
     assert!(snapshot["discovery"]["serverVersion"]["minor"].is_string());
+    let big = world.pod("big", &[(QUEUE, &queue)], &json!({"cpu": "100"}));
+    world.create_pod(&big).await;
+    let order = || {
+        let (status, body) = ask(local, "GET", "/get-job-order", "").expect("an answer");
+        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+        serde_json::from_slice::<Value>(&body).expect("JSON")
+    };
+    let is_big = |job: &Value| job["id"].as_str().is_some_and(|id| id.starts_with("pg-big-"));
+    world.wait("the order of jobs", async || is_big(&order()["global_order"][0])).await;
+    assert!(is_big(&order()["queue_order"][&queue][0]), "{}", order());
+    assert_eq!(ask(local, "GET", "/get-snapshot?shard=none", "").expect("an answer").0, 200);
     assert_eq!(ask(metrics, "GET", "/get-snapshot", "").expect("an answer").0, 200);
     assert_eq!(ask(local, "PUT", "/debug/flags/v", "5").expect("an answer").0, 200);
     assert_eq!(ask(local, "PUT", "/debug/flags/v", "much").expect("an answer").0, 400);

@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) name: &'static str,
     /// Our node pool; none: the cluster is ours.
     pub(crate) pool: Option<&'static str>,
+    /// Where `kai` logs to; none: nowhere.
+    log: Option<PathBuf>,
 }
 
 impl World {
@@ -43,7 +45,7 @@ impl World {
         pool: Option<&'static str>,
     ) -> Option<Self> {
         let client = plane.admin().await.expect("a client");
-        let world = Self { kai: Vec::new(), plane, client, name, pool };
+        let world = Self { kai: Vec::new(), plane, client, name, pool, log: None };
         world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         world.wait("the default account", async || world.get(&account).await.is_some()).await;
@@ -74,7 +76,8 @@ impl World {
             [&["run", "--kubeconfig", kubeconfig], own.as_slice(), silent.as_slice(), arguments]
                 .concat();
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none();
-        let log = quiet.then_some(Path::new("/dev/null"));
+        let nowhere = quiet.then_some(Path::new("/dev/null"));
+        let log = self.log.as_deref().or(nowhere);
         self.kai.push(Process::start(Path::new(KAI), &all, log, None).expect("kai starts"));
     }
 
@@ -89,6 +92,11 @@ impl World {
         self.start_kai(account, &all).await;
         let registration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kai-podgroup-validation-v2alpha2";
         self.wait("admission is registered", async || self.get(registration).await.is_some()).await;
+    }
+
+    /// From now on `kai` logs to a file.
+    pub(crate) fn log_to(&mut self, file: &Path) {
+        self.log = Some(file.to_owned());
     }
 
     /// What `kai explain` says as a service account.
@@ -107,6 +115,13 @@ impl World {
     /// The kubeconfig of a service account of the installation.
     pub(crate) async fn kubeconfig(&self, account: &str) -> PathBuf {
         self.plane.account_kubeconfig("kai-scheduler", account).await.expect("a token")
+    }
+
+    /// A call of `kubectl` that may do everything.
+    pub(crate) fn kubectl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.plane.program("kubectl"));
+        command.arg("--kubeconfig").arg(self.plane.admin_kubeconfig()).args(arguments);
+        command
     }
 
     /// Kills the API server, which must be ours alone, and starts it again.
@@ -131,9 +146,8 @@ impl World {
 
     /// What `kubectl` prints as an administrator.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(self.plane.program("kubectl"));
-        command.arg("--kubeconfig").arg(self.plane.admin_kubeconfig()).args(arguments);
-        String::from_utf8(command.output().expect("it runs").stdout).expect("text")
+        String::from_utf8(self.kubectl_command(arguments).output().expect("it runs").stdout)
+            .expect("text")
     }
 
     /// Kills `kai` as a crash would.

@@ -1,0 +1,399 @@
+//! What `Config` says, in our words. Where the command line says something else than the usual, that counts. Pure.
+
+use std::collections::BTreeMap;
+
+use kai_api::config::{
+    Admission, Binder, ConfigSpec, Global, Image, PodGrouper, QueueController, ResourceReservation,
+    Webhooks,
+};
+use kai_api::names::objects::RESERVATION_IMAGE;
+use kai_core::input::ObjectName;
+use kai_translate::time::seconds;
+use kai_workloads::config::parse_selector;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::binder::{BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting};
+use crate::flags::Flagged;
+use crate::metrics::QueueLabel;
+use crate::planner::Settings;
+
+/// What `Config` says about the parts of the process that are no planners. What is none is as the command line says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Logs are JSON.
+    pub json_log: Option<bool>,
+    /// Admission.
+    pub admission: AdmissionWishes,
+}
+
+/// What `Config` says about admission.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionWishes {
+    /// Pods with this `spec.schedulerName` are ours.
+    pub scheduler_name: Option<String>,
+    /// Pods may share devices.
+    pub gpu_sharing: Option<bool>,
+    /// The memory of shared devices is limited by `HAMi`'s library.
+    pub hami_core: Option<bool>,
+    /// Containers may not reach for devices by themselves.
+    pub block_visible_devices: Option<bool>,
+    /// Runtime class of pods that share devices; empty: as they say.
+    pub runtime_class: Option<String>,
+    /// Only namespaces with this label are looked at.
+    pub namespaces_with: Option<String>,
+    /// Only namespaces with these labels are looked at.
+    pub namespace_labels: BTreeMap<String, String>,
+    /// Only pods with these labels are looked at.
+    pub pod_labels: BTreeMap<String, String>,
+    /// Queues are checked.
+    pub queues: Option<bool>,
+    /// Pod groups are checked.
+    pub pod_groups: Option<bool>,
+}
+
+/// What comes of a `Config`.
+#[derive(Clone, Debug)]
+pub(super) struct Configured {
+    /// How every planner is set up.
+    pub(super) settings: Settings,
+    /// For the rest of the process.
+    pub(super) wishes: Wishes,
+    /// The config map with defaults per kind.
+    pub(super) kind_defaults: Option<ObjectName>,
+    /// What makes no sense.
+    pub(super) problems: Vec<String>,
+}
+
+/// Takes a `Config` over.
+pub(super) fn configure(spec: &ConfigSpec, base: &Settings) -> Configured {
+    let mut configured = Configured {
+        settings: base.clone(),
+        wishes: Wishes::default(),
+        kind_defaults: None,
+        problems: Vec::new(),
+    };
+    let usual = Flagged::default().settings;
+    let global = spec.global.clone().unwrap_or_default();
+    configured.global(&global, &usual);
+    configured.grouper(spec.pod_grouper.clone().unwrap_or_default());
+    configured.queues(spec.queue_controller.clone().unwrap_or_default(), &usual);
+    configured.binder(spec.binder.clone().unwrap_or_default());
+    configured.admission(spec.admission.clone().unwrap_or_default(), &global);
+    let groups = spec.pod_group_controller.as_ref().and_then(|groups| groups.webhooks.as_ref());
+    configured.wishes.admission.pod_groups = configured.webhooks("podGroupController", groups);
+    let queues = spec.queue_controller.as_ref().and_then(|queues| queues.webhooks.as_ref());
+    configured.wishes.admission.queues = configured.webhooks("queueController", queues);
+    configured.functions(spec);
+    configured
+}
+
+/// Takes a value over where the command line left the usual one.
+fn take<T: PartialEq>(to: &mut T, usual: &T, wanted: Option<T>) {
+    if let Some(wanted) = wanted.filter(|_| *to == *usual) {
+        *to = wanted;
+    }
+}
+
+impl Configured {
+    fn global(&mut self, global: &Global, usual: &Settings) {
+        let settings = &mut self.settings;
+        take(
+            &mut settings.rules.scheduler_name,
+            &usual.rules.scheduler_name,
+            global.scheduler_name.clone(),
+        );
+        take(&mut settings.partition.key, &usual.partition.key, global.node_pool_label_key.clone());
+        let queue_key = global.queue_label_key.as_deref().map(Into::into);
+        let params = &mut settings.config.params;
+        take(&mut params.queue_label_key, &usual.config.params.queue_label_key, queue_key);
+        if let Some(binder) = &mut settings.binder {
+            binder.scheduler_name.clone_from(&settings.rules.scheduler_name);
+        }
+        if let Some(grouper) = &mut settings.grouper {
+            grouper.scheduler_name.clone_from(&settings.rules.scheduler_name);
+            grouper.node_pool_label_key.clone_from(&settings.partition.key);
+            grouper.queue_label_key = settings.config.params.queue_label_key.to_string();
+            let labels = global.pod_label_selector.clone();
+            take(&mut grouper.pod_selector, &BTreeMap::new(), labels);
+        }
+        if global.namespace_label_selector.as_ref().is_some_and(|labels| !labels.is_empty()) {
+            self.problems.push(
+                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces"
+                    .to_owned(),
+            );
+        }
+        self.wishes.json_log = global.json_log;
+    }
+
+    fn grouper(&mut self, wanted: PodGrouper) {
+        let args = wanted.args.unwrap_or_default();
+        if let Some(grouper) = &mut self.settings.grouper {
+            take(&mut grouper.knative_gang, &true, args.gang_schedule_knative);
+            take(&mut grouper.karta, &true, args.generic_karta_fallback);
+        }
+        let (name, namespace) = (
+            args.default_priorities_config_map_name.filter(|name| !name.is_empty()),
+            args.default_priorities_config_map_namespace.filter(|name| !name.is_empty()),
+        );
+        match (name, namespace) {
+            (Some(name), Some(namespace)) => {
+                self.kind_defaults = Some(ObjectName::new(namespace.as_str(), name.as_str()));
+            }
+            (None, None) => {}
+            _ => self.problems.push(
+                "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn queues(&mut self, wanted: QueueController, usual: &Settings) {
+        let metrics = &mut self.settings.metrics;
+        take(&mut metrics.namespace, &usual.metrics.namespace, wanted.metrics_namespace);
+        let labels = wanted.queue_label_to_metric_label.unwrap_or_default();
+        let defaults = wanted.queue_label_to_default_metric_value.unwrap_or_default();
+        let (labels, bad) = parse_selector(&labels);
+        let (defaults, worse) = parse_selector(&defaults);
+        for part in bad.into_iter().chain(worse) {
+            self.problems.push(format!("spec.queueController: {part:?} is no label=value"));
+        }
+        let mapped = labels.into_iter().map(|(key, label)| {
+            let default = defaults.get(&key).cloned().unwrap_or_default();
+            QueueLabel { key, label, default }
+        });
+        take(&mut metrics.queue_labels, &Vec::new(), Some(mapped.collect()));
+    }
+
+    fn binder(&mut self, wanted: Binder) {
+        let mut timeout = wanted.volume_binding_timeout_seconds.map(seconds);
+        let mut cdi = wanted.cdi_enabled;
+        for (name, plugin) in &wanted.plugins.unwrap_or_default() {
+            match name.as_str() {
+                "hamicore" => self.wishes.admission.hami_core = plugin.enabled,
+                "volumebinding" | "dynamicresources" | "gpusharing" => {
+                    if plugin.enabled == Some(false) {
+                        self.problems
+                            .push(format!("spec.binder.plugins.{name}: it cannot be turned off"));
+                    }
+                }
+                _ => self.problems.push(format!("spec.binder.plugins: there is no plugin {name}")),
+            }
+            for (key, value) in &plugin.arguments {
+                match (name.as_str(), key.as_str()) {
+                    ("volumebinding" | "dynamicresources", "bindTimeoutSeconds") => {
+                        timeout = value.parse().map(seconds).ok().or(timeout);
+                    }
+                    ("gpusharing", "cdiEnabled") => cdi = value.parse().ok().or(cdi),
+                    _ => {
+                        let text =
+                            format!("spec.binder.plugins.{name}: there is no argument {key}");
+                        self.problems.push(text);
+                    }
+                }
+            }
+        }
+        let usual = BinderSettings::default();
+        if let Some(binder) = &mut self.settings.binder {
+            take(&mut binder.volumes_wait, &usual.volumes_wait, timeout);
+            let cdi = cdi.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
+            take(&mut binder.cdi, &usual.cdi, cdi);
+        }
+        self.reservation(wanted.resource_reservation.unwrap_or_default(), &usual.reservation);
+    }
+
+    fn reservation(&mut self, wanted: ResourceReservation, usual: &ReservationSettings) {
+        let rules = &mut self.settings.rules;
+        take(&mut rules.reservation_app, &usual.app_label, wanted.app_label);
+        let app = rules.reservation_app.clone();
+        let Some(binder) = &mut self.settings.binder else { return };
+        let to = &mut binder.reservation;
+        to.app_label = app;
+        take(&mut to.namespace, &usual.namespace, wanted.namespace);
+        take(&mut to.service_account, &usual.service_account, wanted.service_account_name);
+        take(&mut to.image, &usual.image, wanted.image.as_ref().map(image));
+        let class = wanted.runtime_class_name.filter(|class| !class.is_empty());
+        let class = class.map(|class| RuntimeClassSetting::Auto(Some(class)));
+        take(&mut to.runtime_class, &usual.runtime_class, class);
+        let pulled = wanted.image.as_ref().and_then(|image| image.pull_policy.clone());
+        take(&mut to.pull_policy, &usual.pull_policy, pulled);
+        take(&mut to.wait, &usual.wait, wanted.allocation_timeout.map(seconds));
+        take(&mut to.resources, &usual.resources, Some(value(wanted.pod_resources.as_ref())));
+        let pod = value(wanted.reservation_pod_security_context.as_ref());
+        take(&mut to.pod_security, &usual.pod_security, Some(pod));
+        if let container @ Some(_) = value(wanted.reservation_container_security_context.as_ref()) {
+            take(&mut to.container_security, &usual.container_security, Some(container));
+        }
+    }
+
+    fn admission(&mut self, wanted: Admission, global: &Global) {
+        let Admission { gpu_fraction_runtime_class_name, gpu_pod_runtime_class_name, .. } = wanted;
+        for (field, name) in [
+            ("validatingWebhookConfigurationName", wanted.validating_webhook_configuration_name),
+            ("mutatingWebhookConfigurationName", wanted.mutating_webhook_configuration_name),
+        ] {
+            if name.is_some() {
+                self.problems.push(format!("spec.admission.{field}: the name is fixed"));
+            }
+        }
+        let to = &mut self.wishes.admission;
+        to.scheduler_name.clone_from(&global.scheduler_name);
+        to.gpu_sharing = wanted.gpu_sharing;
+        to.block_visible_devices = wanted.block_nvidia_visible_devices;
+        to.runtime_class = gpu_fraction_runtime_class_name.or(gpu_pod_runtime_class_name);
+        let key = &self.settings.config.params.queue_label_key;
+        let only = wanted.queue_label_selector.unwrap_or(false);
+        to.namespaces_with = only.then(|| key.to_string());
+        to.namespace_labels = global.namespace_label_selector.clone().unwrap_or_default();
+        to.pod_labels = global.pod_label_selector.clone().unwrap_or_default();
+    }
+
+    /// Whether objects are checked.
+    fn webhooks(&mut self, component: &str, wanted: Option<&Webhooks>) -> Option<bool> {
+        let wanted = wanted?;
+        if wanted.webhook_configuration_name_prefix.is_some() {
+            self.problems.push(format!(
+                "spec.{component}.webhooks.webhookConfigurationNamePrefix: the name is fixed"
+            ));
+        }
+        wanted.enable_validation
+    }
+
+    /// Components that are turned off.
+    fn functions(&mut self, spec: &ConfigSpec) {
+        let off = [
+            ("podGrouper", spec.pod_grouper.as_ref().and_then(|one| one.service.as_ref())),
+            ("binder", spec.binder.as_ref().and_then(|one| one.service.as_ref())),
+            ("admission", spec.admission.as_ref().and_then(|one| one.service.as_ref())),
+            ("scheduler", spec.scheduler.as_ref().and_then(|one| one.service.as_ref())),
+            (
+                "queueController",
+                spec.queue_controller.as_ref().and_then(|one| one.service.as_ref()),
+            ),
+            (
+                "podGroupController",
+                spec.pod_group_controller.as_ref().and_then(|one| one.service.as_ref()),
+            ),
+        ];
+        for (component, service) in off {
+            if service.is_some_and(|service| service.enabled == Some(false)) {
+                self.problems.push(format!(
+                    "spec.{component}.service.enabled: which functions run is said with --only"
+                ));
+            }
+        }
+    }
+}
+
+fn value(of: Option<&impl Serialize>) -> Option<Value> {
+    of.and_then(|of| serde_json::to_value(of).ok())
+}
+
+/// `repository/name:tag`; parts that are left out are the usual ones.
+fn image(wanted: &Image) -> String {
+    let (repository, name) = RESERVATION_IMAGE.rsplit_once('/').unwrap_or_default();
+    let repository = wanted.repository.as_deref().unwrap_or(repository);
+    let name = wanted.name.as_deref().unwrap_or(name);
+    match &wanted.tag {
+        Some(tag) => format!("{repository}/{name}:{tag}"),
+        None => format!("{repository}/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(spec: Value) -> Configured {
+        let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
+        configure(&spec, &Flagged::default().settings)
+    }
+
+    #[test]
+    fn an_empty_config_changes_nothing() {
+        let told = told(json!({}));
+        assert_eq!(format!("{:?}", told.settings), format!("{:?}", Flagged::default().settings));
+        assert_eq!(told.wishes, Wishes::default());
+        assert_eq!((told.kind_defaults, told.problems), (None, Vec::new()));
+    }
+
+    #[test]
+    fn everything_that_is_honoured_arrives() {
+        let told = told(json!({
+            "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true,
+                "podLabelSelector": {"a": "b"}},
+            "podGrouper": {"args": {"gangScheduleKnative": false, "genericKartaFallback": false,
+                "defaultPrioritiesConfigMapName": "map", "defaultPrioritiesConfigMapNamespace": "space"}},
+            "queueController": {"metricsNamespace": "m", "queueLabelToMetricLabel": "team=crew",
+                "queueLabelToDefaultMetricValue": "team=none", "webhooks": {"enableValidation": false}},
+            "binder": {"volumeBindingTimeoutSeconds": 7, "cdiEnabled": true, "plugins": {"hamicore": {"enabled": true}},
+                "resourceReservation": {"image": {"repository": "here", "tag": "1"}, "allocationTimeout": 9,
+                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}}},
+            "admission": {"gpuSharing": true, "gpuPodRuntimeClassName": "old", "queueLabelSelector": true},
+        }));
+        assert_eq!(told.problems, Vec::<String>::new());
+        let Settings { rules, partition, metrics, grouper, binder, .. } = told.settings;
+        assert_eq!((rules.scheduler_name.as_str(), partition.key.as_str()), ("s", "n"));
+        let label = QueueLabel { key: "team".into(), label: "crew".into(), default: "none".into() };
+        assert_eq!((metrics.namespace.as_str(), metrics.queue_labels), ("m", vec![label]));
+        let grouper = grouper.expect("a grouper");
+        assert_eq!((grouper.queue_label_key.as_str(), grouper.knative_gang), ("q", false));
+        assert_eq!(grouper.pod_selector["a"], "b");
+        let binder = binder.expect("a binder");
+        assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
+        assert_eq!(binder.reservation.image, "here/resource-reservation:1");
+        assert_eq!(binder.reservation.resources, Some(json!({"requests": {"cpu": "1"}})));
+        assert_eq!(
+            (binder.reservation.app_label.as_str(), rules.reservation_app.as_str()),
+            ("app", "app")
+        );
+        assert_eq!(told.kind_defaults, Some(ObjectName::new("space", "map")));
+        let Wishes { json_log, admission } = told.wishes;
+        assert_eq!(
+            (json_log, admission.gpu_sharing, admission.queues),
+            (Some(true), Some(true), Some(false))
+        );
+        assert_eq!(
+            (admission.runtime_class.as_deref(), admission.hami_core),
+            (Some("old"), Some(true))
+        );
+        assert_eq!(admission.namespaces_with.as_deref(), Some("q"));
+    }
+
+    #[test]
+    fn what_is_refused_is_named_and_the_rest_counts() {
+        let told = told(json!({
+            "global": {"namespaceLabelSelector": {"a": "b"}, "schedulerName": "s"},
+            "podGrouper": {"args": {"defaultPrioritiesConfigMapName": "map"}, "service": {"enabled": false}},
+            "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
+            "binder": {"plugins": {"magic": {}, "gpusharing": {"enabled": false, "arguments": {"typo": "1"}}}},
+            "admission": {"validatingWebhookConfigurationName": "x"},
+        }));
+        assert_eq!(told.settings.rules.scheduler_name, "s");
+        assert_eq!(
+            told.problems,
+            [
+                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces",
+                "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
+                "spec.queueController: \"team\" is no label=value",
+                "spec.binder.plugins.gpusharing: it cannot be turned off",
+                "spec.binder.plugins.gpusharing: there is no argument typo",
+                "spec.binder.plugins: there is no plugin magic",
+                "spec.admission.validatingWebhookConfigurationName: the name is fixed",
+                "spec.queueController.webhooks.webhookConfigurationNamePrefix: the name is fixed",
+                "spec.podGrouper.service.enabled: which functions run is said with --only",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_command_line_counts_more() {
+        let mut base = Flagged::default().settings;
+        base.rules.scheduler_name = "mine".to_owned();
+        let spec = json!({"global": {"schedulerName": "theirs"}});
+        let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
+        assert_eq!(configure(&spec, &base).settings.rules.scheduler_name, "mine");
+    }
+}

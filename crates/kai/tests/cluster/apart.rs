@@ -1,0 +1,70 @@
+//! Every function in a process of its own, each with nothing but its own rights.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::admission::refusal;
+use crate::installation::KAI;
+use crate::world::World;
+use crate::{QUEUE, open};
+
+#[tokio::test]
+async fn functions_work_apart_with_their_own_rights() {
+    let Some(mut world) = World::alone("apart").await else { return };
+    world.start_admitting("admission", &["--only", "admission"]).await;
+    for function in
+        ["scheduler", "pod-grouper", "binder", "podgroup-controller", "queue-controller"]
+    {
+        world.start_kai(function, &["--only", function, "--leader-elect"]).await;
+    }
+    world.queue("q", open(), open()).await;
+    world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
+    let queue = world.queue_name("q");
+    world.create_pod(&world.pod("p", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
+    assert_eq!(world.wait_bound("p").await, "apart-n");
+    let path = format!("/apis/scheduling.run.ai/v2/queues/{queue}");
+    world
+        .wait("the queue shows its sums", async || {
+            world.get(&path).await.expect("the queue")["status"]["allocated"]["cpu"] == "1"
+        })
+        .await;
+    world
+        .wait("the group shows its sums", async || {
+            let groups = world.pod_groups().await;
+            groups.iter().any(|group| group["status"]["resourcesStatus"]["allocated"]["cpu"] == "1")
+        })
+        .await;
+    let nothing = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "nothing"}, "spec": {}});
+    let queues = "/apis/scheduling.run.ai/v2/queues";
+    world
+        .wait("a queue without resources is refused", async || {
+            let told = refusal(&world, queues, &nothing).await;
+            if told.is_empty() {
+                world.delete(&format!("{queues}/nothing"), &json!({})).await;
+            }
+            told.ends_with("denied the request: resources must be specified")
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn the_api_server_takes_every_deployment() {
+    let Some(world) = World::new("deployed").await else { return };
+    for deploy in ["process", "functions"] {
+        let told = Command::new(KAI).args(["manifests", "--deploy", deploy]).output();
+        let told = told.expect("kai manifests runs").stdout;
+        let mut child = world
+            .kubectl_command(&["apply", "--server-side", "--dry-run=server", "-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kubectl starts");
+        child.stdin.take().expect("a pipe").write_all(&told).expect("it reads");
+        let ended = child.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{text}");
+        assert!(text.contains("deployment.apps/"), "{text}");
+    }
+}
