@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::binder::gpu_node;
 use crate::open;
+use crate::served::{ask, free_port};
 use crate::sharing::{Answer, NodeAgents};
 use crate::world::World;
 
@@ -28,7 +29,8 @@ async fn four_of_five_share_a_gpu_that_is_advertised_a_hundred_times_and_all_can
     let Some(mut world) = World::new("slices").await else { return };
     sliced(&world).await;
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    world.start_kai("kai", &[]).await;
+    let metrics = free_port();
+    world.start_kai("kai", &[&format!("--listen-address=127.0.0.1:{metrics}")]).await;
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
         world.create_pod(&memory(&world, name, "8000")).await;
@@ -49,6 +51,13 @@ async fn four_of_five_share_a_gpu_that_is_advertised_a_hundred_times_and_all_can
                 && device["pods"].as_object().is_some_and(|pods| pods.len() == 4)
         })
         .await;
+    let (_, page) = ask(metrics, "GET", "/metrics", "").expect("an answer");
+    let page = String::from_utf8(page).expect("text");
+    for (what, number) in [("memory_mib", 32_600), ("memory_granted_mib", 32_000), ("pods", 4)] {
+        let line =
+            format!("kai_shared_gpu_{what}{{node=\"slices-n\",uuid=\"slices-n-0\"}} {number}\n");
+        assert!(page.contains(&line), "{line} is not in {page}");
+    }
     let table = world.kai("gpus", "kai", &["--resource-reservation-app-label", "slices"]).await;
     let row = table.lines().find(|line| line.starts_with("slices-n ")).expect("the node");
     let cells: Vec<&str> = row.split_whitespace().collect();
