@@ -86,6 +86,24 @@ settings! {
         reservation_pod_security_context: PodSecurityContext,
         /// Security context of the containers.
         reservation_container_security_context: SecurityContext,
+        /// What they are given on Jetsons.
+        tegra: Tegra,
+    }
+}
+
+settings! {
+    /// What reservation pods are given on Jetsons.
+    Tegra {
+        /// Which nodes are Jetsons: `auto`, `on` or `off`.
+        mode: String,
+        /// Folders of NVIDIA's libraries.
+        library_paths: Vec<String>,
+        /// Device files; none: all of `/dev`.
+        devices: Vec<String>,
+        /// Whether they are privileged: `auto`, `true` or `false`.
+        privileged: String,
+        /// Only nodes with these labels.
+        node_selector: BTreeMap<String, String>,
     }
 }
 

@@ -11,7 +11,7 @@ use kai_core::input::ObjectName;
 use kai_translate::time::seconds;
 use kai_workloads::config::parse_selector;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::binder::{BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting};
 use crate::flags::Flagged;
@@ -224,6 +224,12 @@ impl Configured {
         if let container @ Some(_) = value(wanted.reservation_container_security_context.as_ref()) {
             take(&mut to.container_security, &usual.container_security, Some(container));
         }
+        match wanted.tegra.map(|tegra| serde_json::from_value(json!(tegra))).transpose() {
+            Ok(tegra) => take(&mut to.tegra, &usual.tegra, tegra),
+            Err(error) => {
+                self.problems.push(format!("spec.binder.resourceReservation.tegra: {error}"));
+            }
+        }
     }
 
     fn admission(&mut self, wanted: Admission, global: &Global) {
@@ -302,9 +308,8 @@ fn image(wanted: &Image) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::binder::{TegraMode, TegraSettings};
 
     fn told(spec: Value) -> Configured {
         let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
@@ -330,7 +335,8 @@ mod tests {
                 "queueLabelToDefaultMetricValue": "team=none", "webhooks": {"enableValidation": false}},
             "binder": {"volumeBindingTimeoutSeconds": 7, "cdiEnabled": true, "plugins": {"hamicore": {"enabled": true}},
                 "resourceReservation": {"image": {"repository": "here", "tag": "1"}, "allocationTimeout": 9,
-                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}}},
+                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}},
+                    "tegra": {"mode": "on", "devices": ["/dev/nvmap"], "nodeSelector": {"edge": "yes"}}}},
             "admission": {"gpuSharing": true, "gpuPodRuntimeClassName": "old", "queueLabelSelector": true},
         }));
         assert_eq!(told.problems, Vec::<String>::new());
@@ -349,6 +355,13 @@ mod tests {
             (binder.reservation.app_label.as_str(), rules.reservation_app.as_str()),
             ("app", "app")
         );
+        let tegra = TegraSettings {
+            mode: TegraMode::On,
+            devices: vec!["/dev/nvmap".to_owned()],
+            node_selector: [("edge".to_owned(), "yes".to_owned())].into(),
+            ..TegraSettings::default()
+        };
+        assert_eq!(binder.reservation.tegra, tegra);
         assert_eq!(told.kind_defaults, Some(ObjectName::new("space", "map")));
         let Wishes { json_log, admission } = told.wishes;
         assert_eq!(
