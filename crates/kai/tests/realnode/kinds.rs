@@ -31,6 +31,31 @@ fn parts_and_whole_devices_live_beside_each_other() {
 }
 
 #[test]
+fn pods_run_on_three_nodes() {
+    sandboxed("kinds::pods_run_on_three_nodes", async || {
+        let mut site = Site::with_runtime("three").await;
+        let nodes = ["n1", "n2", "n3"];
+        for node in nodes {
+            site.gpu_node(node, Gpus { count: 1, replicas: 1, mib: 16_000 }).await;
+        }
+        site.start_kai(&[]).await;
+        let mut used = Vec::new();
+        for pod in ["a", "b", "c"] {
+            site.share(pod, &json!({"gpu-memory": "9000"})).await;
+            site.wait_running(pod).await;
+            let seen = site.world.see_pod(pod).await.expect("the pod");
+            used.push(seen["spec"]["nodeName"].as_str().expect("a node").to_owned());
+        }
+        used.sort();
+        assert_eq!(used, nodes, "two do not fit on one device");
+        for pod in ["a", "b", "c"] {
+            site.remove(pod).await;
+        }
+        site.wait_empty().await;
+    });
+}
+
+#[test]
 fn a_node_without_labels_is_used_and_labels_count_when_they_come() {
     let test = "kinds::a_node_without_labels_is_used_and_labels_count_when_they_come";
     sandboxed(test, async || {
