@@ -182,3 +182,28 @@ fn a_node_that_is_not_understood_says_so_until_it_is() {
     let binding = times(&writes(&log), "/pods/p/binding");
     assert!(binding.first().is_some_and(|at| (60.0..70.0).contains(at)), "{binding:?}");
 }
+
+/// Nobody restarts anything: a reservation is given what `Config` says by then.
+#[test]
+fn what_jetsons_are_given_is_read_from_config_while_running() {
+    const CONFIGS: &str = "/apis/kai.scheduler/v1/configs";
+    let config = |generation: i64, mode: &str| {
+        json!({"apiVersion": "kai.scheduler/v1", "kind": "Config",
+            "metadata": {"name": "kai-config", "generation": generation},
+            "spec": {"binder": {"resourceReservation": {"tegra": {"mode": mode}}}}})
+    };
+    let shard = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "spec": {},
+        "metadata": {"name": "default", "generation": 1}});
+    for (mode, privileged) in [("on", true), ("off", false)] {
+        let mut story = story(gpu_node("1", &known()), Vec::new());
+        story.objects.push((CONFIGS, config(1, "auto")));
+        story.objects.push(("/apis/kai.scheduler/v1/schedulingshards", shard.clone()));
+        story.later = vec![(30, CONFIGS, config(2, mode)), (60, PODS, sharing("late", 8000))];
+        story.divided = true;
+        let (log, objects) = play(story);
+        assert_eq!(bound(&objects[PODS]), 1, "{log:#?}");
+        let reservation = objects[PODS].iter().find(|pod| pod["metadata"]["namespace"] != "a");
+        let container = &reservation.expect("a reservation")["spec"]["containers"][0];
+        assert_eq!(container["securityContext"]["privileged"] == true, privileged, "{container}");
+    }
+}
