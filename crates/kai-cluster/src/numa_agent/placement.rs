@@ -65,16 +65,9 @@ mod tests {
     use super::super::pod_resources::{ContainerResources, Devices, Memory};
     use super::*;
 
+    /// Two zones of four cores.
     fn zones() -> Zones {
-        let root = std::env::temp_dir().join(format!("kai-{}-placement", std::process::id()));
-        for (zone, cores) in [("node0", "0-3"), ("node1", "4-7")] {
-            let folder = root.join("devices/system/node").join(zone);
-            std::fs::create_dir_all(&folder).expect("a folder");
-            std::fs::write(folder.join("cpulist"), cores).expect("a file");
-        }
-        let zones = Zones::read(&root).expect("zones");
-        let _ = std::fs::remove_dir_all(&root);
-        zones
+        (0..8).map(|core| (core, core / 4)).collect()
     }
 
     fn devices(resource: &str, count: u64, zones: &[i64]) -> Devices {

@@ -58,6 +58,14 @@ impl Zones {
     }
 }
 
+/// Pairs of a core and its zone.
+#[cfg(test)]
+impl FromIterator<(i64, i64)> for Zones {
+    fn from_iter<T: IntoIterator<Item = (i64, i64)>>(cores: T) -> Self {
+        Self(cores.into_iter().collect())
+    }
+}
+
 /// `0-3,8,10-11`; a zone of memory alone has none.
 fn cores(text: &str) -> Option<Vec<i64>> {
     let mut cores = Vec::new();
