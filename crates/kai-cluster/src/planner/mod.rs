@@ -260,13 +260,14 @@ impl Planner {
     pub fn apply(&mut self, change: Change, now: Timestamp) {
         let by_request = |pod: &ObjectName| self.bind_requests.contains_key(pod);
         self.statuses.see(&change, by_request, now);
+        self.see_device_claims(&change);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
             Change::Object(kind, object) => self.set_object(kind, &object),
             Change::Gone(Kind::Pod, name) => self.remove_pod(&name),
             Change::Gone(kind, name) => self.remove_object(kind, name),
-            Change::Listed(kind) => {
+            Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(kind);
                 if self.is_ready() {
                     self.dirty = true;
@@ -274,6 +275,19 @@ impl Planner {
                 }
             }
         }
+    }
+
+    /// Devices can be claimed where the server knows claims of them.
+    fn see_device_claims(&mut self, change: &Change) {
+        let can_be_claimed = match change {
+            Change::Absent(Kind::ResourceClaim) => false,
+            Change::Listed(Kind::ResourceClaim)
+            | Change::Object(Kind::ResourceClaim | Kind::ResourceSlice | Kind::DeviceClass, _) => {
+                self.settings.config.params.dynamic_resources
+            }
+            _ => return,
+        };
+        self.world.set_dynamic_resources(can_be_claimed);
     }
 
     /// Takes over what came of an order.
