@@ -1,7 +1,16 @@
 //! KAI's scheduler flags on our command line, made from their table.
 
+use std::path::Path;
+
+use anyhow::Context;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use kai_cluster::config_file;
 use kai_cluster::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, apply};
+use kai_cluster::planner::Settings;
+use kai_cluster::usage::settings::Surroundings;
+
+/// The flag that names the part of the cluster; whoever gives it schedules that part only.
+pub(crate) const PARTITION_FLAG: &str = "partition-label-value";
 
 /// The flags that were given, in the order of the table.
 #[derive(Clone, Default)]
@@ -26,6 +35,19 @@ impl SchedulerFlags {
         }
         Ok((flagged, notices))
     }
+}
+
+/// Takes over what KAI's configuration file says; what of it means nothing is logged.
+pub(crate) fn apply_file(path: &Path, settings: &mut Settings) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let around = Surroundings { variable: &variable, prometheus: None };
+    let notices = config_file::apply(&text, settings, &around);
+    for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
+        tracing::warn!("{}: {notice}", path.display());
+    }
+    Ok(())
 }
 
 fn argument(flag: &Flag) -> Arg {

@@ -3,7 +3,9 @@
 mod api;
 mod binder;
 mod edge;
+mod explained;
 mod leases;
+mod namespaces;
 mod shards;
 mod slices;
 mod statuses;
