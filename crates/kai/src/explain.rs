@@ -11,7 +11,7 @@ use kai_cluster::flags::Flagged;
 use kai_core::input::ObjectName;
 
 use crate::output;
-use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
+use crate::scheduler_flags::{self, PARTITION_FLAG, PlanFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +41,7 @@ pub(crate) struct ExplainArguments {
 
     /// Flags that `kai run` was started with, where it was; shards and Config are read from the cluster.
     #[command(flatten)]
-    scheduler: SchedulerFlags,
+    plans: PlanFlags,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -53,13 +53,13 @@ enum Kind {
 
 /// Explains; the exit status.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
-    let (flagged, _) = arguments.scheduler.read()?;
+    let (flagged, _) = arguments.plans.0.read()?;
     let Flagged { mut settings, scheduler_conf, .. } = flagged;
     if let Some(path) = scheduler_conf {
         scheduler_flags::apply_file(&path, &mut settings)?;
     }
     settings.config.params.node_pool = settings.partition.name().map(Into::into);
-    let named = arguments.scheduler.names(PARTITION_FLAG);
+    let named = arguments.plans.0.names(PARTITION_FLAG);
     let only = named.then(|| settings.partition.value.clone());
     let name = || ObjectName::new(arguments.namespace.as_str(), arguments.name.as_str());
     let asked = match arguments.kind {
