@@ -116,12 +116,8 @@ impl Configured {
             grouper.queue_label_key = settings.config.params.queue_label_key.to_string();
             let labels = global.pod_label_selector.clone();
             take(&mut grouper.pod_selector, &BTreeMap::new(), labels);
-        }
-        if global.namespace_label_selector.as_ref().is_some_and(|labels| !labels.is_empty()) {
-            self.problems.push(
-                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces"
-                    .to_owned(),
-            );
+            let labels = global.namespace_label_selector.clone();
+            take(&mut grouper.namespace_selector, &BTreeMap::new(), labels);
         }
         self.wishes.json_log = global.json_log;
     }
@@ -328,7 +324,7 @@ mod tests {
     fn everything_that_is_honoured_arrives() {
         let told = told(json!({
             "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true,
-                "podLabelSelector": {"a": "b"}},
+                "podLabelSelector": {"a": "b"}, "namespaceLabelSelector": {"c": "d"}},
             "podGrouper": {"args": {"gangScheduleKnative": false, "genericKartaFallback": false,
                 "defaultPrioritiesConfigMapName": "map", "defaultPrioritiesConfigMapNamespace": "space"}},
             "queueController": {"metricsNamespace": "m", "queueLabelToMetricLabel": "team=crew",
@@ -346,7 +342,10 @@ mod tests {
         assert_eq!((metrics.namespace.as_str(), metrics.queue_labels), ("m", vec![label]));
         let grouper = grouper.expect("a grouper");
         assert_eq!((grouper.queue_label_key.as_str(), grouper.knative_gang), ("q", false));
-        assert_eq!(grouper.pod_selector["a"], "b");
+        assert_eq!(
+            (grouper.pod_selector["a"].as_str(), grouper.namespace_selector["c"].as_str()),
+            ("b", "d")
+        );
         let binder = binder.expect("a binder");
         assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
         assert_eq!(binder.reservation.image, "here/resource-reservation:1");
@@ -378,7 +377,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_named_and_the_rest_counts() {
         let told = told(json!({
-            "global": {"namespaceLabelSelector": {"a": "b"}, "schedulerName": "s"},
+            "global": {"schedulerName": "s"},
             "podGrouper": {"args": {"defaultPrioritiesConfigMapName": "map"}, "service": {"enabled": false}},
             "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
             "binder": {"plugins": {"magic": {}, "gpusharing": {"enabled": false, "arguments": {"typo": "1"}}}},
@@ -388,7 +387,6 @@ mod tests {
         assert_eq!(
             told.problems,
             [
-                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces",
                 "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
                 "spec.queueController: \"team\" is no label=value",
                 "spec.binder.plugins.gpusharing: it cannot be turned off",

@@ -40,11 +40,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     ("global.queueLabelKey", Honoured, ""),
     ("global.nodePoolLabelKey", Honoured, ""),
     ("global.podLabelSelector", Honoured, "by grouping and admission"),
-    (
-        "global.namespaceLabelSelector",
-        Honoured,
-        "by admission; grouping looks at all namespaces and `Ready` says so",
-    ),
+    ("global.namespaceLabelSelector", Honoured, "by grouping and admission"),
     ("global.jsonLog", Honoured, "while running"),
     ("global.replicaCount", Nothing, DEPLOYED),
     ("global.openshift", Nothing, DEPLOYED),
