@@ -32,6 +32,33 @@ pub enum CertificateError {
     Made(#[from] rcgen::Error),
 }
 
+/// Makes keys. Chance is an input, as time is: whoever plays a story twice brings the same keys.
+pub trait KeyMaker: Send + Sync {
+    /// A new key.
+    fn make(&self) -> Result<KeyPair, rcgen::Error>;
+}
+
+/// Keys that nobody can foresee.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemKeys;
+
+impl KeyMaker for SystemKeys {
+    fn make(&self) -> Result<KeyPair, rcgen::Error> {
+        KeyPair::generate()
+    }
+}
+
+/// How a certificate is made.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// Names that it is for.
+    pub names: &'a [String],
+    /// Where its keys come from.
+    pub keys: &'a dyn KeyMaker,
+    /// Now.
+    pub now: Timestamp,
+}
+
 /// What the Secret holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
@@ -47,9 +74,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// A new authority and a new certificate for these names. What was trusted stays trusted.
-    pub fn new(names: &[String], old: Option<&Self>, now: Timestamp) -> Result<Self, rcgen::Error> {
-        let key = KeyPair::generate()?;
+    /// A new authority and a new certificate. What was trusted stays trusted.
+    pub fn new(making: Making<'_>, old: Option<&Self>) -> Result<Self, rcgen::Error> {
+        let now = making.now;
+        let key = making.keys.make()?;
         let authority = authority(now)?;
         let own = authority.self_signed(&key)?;
         let trusted = own.pem() + old.map_or("", |old| first_certificate(&old.trusted));
@@ -61,13 +89,14 @@ impl Bundle {
             renew_authority: renewal(AUTHORITY_DAYS, now),
             renew_certificate: now,
         };
-        bundle.with_certificate(names, now)
+        bundle.with_certificate(making)
     }
 
     /// The same authority, and a new certificate.
-    fn with_certificate(&self, names: &[String], now: Timestamp) -> Result<Self, rcgen::Error> {
+    fn with_certificate(&self, making: Making<'_>) -> Result<Self, rcgen::Error> {
+        let Making { names, keys, now } = making;
         let issuer = Issuer::new(authority(now)?, KeyPair::from_pem(&self.authority_key)?);
-        let key = KeyPair::generate()?;
+        let key = keys.make()?;
         let mut subject = CertificateParams::new(names.to_vec())?;
         subject
             .distinguished_name
@@ -83,11 +112,11 @@ impl Bundle {
     }
 
     /// What is to be used from now on, where this is too old.
-    pub fn renewed(&self, names: &[String], now: Timestamp) -> Result<Option<Self>, rcgen::Error> {
-        if self.renew_authority <= now {
-            Self::new(names, Some(self), now).map(Some)
-        } else if self.renew_certificate <= now {
-            self.with_certificate(names, now).map(Some)
+    pub fn renewed(&self, making: Making<'_>) -> Result<Option<Self>, rcgen::Error> {
+        if self.renew_authority <= making.now {
+            Self::new(making, Some(self)).map(Some)
+        } else if self.renew_certificate <= making.now {
+            self.with_certificate(making).map(Some)
         } else {
             Ok(None)
         }
@@ -170,8 +199,7 @@ fn set_validity(certificate: &mut CertificateParams, days: i64, now: Timestamp) 
 pub async fn current(
     client: &Client,
     namespace: &str,
-    names: &[String],
-    now: Timestamp,
+    making: Making<'_>,
 ) -> Result<Bundle, CertificateError> {
     let list = format!("/api/v1/namespaces/{namespace}/secrets");
     let path = format!("{list}/{POD_TLS_SECRET}");
@@ -180,11 +208,11 @@ pub async fn current(
         let secret = read(client, &path).await?;
         let held = secret.as_ref().and_then(Bundle::from_secret);
         let wanted = match &held {
-            Some(held) => match held.renewed(names, now)? {
+            Some(held) => match held.renewed(making)? {
                 Some(renewed) => renewed,
                 None => return Ok(held.clone()),
             },
-            None => Bundle::new(names, None, now)?,
+            None => Bundle::new(making, None)?,
         };
         let version = secret
             .as_ref()
@@ -200,7 +228,7 @@ pub async fn current(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Bundle::new(names, None, now)?)
+    Ok(Bundle::new(making, None)?)
 }
 
 async fn read(client: &Client, path: &str) -> Result<Option<Value>, kube::Error> {
@@ -220,15 +248,19 @@ mod tests {
         Timestamp { nanos: (1_767_225_600 + days * DAY) * 1_000_000_000 }
     }
 
+    fn on_day(days: i64, names: &[String]) -> Making<'_> {
+        Making { names, keys: &SystemKeys, now: after_days(days) }
+    }
+
     #[test]
     fn certificates_are_renewed_in_time_and_the_old_authority_stays_trusted() {
         let names = ["admission.kai-scheduler.svc".to_owned()];
-        let first = Bundle::new(&names, None, after_days(0)).expect("a bundle");
-        assert_eq!(first.renewed(&names, after_days(59)).expect("no error"), None);
-        let second = first.renewed(&names, after_days(60)).expect("no error").expect("a new one");
+        let first = Bundle::new(on_day(0, &names), None).expect("a bundle");
+        assert_eq!(first.renewed(on_day(59, &names)).expect("no error"), None);
+        let second = first.renewed(on_day(60, &names)).expect("no error").expect("a new one");
         assert_eq!(second.trusted, first.trusted);
         assert_ne!(second.certificate, first.certificate);
-        let third = second.renewed(&names, after_days(2434)).expect("no error").expect("a new one");
+        let third = second.renewed(on_day(2434, &names)).expect("no error").expect("a new one");
         assert_eq!(third.trusted.matches("BEGIN CERTIFICATE").count(), 2);
         assert!(third.trusted.ends_with(&first.trusted));
     }
@@ -236,7 +268,7 @@ mod tests {
     #[test]
     fn a_bundle_survives_its_secret() {
         let names = ["a".to_owned()];
-        let bundle = Bundle::new(&names, None, after_days(0)).expect("a bundle");
+        let bundle = Bundle::new(on_day(0, &names), None).expect("a bundle");
         let secret = bundle.secret("kai-scheduler", &Value::Null);
         assert_eq!(Bundle::from_secret(&secret), Some(bundle));
         assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);
