@@ -261,7 +261,8 @@ impl Surroundings<'_> {
     ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {
         let Some(settings) = self.admission(wishes) else { return Ok(None) };
         let (sink, changing) = watch::channel(settings);
-        admission::server::start(client.clone(), env.clone(), changing).await?;
+        let keys = Arc::new(admission::certificates::SystemKeys);
+        admission::server::start(client.clone(), env.clone(), keys, changing).await?;
         Ok(Some(sink))
     }
 

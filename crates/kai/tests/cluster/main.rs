@@ -4,6 +4,7 @@
 mod admission;
 mod apart;
 mod binder;
+mod compaction;
 mod config;
 mod explained;
 mod faults;
