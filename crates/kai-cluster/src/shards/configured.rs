@@ -220,6 +220,8 @@ impl Configured {
         if let container @ Some(_) = value(wanted.reservation_container_security_context.as_ref()) {
             take(&mut to.container_security, &usual.container_security, Some(container));
         }
+        let kubelet = wanted.kubelet_pod_resources.filter(|folder| !folder.is_empty());
+        take(&mut to.kubelet_pod_resources, &usual.kubelet_pod_resources, Some(kubelet));
         match wanted.tegra.map(|tegra| serde_json::from_value(json!(tegra))).transpose() {
             Ok(tegra) => take(&mut to.tegra, &usual.tegra, tegra),
             Err(error) => {
@@ -331,7 +333,7 @@ mod tests {
                 "queueLabelToDefaultMetricValue": "team=none", "webhooks": {"enableValidation": false}},
             "binder": {"volumeBindingTimeoutSeconds": 7, "cdiEnabled": true, "plugins": {"hamicore": {"enabled": true}},
                 "resourceReservation": {"image": {"repository": "here", "tag": "1"}, "allocationTimeout": 9,
-                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}},
+                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}, "kubeletPodResources": "/k",
                     "tegra": {"mode": "on", "devices": ["/dev/nvmap"], "nodeSelector": {"edge": "yes"}}}},
             "admission": {"gpuSharing": true, "gpuPodRuntimeClassName": "old", "queueLabelSelector": true},
         }));
@@ -361,6 +363,7 @@ mod tests {
             ..TegraSettings::default()
         };
         assert_eq!(binder.reservation.tegra, tegra);
+        assert_eq!(binder.reservation.kubelet_pod_resources.as_deref(), Some("/k"));
         assert_eq!(told.kind_defaults, Some(ObjectName::new("space", "map")));
         let Wishes { json_log, admission } = told.wishes;
         assert_eq!(

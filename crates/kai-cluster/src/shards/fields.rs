@@ -93,6 +93,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     ("binder.resourceReservation.runtimeClassName", Honoured, ""),
     ("binder.resourceReservation.podResources", Honoured, ""),
     ("binder.resourceReservation.tegra", Honoured, "what they are given on Jetsons"),
+    ("binder.resourceReservation.kubeletPodResources", Honoured, "whom they ask without NVML"),
     ("binder.resourceReservation.reservationPodSecurityContext", Honoured, ""),
     ("binder.resourceReservation.reservationContainerSecurityContext", Honoured, ""),
     ("admission.gpuSharing", Honoured, "while running"),

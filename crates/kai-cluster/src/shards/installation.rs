@@ -57,7 +57,7 @@ impl Installation {
             Change::Gone(Kind::SchedulingShard, name) => {
                 self.shards.remove(&name.name);
             }
-            Change::Listed(kind) => self.listed.push(*kind),
+            Change::Listed(kind) | Change::Absent(kind) => self.listed.push(*kind),
             _ => {}
         }
     }

@@ -184,6 +184,11 @@ impl World {
         }
     }
 
+    /// Whether devices can be claimed in this cluster at all. Pods with claims wait where they cannot.
+    pub fn set_dynamic_resources(&mut self, are_there: bool) {
+        self.config.params.dynamic_resources = are_there;
+    }
+
     /// Switches every shortcut of the search off or on. Plans are the same, only slower without them.
     pub fn set_naive_search(&mut self, naive: bool) {
         self.naive = naive;
