@@ -10,6 +10,7 @@ mod namespaces;
 mod shards;
 mod slices;
 mod statuses;
+mod ungrouped;
 mod usage;
 mod virtual_time;
 

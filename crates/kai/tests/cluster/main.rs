@@ -5,6 +5,7 @@ mod admission;
 mod apart;
 mod binder;
 mod config;
+mod devices;
 mod explained;
 mod faults;
 mod gpus;
