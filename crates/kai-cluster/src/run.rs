@@ -292,7 +292,7 @@ impl Runner {
                 (Order::Group(pod), Some(grouper)) => {
                     let classes = self.planner.class_names();
                     self.env.spawn("group", async move {
-                        if let Some(grouped) = grouper.group(*pod, classes).await {
+                        if let Some(grouped) = grouper.group(*pod, classes, &reports).await {
                             let _ = reports.send(Report::Grouped(Box::new(grouped))).await;
                         }
                     });

@@ -347,6 +347,9 @@ impl Planner {
             }
             Report::UsageLoaded(text) => self.restore_usage(text.as_deref(), now),
             Report::Grouped(grouped) => self.set_grouping(*grouped),
+            Report::NotGrouped { pod, uid, why } => {
+                self.statuses.note_grouping(&pod, &uid, &[why]);
+            }
             Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
     }

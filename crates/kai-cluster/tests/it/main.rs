@@ -14,6 +14,7 @@ mod pages;
 mod shards;
 mod slices;
 mod statuses;
+mod ungrouped;
 mod usage;
 mod virtual_time;
 

@@ -187,7 +187,7 @@ fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
 fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
     let story = Story { seconds: 60, ..preemption() };
     dies_everywhere(&story, 2, |objects, what| {
-        for name in ["m1", "m2"] {
+        for name in ["gang-m0", "gang-m1"] {
             let victim = objects[PODS].iter().find(|pod| pod["metadata"]["name"] == name);
             let victim = victim.expect("nobody removes it");
             assert!(victim["metadata"]["deletionTimestamp"].is_string(), "{name} stays: {what}");

@@ -6,6 +6,7 @@ mod apart;
 mod binder;
 mod compaction;
 mod config;
+mod devices;
 mod explained;
 mod faults;
 mod gpus;
