@@ -1,6 +1,7 @@
 //! The controllers in virtual time over a scripted API: the same script gives the same requests at the same moments.
 
 mod api;
+mod bind_requests;
 mod binder;
 mod edge;
 mod evictions;

@@ -7,6 +7,7 @@ mod binder;
 mod config;
 mod explained;
 mod faults;
+mod gangs;
 mod gpus;
 mod holdings;
 mod installation;
