@@ -8,6 +8,7 @@ mod evictions;
 mod gangs;
 mod gpus;
 mod leading;
+mod namespaces;
 mod objects;
 mod pods;
 mod promises;
@@ -161,6 +162,8 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    /// Labels of namespaces.
+    namespaces: BTreeMap<Text, BTreeMap<String, String>>,
     /// Nodes of ours, as they were told.
     nodes: BTreeMap<Text, view::Node>,
     /// Devices that reservation pods keep.
@@ -221,6 +224,7 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            namespaces: BTreeMap::new(),
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
@@ -279,13 +283,14 @@ impl Planner {
     pub fn apply(&mut self, change: Change, now: Timestamp) {
         let by_request = |pod: &ObjectName| self.bind_requests.contains_key(pod);
         self.statuses.see(&change, by_request, now);
+        self.see_device_claims(&change);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
             Change::Object(kind, object) => self.set_object(kind, &object),
             Change::Gone(Kind::Pod, name) => self.remove_pod(&name),
             Change::Gone(kind, name) => self.remove_object(kind, name),
-            Change::Listed(kind) => {
+            Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(kind);
                 if self.is_ready() {
                     self.dirty = true;
@@ -293,6 +298,19 @@ impl Planner {
                 }
             }
         }
+    }
+
+    /// Devices can be claimed where the server knows claims of them.
+    fn see_device_claims(&mut self, change: &Change) {
+        let can_be_claimed = match change {
+            Change::Absent(Kind::ResourceClaim) => false,
+            Change::Listed(Kind::ResourceClaim)
+            | Change::Object(Kind::ResourceClaim | Kind::ResourceSlice | Kind::DeviceClass, _) => {
+                self.settings.config.params.dynamic_resources
+            }
+            _ => return,
+        };
+        self.world.set_dynamic_resources(can_be_claimed);
     }
 
     /// Takes over what came of an order.
