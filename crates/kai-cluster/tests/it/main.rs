@@ -2,6 +2,7 @@
 
 mod admission;
 mod api;
+mod bind_requests;
 mod binder;
 mod edge;
 mod evictions;

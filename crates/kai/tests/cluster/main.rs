@@ -9,6 +9,7 @@ mod config;
 mod devices;
 mod explained;
 mod faults;
+mod gangs;
 mod gpus;
 mod holdings;
 mod installation;
