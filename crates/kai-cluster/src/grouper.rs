@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kai_api::PodGroup;
+use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 pub use kai_workloads::GrouperConfig;
 use kai_workloads::chain::{Fetched, Walk};
+use kai_workloads::config::KindDefaults;
+pub use kai_workloads::config::parse_selector;
 use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
 use kai_workloads::{
     Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
@@ -20,10 +23,11 @@ use kube::discovery::{ApiResource, Scope, pinned_kind};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
 
 use crate::env::Env;
 use crate::lease::Gate;
-use crate::orders::{APPLY_PATCH, MERGE_PATCH, object_path, send};
+use crate::orders::{APPLY_PATCH, MERGE_PATCH, Report, object_path, send};
 
 /// The name under which groups are written.
 const MANAGER: &str = "kai-pod-grouper";
@@ -88,6 +92,25 @@ pub struct Grouper {
     forbidden: Mutex<BTreeMap<Gvk, Timestamp>>,
 }
 
+/// How the attempts to group a pod failed.
+#[derive(Default)]
+struct Failures {
+    latest: String,
+    told: String,
+}
+
+impl Failures {
+    /// An attempt failed; what is to be told of it, which is the same only once.
+    fn note(&mut self, why: String) -> Option<String> {
+        let before = std::mem::replace(&mut self.latest, why);
+        if before != self.latest || self.told == self.latest {
+            return None;
+        }
+        self.told.clone_from(&self.latest);
+        Some(self.latest.clone())
+    }
+}
+
 #[derive(Deserialize)]
 struct List<T> {
     items: Vec<T>,
@@ -108,10 +131,17 @@ impl Grouper {
         })
     }
 
-    /// Finds the group of a pod, and writes it unless the pod is its own; tries until it succeeds or the pod is gone.
-    pub async fn group(&self, pod: Pod, classes: Vec<String>) -> Option<Grouped> {
+    /// Finds the group of a pod, and writes it unless the pod is its own; tries until it succeeds or the pod is gone. What
+    /// fails twice in the same way is reported: owners may come into sight, or be on their way out.
+    pub async fn group(
+        &self,
+        pod: Pod,
+        classes: Vec<String>,
+        reports: &Sender<Report>,
+    ) -> Option<Grouped> {
         let name = pod_name(&pod);
         let mut delay = FIRST_DELAY;
+        let mut failures = Failures::default();
         loop {
             let permit = self.limit.acquire().await;
             let ended = self.try_group(&pod, &classes).await;
@@ -121,7 +151,14 @@ impl Grouper {
                     let uid = pod.metadata.uid.as_str().into();
                     return Some(Grouped { pod: name, uid, grouping });
                 }
-                Err(error) => tracing::warn!(pod = %name, %error, "not grouped yet"),
+                Err(error) => {
+                    tracing::warn!(pod = %name, %error, "not grouped yet");
+                    if let Some(why) = failures.note(error.to_string()) {
+                        let uid = pod.metadata.uid.as_str().into();
+                        let report = Report::NotGrouped { pod: name.clone(), uid, why };
+                        let _ = reports.send(report).await;
+                    }
+                }
             }
             if !self.may_try_again(&pod, &mut delay).await {
                 return None;
@@ -349,6 +386,16 @@ impl Grouper {
     }
 }
 
+/// Priority classes and preemptibility of kinds, from a config map.
+pub async fn kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
+    let path = object_path("/api/v1", "configmaps", place);
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    let map: Value = client.request(request).await.map_err(|error| error.to_string())?;
+    let types = map["data"][objects::KIND_DEFAULTS_KEY].as_str();
+    let types = types.ok_or_else(|| format!("it has no key {}", objects::KIND_DEFAULTS_KEY))?;
+    KindDefaults::parse(types).map_err(|error| error.to_string())
+}
+
 /// What the author of a workload can set right. A class that is missing is missed by all: the log says so.
 pub(crate) fn for_its_author(plan: &PodGroupPlan) -> Vec<String> {
     let is_theirs = |notice: &&Notice| !matches!(notice, Notice::PriorityClassMissing { .. });
@@ -360,4 +407,18 @@ pub(crate) fn for_its_author(plan: &PodGroupPlan) -> Vec<String> {
 
 fn pod_name(pod: &Pod) -> ObjectName {
     ObjectName::new(pod.metadata.namespace.as_str(), pod.metadata.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failures;
+
+    #[test]
+    fn what_fails_twice_in_the_same_way_is_told_once() {
+        let mut failures = Failures::default();
+        let told =
+            ["a", "b", "b", "b", "a", "a", "b", "b"].map(|why| failures.note(why.to_owned()));
+        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        assert_eq!(told, [None, None, Some("b"), None, None, Some("a"), None, Some("b")]);
+    }
 }

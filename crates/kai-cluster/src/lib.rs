@@ -34,6 +34,7 @@ pub mod binder;
 pub mod client;
 pub mod config_file;
 pub mod deployments;
+pub mod device_api;
 pub mod env;
 pub mod explain;
 pub mod flags;

@@ -127,7 +127,7 @@ fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Rece
 }
 
 /// Starts to learn of past usage, where it counts; until when plans wait for it.
-fn start_usage(
+pub(crate) fn start_usage(
     client: &Client,
     env: &Env,
     settings: &Settings,
@@ -201,9 +201,7 @@ impl Runner {
             while let Ok(change) = changes.try_recv() {
                 self.apply(change);
             }
-            if let Some(binder) = &mut self.binder {
-                binder.step();
-            }
+            self.step_binder();
             self.planner.record_usage(self.env.now());
             self.send_orders();
             self.plan_if_due();
@@ -216,8 +214,18 @@ impl Runner {
         let planned = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
         let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
         let binder = self.binder.as_ref().and_then(Driver::wake_at);
-        let others = [self.planner.tell_at(), self.planner.record_at(), binder];
+        let planner = &self.planner;
+        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder];
         others.into_iter().chain([planned]).flatten().min()
+    }
+
+    /// Binds go on; how they ended is told with everything else.
+    fn step_binder(&mut self) {
+        let Some(binder) = &mut self.binder else { return };
+        binder.step();
+        for ended in binder.take_ended() {
+            self.planner.note_ended_bind(&ended, self.env.now());
+        }
     }
 
     fn settle(&mut self, report: Report) {
@@ -284,13 +292,14 @@ impl Runner {
     }
 
     fn send_orders(&mut self) {
+        self.planner.order_evictions(self.env.now());
         for order in self.planner.take_orders() {
             let reports = self.reports.clone();
             match (order, self.grouper.clone()) {
                 (Order::Group(pod), Some(grouper)) => {
                     let classes = self.planner.class_names();
                     self.env.spawn("group", async move {
-                        if let Some(grouped) = grouper.group(*pod, classes).await {
+                        if let Some(grouped) = grouper.group(*pod, classes, &reports).await {
                             let _ = reports.send(Report::Grouped(Box::new(grouped))).await;
                         }
                     });

@@ -13,8 +13,9 @@
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
+//! | [`device_versions`] | objects of `resource.k8s.io` before `v1` |
 //! | [`device_results`] | devices that a plan decided, back into the words of Kubernetes |
-//! | [`budget`], [`devices`], [`storage`], [`numa`] | what else limits placement |
+//! | [`budget`], [`devices`], [`namespace`], [`storage`], [`numa`] | what else limits placement |
 
 mod amounts;
 pub mod bind_request;
@@ -22,8 +23,10 @@ pub mod budget;
 pub mod decode;
 pub mod device_judge;
 pub mod device_results;
+pub mod device_versions;
 pub mod devices;
 pub mod gpus;
+pub mod namespace;
 pub mod node;
 pub mod numa;
 pub mod partition;

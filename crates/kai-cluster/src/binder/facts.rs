@@ -281,7 +281,7 @@ impl Facts {
                 self.set_object(*kind, &object_name(object), Some(object));
             }
             Change::Gone(kind, name) => self.set_object(*kind, name, None),
-            Change::Listed(kind) => {
+            Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(*kind);
             }
         }

@@ -4,10 +4,14 @@ mod answers;
 mod backoff;
 mod cycle;
 mod devices;
+mod evictions;
+mod gangs;
 mod gpus;
 mod leading;
+mod namespaces;
 mod objects;
 mod pods;
+mod promises;
 mod requests;
 mod told;
 mod usage;
@@ -30,14 +34,16 @@ use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
+pub use evictions::PER_SECOND as EVICTIONS_PER_SECOND;
 
-use crate::binder::BinderSettings;
+use crate::binder::{BinderSettings, EndedBind};
 use crate::function::Function;
 use crate::kinds::Kind;
 use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
+use crate::planner::evictions::Evictions;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
 use crate::reserved::ReservedDevices;
@@ -68,6 +74,8 @@ pub struct Settings {
     pub bind_requests: BindRequests,
     /// How victims are told to go.
     pub evict_by: EvictBy,
+    /// How many victims are told to go per second; none: all at once.
+    pub evictions_per_second: Option<u32>,
     /// What is told about all this.
     pub status: StatusSettings,
     /// What is measured.
@@ -118,6 +126,7 @@ impl Default for Settings {
             binder: Some(BinderSettings::default()),
             bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
+            evictions_per_second: Some(EVICTIONS_PER_SECOND),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             lists: Lists::default(),
@@ -142,7 +151,7 @@ pub struct Planner {
     own_groups: BTreeMap<ObjectName, ObjectName>,
     /// Pods by the group they name.
     members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
-    /// Bind requests, whether they are for the pod that is there now or not.
+    /// Bind requests by pod, whether they are for the one that is there now or not.
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
@@ -153,11 +162,17 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    /// Labels of namespaces.
+    namespaces: BTreeMap<Text, BTreeMap<String, String>>,
     /// Nodes of ours, as they were told.
     nodes: BTreeMap<Text, view::Node>,
     /// Devices that reservation pods keep.
     reserved: ReservedDevices,
     backoffs: Backoffs,
+    /// Victims that wait for their turn.
+    evictions: Evictions,
+    /// When each pod was last promised a node.
+    promises: BTreeMap<ObjectName, Timestamp>,
     statuses: Statuses,
     metrics: Metrics,
     usage: PastUsage,
@@ -209,9 +224,12 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            namespaces: BTreeMap::new(),
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
+            evictions: Evictions::default(),
+            promises: BTreeMap::new(),
             orders: Vec::new(),
             dirty: false,
             wake_at: None,
@@ -234,6 +252,11 @@ impl Planner {
             return None;
         }
         [self.wake_at, self.backoffs.next()].into_iter().flatten().min()
+    }
+
+    /// When the next victims are to be told to go.
+    pub fn evict_at(&self) -> Option<Timestamp> {
+        self.evictions.next()
     }
 
     /// Orders since the latest call.
@@ -260,13 +283,14 @@ impl Planner {
     pub fn apply(&mut self, change: Change, now: Timestamp) {
         let by_request = |pod: &ObjectName| self.bind_requests.contains_key(pod);
         self.statuses.see(&change, by_request, now);
+        self.see_device_claims(&change);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
             Change::Object(kind, object) => self.set_object(kind, &object),
             Change::Gone(Kind::Pod, name) => self.remove_pod(&name),
             Change::Gone(kind, name) => self.remove_object(kind, name),
-            Change::Listed(kind) => {
+            Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(kind);
                 if self.is_ready() {
                     self.dirty = true;
@@ -276,11 +300,24 @@ impl Planner {
         }
     }
 
+    /// Devices can be claimed where the server knows claims of them.
+    fn see_device_claims(&mut self, change: &Change) {
+        let can_be_claimed = match change {
+            Change::Absent(Kind::ResourceClaim) => false,
+            Change::Listed(Kind::ResourceClaim)
+            | Change::Object(Kind::ResourceClaim | Kind::ResourceSlice | Kind::DeviceClass, _) => {
+                self.settings.config.params.dynamic_resources
+            }
+            _ => return,
+        };
+        self.world.set_dynamic_resources(can_be_claimed);
+    }
+
     /// Takes over what came of an order.
     pub fn settle(&mut self, report: Report, now: Timestamp) {
         match report {
             Report::Bound(pod) => {
-                self.backoffs.clear(&pod);
+                self.clear_failed_binds(&pod);
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
@@ -288,7 +325,7 @@ impl Planner {
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
-            Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
+            Report::Evicted(pod) => self.evicted(&pod, now),
             Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
@@ -302,12 +339,7 @@ impl Planner {
             }
             Report::EvictionRefused { victim, spared, error } => {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
-                for pod in spared.iter().chain([&victim]) {
-                    self.world.forget(pod);
-                    self.statuses.note_spared(pod);
-                }
-                self.dirty = true;
-                self.wait_after_eviction(&victim, now);
+                self.eviction_refused(&victim, spared, now);
             }
             Report::Usage { usages, latency } => {
                 self.metrics.note_usage_query(latency);
@@ -315,16 +347,30 @@ impl Planner {
             }
             Report::UsageLoaded(text) => self.restore_usage(text.as_deref(), now),
             Report::Grouped(grouped) => self.set_grouping(*grouped),
+            Report::NotGrouped { pod, uid, why } => {
+                self.statuses.note_grouping(&pod, &uid, &[why]);
+            }
             Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
+    }
+
+    /// A bind request was carried out by us, or could not be.
+    pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
+        self.statuses.note_ended_bind(ended, now);
     }
 
     /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed.
     fn wait_after_bind(&mut self, pod: &ObjectName, node: &Text, reason: &str, now: Timestamp) {
         self.in_flight.remove(pod);
         let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
-        self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        // A bind request that failed is in the way of the next until it is gone.
+        let may_be_forgiven =
+            self.is_needed_by_its_gang(pod) && !self.bind_requests.contains_key(pod);
+        if !(may_be_forgiven && self.backoffs.forgive_first_bind(pod, &uid, node, reason)) {
+            self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        }
         self.refresh_pod(pod);
+        self.tell_group_of(pod);
     }
 
     /// Keeps a pod from being evicted for a while.
@@ -373,26 +419,34 @@ impl Planner {
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
         let is_ours = self.schedules() && entry.base.role == PodRole::Workload;
+        let own_name = request.metadata.name.as_deref().unwrap_or_default();
+        let own_name = ObjectName::new(name.namespace.clone(), own_name);
         let uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
         let reason = request.status.as_ref().and_then(|status| status.reason.clone());
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
             let failure = spec.failed.then(|| (spec.node.clone(), reason.unwrap_or_default()));
             self.tell(Delta::Set(Object::BindRequest(spec)));
             if let Some(failure) = failure.filter(|_| is_ours) {
-                self.drop_bind_request(name, uid, failure);
+                self.drop_bind_request(name, own_name, uid, failure);
             }
         }
     }
 
     /// A bind request that failed for good is removed, and its pod left alone for a while.
-    fn drop_bind_request(&mut self, name: &ObjectName, uid: Text, failure: (Text, String)) {
-        if self.failed_requests.get(name) == Some(&uid) {
+    fn drop_bind_request(
+        &mut self,
+        pod: &ObjectName,
+        request: ObjectName,
+        uid: Text,
+        failure: (Text, String),
+    ) {
+        if self.failed_requests.get(pod) == Some(&uid) {
             return;
         }
-        self.orders.push(Order::DropBindRequest(name.clone(), uid.clone()));
-        self.failed_requests.insert(name.clone(), uid);
-        self.failed_binds.insert(name.clone(), failure);
-        self.world.forget(name);
+        self.orders.push(Order::DropBindRequest(request, uid.clone()));
+        self.failed_requests.insert(pod.clone(), uid);
+        self.failed_binds.insert(pod.clone(), failure);
+        self.world.forget(pod);
         self.dirty = true;
     }
 
@@ -407,12 +461,20 @@ impl Planner {
 
     /// A bind request is gone: whatever it was to do is not under way any more.
     fn bind_request_gone(&mut self, name: &ObjectName) {
-        self.failed_requests.remove(name);
-        let Some(request) = self.bind_requests.remove(name) else { return };
-        if self.pods.get(name).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
-            self.in_flight.remove(name);
-            self.world.forget(name);
+        let is_it = |(pod, request): &(&ObjectName, &BindRequest)| {
+            let own_name = request.metadata.name.as_deref();
+            pod.namespace == name.namespace && own_name == Some(&*name.name)
+        };
+        let by_name = self.bind_requests.get_key_value(name).filter(|found| is_it(found));
+        let found = by_name.or_else(|| self.bind_requests.iter().find(is_it));
+        let Some(pod) = found.map(|(pod, _)| pod.clone()) else { return };
+        self.failed_requests.remove(&pod);
+        let Some(request) = self.bind_requests.remove(&pod) else { return };
+        if self.pods.get(&pod).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
+            self.in_flight.remove(&pod);
+            self.world.forget(&pod);
         }
+        self.forget_object(ObjectKey::BindRequest(pod));
     }
 }
 

@@ -28,6 +28,7 @@ impl Planner {
                 let name = object_name(object);
                 self.tell(Delta::Set(Object::ConfigMap(name)));
             }
+            Kind::Namespace => self.set_namespace(object),
             Kind::CsiDriver => self.set_driver(object),
             Kind::PersistentVolumeClaim => self.set_volume_claim(object),
             Kind::DeviceClass => self.set_device_class(object),
@@ -59,15 +60,16 @@ impl Planner {
                 }
                 self.group_anew(&name);
             }
+            Kind::BindRequest => self.bind_request_gone(&name),
             _ => {
-                if kind == Kind::BindRequest {
-                    self.bind_request_gone(&name);
-                }
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
                 }
                 if kind == Kind::Node {
                     self.lose_node(&name.name);
+                }
+                if kind == Kind::Namespace {
+                    self.namespaces.remove(&name.name);
                 }
                 self.lose_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {
@@ -107,8 +109,10 @@ impl Planner {
         // A group may be written after its pods were bound: nobody marked when it started.
         let members = self.members.get(name).into_iter().flatten().chain(self.own_groups.get(name));
         let started = members.filter_map(|pod| self.pods.get(pod)?.started()).max();
+        let half_bound = self.has_failed_binds(name);
         if let Some(mut spec) = Self::heard(spec) {
             spec.last_start = spec.last_start.or(started);
+            spec.half_bound = half_bound;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }
@@ -135,9 +139,13 @@ impl Planner {
 
     fn set_bind_request(&mut self, object: &Value) {
         let Some(typed) = decoded::<BindRequest>(Kind::BindRequest, object) else { return };
-        let name = object_name(object);
-        self.bind_requests.insert(name.clone(), typed);
-        self.tell_bind_request(&name);
+        let mut pod = object_name(object);
+        // Earlier releases of KAI gave requests names of their own.
+        if let Some(named) = typed.spec.pod_name.as_deref().filter(|named| !named.is_empty()) {
+            pod.name = named.into();
+        }
+        self.bind_requests.insert(pod.clone(), typed);
+        self.tell_bind_request(&pod);
     }
 
     fn set_volume_claim(&mut self, object: &Value) {
@@ -209,6 +217,7 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
         Kind::Topology => ObjectKey::Topology(name.name),
         Kind::PodDisruptionBudget => ObjectKey::Budget(name),
         Kind::ConfigMap => ObjectKey::ConfigMap(name),
+        Kind::Namespace => ObjectKey::Namespace(name.name),
         Kind::PersistentVolumeClaim => ObjectKey::Storage(StorageKey::Claim(name)),
         Kind::PersistentVolume => ObjectKey::Storage(StorageKey::Volume(name.name)),
         Kind::StorageClass => ObjectKey::Storage(StorageKey::Class(name.name)),

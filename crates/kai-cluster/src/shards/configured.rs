@@ -13,7 +13,9 @@ use kai_workloads::config::parse_selector;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::binder::{BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting};
+use crate::binder::{
+    BinderSettings, CdiSetting, PluginWishes, ReservationSettings, RuntimeClassSetting,
+};
 use crate::flags::Flagged;
 use crate::metrics::QueueLabel;
 use crate::planner::Settings;
@@ -116,12 +118,8 @@ impl Configured {
             grouper.queue_label_key = settings.config.params.queue_label_key.to_string();
             let labels = global.pod_label_selector.clone();
             take(&mut grouper.pod_selector, &BTreeMap::new(), labels);
-        }
-        if global.namespace_label_selector.as_ref().is_some_and(|labels| !labels.is_empty()) {
-            self.problems.push(
-                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces"
-                    .to_owned(),
-            );
+            let labels = global.namespace_label_selector.clone();
+            take(&mut grouper.namespace_selector, &BTreeMap::new(), labels);
         }
         self.wishes.json_log = global.json_log;
     }
@@ -166,38 +164,18 @@ impl Configured {
     }
 
     fn binder(&mut self, wanted: Binder) {
-        let mut timeout = wanted.volume_binding_timeout_seconds.map(seconds);
-        let mut cdi = wanted.cdi_enabled;
-        for (name, plugin) in &wanted.plugins.unwrap_or_default() {
-            match name.as_str() {
-                "hamicore" => self.wishes.admission.hami_core = plugin.enabled,
-                "volumebinding" | "dynamicresources" | "gpusharing" => {
-                    if plugin.enabled == Some(false) {
-                        self.problems
-                            .push(format!("spec.binder.plugins.{name}: it cannot be turned off"));
-                    }
-                }
-                _ => self.problems.push(format!("spec.binder.plugins: there is no plugin {name}")),
-            }
-            for (key, value) in &plugin.arguments {
-                match (name.as_str(), key.as_str()) {
-                    ("volumebinding" | "dynamicresources", "bindTimeoutSeconds") => {
-                        timeout = value.parse().map(seconds).ok().or(timeout);
-                    }
-                    ("gpusharing", "cdiEnabled") => cdi = value.parse().ok().or(cdi),
-                    _ => {
-                        let text =
-                            format!("spec.binder.plugins.{name}: there is no argument {key}");
-                        self.problems.push(text);
-                    }
-                }
-            }
-        }
+        let said = wanted.plugins.unwrap_or_default();
+        let wishes = PluginWishes::read(&said);
+        let named = wishes.problems.iter().map(|problem| format!("spec.binder.plugins.{problem}"));
+        self.problems.extend(named);
+        self.wishes.admission.hami_core = said.get("hamicore").and_then(|plugin| plugin.enabled);
+        let timeout = wishes.timeout.or(wanted.volume_binding_timeout_seconds.map(seconds));
+        let cdi = wanted.cdi_enabled.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
         let usual = BinderSettings::default();
         if let Some(binder) = &mut self.settings.binder {
+            take(&mut binder.plugins, &usual.plugins, Some(wishes.plugins));
             take(&mut binder.volumes_wait, &usual.volumes_wait, timeout);
-            let cdi = cdi.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
-            take(&mut binder.cdi, &usual.cdi, cdi);
+            take(&mut binder.cdi, &usual.cdi, wishes.cdi.or(cdi));
         }
         self.reservation(wanted.resource_reservation.unwrap_or_default(), &usual.reservation);
     }
@@ -311,7 +289,7 @@ fn image(wanted: &Image) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binder::{TegraMode, TegraSettings};
+    use crate::binder::{BinderPlugin, TegraMode, TegraSettings};
 
     fn told(spec: Value) -> Configured {
         let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
@@ -330,7 +308,7 @@ mod tests {
     fn everything_that_is_honoured_arrives() {
         let told = told(json!({
             "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true,
-                "podLabelSelector": {"a": "b"}},
+                "podLabelSelector": {"a": "b"}, "namespaceLabelSelector": {"c": "d"}},
             "podGrouper": {"args": {"gangScheduleKnative": false, "genericKartaFallback": false,
                 "defaultPrioritiesConfigMapName": "map", "defaultPrioritiesConfigMapNamespace": "space"}},
             "queueController": {"metricsNamespace": "m", "queueLabelToMetricLabel": "team=crew",
@@ -348,9 +326,13 @@ mod tests {
         assert_eq!((metrics.namespace.as_str(), metrics.queue_labels), ("m", vec![label]));
         let grouper = grouper.expect("a grouper");
         assert_eq!((grouper.queue_label_key.as_str(), grouper.knative_gang), ("q", false));
-        assert_eq!(grouper.pod_selector["a"], "b");
+        assert_eq!(
+            (grouper.pod_selector["a"].as_str(), grouper.namespace_selector["c"].as_str()),
+            ("b", "d")
+        );
         let binder = binder.expect("a binder");
         assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
+        assert!(binder.plugins.has(BinderPlugin::HamiCore));
         assert_eq!(binder.reservation.image, "here/resource-reservation:1");
         assert_eq!(binder.reservation.resources, Some(json!({"requests": {"cpu": "1"}})));
         assert_eq!(
@@ -381,7 +363,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_named_and_the_rest_counts() {
         let told = told(json!({
-            "global": {"namespaceLabelSelector": {"a": "b"}, "schedulerName": "s"},
+            "global": {"schedulerName": "s"},
             "podGrouper": {"args": {"defaultPrioritiesConfigMapName": "map"}, "service": {"enabled": false}},
             "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
             "binder": {"plugins": {"magic": {}, "gpusharing": {"enabled": false, "arguments": {"typo": "1"}}}},
@@ -391,12 +373,10 @@ mod tests {
         assert_eq!(
             told.problems,
             [
-                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces",
                 "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
                 "spec.queueController: \"team\" is no label=value",
-                "spec.binder.plugins.gpusharing: it cannot be turned off",
                 "spec.binder.plugins.gpusharing: there is no argument typo",
-                "spec.binder.plugins: there is no plugin magic",
+                "spec.binder.plugins.magic: there is no such plugin",
                 "spec.admission.validatingWebhookConfigurationName: the name is fixed",
                 "spec.queueController.webhooks.webhookConfigurationNamePrefix: the name is fixed",
                 "spec.podGrouper.service.enabled: which functions run is said with --only",

@@ -40,11 +40,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     ("global.queueLabelKey", Honoured, ""),
     ("global.nodePoolLabelKey", Honoured, ""),
     ("global.podLabelSelector", Honoured, "by grouping and admission"),
-    (
-        "global.namespaceLabelSelector",
-        Honoured,
-        "by admission; grouping looks at all namespaces and `Ready` says so",
-    ),
+    ("global.namespaceLabelSelector", Honoured, "by grouping and admission"),
     ("global.jsonLog", Honoured, "while running"),
     ("global.replicaCount", Nothing, DEPLOYED),
     ("global.openshift", Nothing, DEPLOYED),
@@ -87,7 +83,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     (
         "binder.plugins",
         Honoured,
-        "`bindTimeoutSeconds`, `cdiEnabled` and `hamicore.enabled`; turning another off, and unknown names, are refused",
+        "`enabled`, `bindTimeoutSeconds` and `cdiEnabled`; unknown names are named in the condition and left out",
     ),
     ("binder.resourceReservation.image", Honoured, ""),
     ("binder.resourceReservation.allocationTimeout", Honoured, ""),

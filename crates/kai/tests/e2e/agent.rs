@@ -57,7 +57,7 @@ async fn observed(room: &Room, name: &str) -> anyhow::Result<Option<String>> {
 #[tokio::test]
 async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()> {
     let plane = match installation::plane().await {
-        Ok(plane) => plane,
+        Ok(plane) => Arc::clone(plane),
         Err(why) => {
             why.skip("the agent of a node");
             return Ok(());
@@ -66,7 +66,8 @@ async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()
     let folder = Folder::new();
     let message = Answer::default();
     let played = tokio::spawn(serve(UnixListener::bind(folder.path("socket"))?, message.clone()));
-    let real = Arc::new(Real { plane, client: plane.admin().await? });
+    let client = plane.admin().await?;
+    let real = Arc::new(Real { plane, client });
     let cluster: Arc<dyn Cluster> = real.clone();
     let room = Room::open(cluster, "numa-agent", Arc::default()).await?;
     zoned_node(&room, "n", "single-numa-node").await?;
