@@ -250,7 +250,11 @@ struct Surroundings<'a> {
 impl Surroundings<'_> {
     fn admission(&self, wishes: &Wishes) -> Option<AdmissionSettings> {
         let asked_for = self.arguments.only.contains(&Function::Admission);
-        self.arguments.admission.settings(asked_for, &self.flagged, &wishes.admission)
+        let wishes = AdmissionWishes {
+            hami_core: self.arguments.binder.hami_core().or(wishes.admission.hami_core),
+            ..wishes.admission.clone()
+        };
+        self.arguments.admission.settings(asked_for, &self.flagged, &wishes)
     }
 
     /// Starts admission where it runs here; where its settings are changed.
@@ -262,7 +266,8 @@ impl Surroundings<'_> {
     ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {
         let Some(settings) = self.admission(wishes) else { return Ok(None) };
         let (sink, changing) = watch::channel(settings);
-        admission::server::start(client.clone(), env.clone(), changing).await?;
+        let keys = Arc::new(admission::certificates::SystemKeys);
+        admission::server::start(client.clone(), env.clone(), keys, changing).await?;
         Ok(Some(sink))
     }
 
