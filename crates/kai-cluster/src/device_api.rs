@@ -54,9 +54,11 @@ fn redirected(client: Client, version: &'static str) -> Client {
 fn redirect(uri: &Uri, version: &str) -> Option<Uri> {
     let asked = uri.path_and_query()?.as_str();
     let rest = asked.strip_prefix(GROUP)?.strip_prefix('/')?.strip_prefix(SPOKEN)?;
-    let rest = rest.strip_prefix('/')?;
+    if !rest.is_empty() && !rest.starts_with(['/', '?']) {
+        return None;
+    }
     let mut parts = uri.clone().into_parts();
-    parts.path_and_query = PathAndQuery::try_from(format!("{GROUP}/{version}/{rest}")).ok();
+    parts.path_and_query = PathAndQuery::try_from(format!("{GROUP}/{version}{rest}")).ok();
     Uri::from_parts(parts).ok()
 }
 
@@ -76,6 +78,8 @@ mod tests {
         let claims = "/apis/resource.k8s.io/v1/namespaces/a/resourceclaims/c/status?x=1";
         let older = "/apis/resource.k8s.io/v1beta1/namespaces/a/resourceclaims/c/status?x=1";
         assert_eq!(to(claims).as_deref(), Some(older));
+        let whole = "/apis/resource.k8s.io/v1beta1";
+        assert_eq!(to("/apis/resource.k8s.io/v1").as_deref(), Some(whole));
         for other in [
             "/apis/resource.k8s.io/v1beta1/resourceslices",
             "/apis/resource.k8s.io",

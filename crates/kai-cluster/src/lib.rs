@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | how a client is set up |
+//! | [`device_api`] | older versions of `resource.k8s.io` |
 //! | [`function`] | the functions, each of which may run alone |
 //! | [`lease`] | which of several processes acts |
 //! | [`kinds`] | the kinds that are watched |
