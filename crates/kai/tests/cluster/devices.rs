@@ -19,7 +19,7 @@ async fn devices_are_claimed_in_the_version_that_the_server_has() {
     let Ok(plane) = plane_with(&[VERSIONS]).await.map_err(|why| why.skip("versions")) else {
         return;
     };
-    let Some(mut world) = World::on(plane, "versions", None).await else { return };
+    let mut world = World::on(plane, "versions", None).await;
     let class = object("DeviceClass", DRIVER, &json!({}));
     world.create(&format!("{API}/deviceclasses"), &class).await;
     let device = |name: &str, model: &str| json!({"name": name, "basic": {"attributes": {"model": {"string": model}}}});
