@@ -24,6 +24,7 @@
 //! | [`grouper`] | pods into pod groups |
 //! | [`numa_agent`] | the agent of a node: which zones its pods have |
 //! | [`binder`] | bind requests into bound pods |
+//! | [`scale_adjuster`] | scaling pods, which make autoscalers add nodes for pods that share devices |
 //! | [`own_pod`] | the pod that this process runs in |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`], [`deployments`] | what is installed |
@@ -49,8 +50,10 @@ pub mod own_pod;
 pub mod planner;
 mod reserved;
 pub mod run;
+pub mod scale_adjuster;
 pub mod serve;
 pub mod shards;
+mod short_hash;
 pub mod snapshot;
 pub mod status;
 pub mod usage;

@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
         .context("cannot start the runtime")?;
     let told = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
-        anyhow::Ok(explain(&client, &Env::real(), settings, &asked).await?)
+        anyhow::Ok(Box::pin(explain(&client, &Env::real(), settings, &asked)).await?)
     })?;
     output::print(&told)?;
     Ok(0)

@@ -14,6 +14,7 @@
 //! | `notes` | what is written on nodes: shares, rungs, whether they are understood |
 //! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
 //! | `room` | whether a device has room for one more |
+//! | `scaling` | scaling pods that may still come to a node |
 //! | `gang` | pods that are bound together or not at all |
 //! | `volumes` | claims of volumes that waited for the pod's node |
 //! | `claims` | claims of devices |
@@ -41,6 +42,7 @@ mod repair;
 mod request;
 mod reservation;
 mod room;
+mod scaling;
 mod settings;
 mod sharing;
 mod volumes;
@@ -201,7 +203,7 @@ impl Binder {
 }
 
 /// A second, doubled with every failure, a minute at most.
-fn delay(failures: u32) -> Span {
+pub(crate) fn delay(failures: u32) -> Span {
     let doubled = seconds(1).nanos.saturating_mul(1 << failures.saturating_sub(1).min(6));
     Span { nanos: doubled.min(seconds(60).nanos) }
 }

@@ -74,7 +74,7 @@ fn asked_job(planner: &Planner, asked: &Asked) -> Option<ObjectName> {
 /// A planner that knows the cluster as it is now. Groups that are not written yet are found out, and not written.
 async fn read(client: &Client, env: &Env, mut settings: Settings) -> Result<Planner, ExplainError> {
     settings.election = None;
-    settings.functions = Function::FOLLOWING.into();
+    settings.functions = Function::USUAL.into();
     settings.schedules = true;
     let closed = Gate::closed(env.clone());
     let config = settings.grouper.clone();

@@ -4,6 +4,7 @@ mod api;
 mod binder;
 mod edge;
 mod leases;
+mod scale_adjuster;
 mod shards;
 mod slices;
 mod statuses;
