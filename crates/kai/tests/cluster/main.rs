@@ -13,6 +13,8 @@ mod installation;
 mod leases;
 mod logged;
 mod mortal;
+mod registered;
+mod scaling;
 mod served;
 mod shards;
 mod sharing;
