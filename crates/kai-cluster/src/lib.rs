@@ -22,6 +22,7 @@
 //! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
+//! | [`kubelet`] | what the kubelet answers, asked on its node |
 //! | [`numa_agent`] | the agent of a node: which zones its pods have |
 //! | [`binder`] | bind requests into bound pods |
 //! | [`scale_adjuster`] | scaling pods, which make autoscalers add nodes for pods that share devices |
@@ -40,6 +41,7 @@ pub mod flags;
 pub mod function;
 pub mod grouper;
 pub mod kinds;
+pub mod kubelet;
 pub mod lease;
 pub mod listing;
 pub mod manifests;

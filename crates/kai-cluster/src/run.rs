@@ -151,7 +151,7 @@ fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Rece
 }
 
 /// Starts to learn of past usage, where it counts; until when plans wait for it.
-fn start_usage(
+pub(crate) fn start_usage(
     client: &Client,
     env: &Env,
     settings: &Settings,
@@ -267,7 +267,8 @@ impl Runner {
         let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
         let binder = self.binder.as_ref().and_then(Driver::wake_at);
         let scale = self.scale_adjuster.as_ref().and_then(ScaleDriver::wake_at);
-        let others = [self.planner.tell_at(), self.planner.record_at(), binder, scale];
+        let planner = &self.planner;
+        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder, scale];
         others.into_iter().chain([planned]).flatten().min()
     }
 
@@ -344,6 +345,7 @@ impl Runner {
     }
 
     fn send_orders(&mut self) {
+        self.planner.order_evictions(self.env.now());
         for order in self.planner.take_orders() {
             let reports = self.reports.clone();
             match (order, self.grouper.clone()) {

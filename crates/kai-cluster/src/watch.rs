@@ -46,6 +46,9 @@ pub enum Change {
     Gone(Kind, ObjectName),
     /// Everything of a kind that existed at first has been told.
     Listed(Kind),
+    /// The server does not know the kind, or does not let us read it: as far as we are concerned there are none. If that
+    /// changes, [`Change::Listed`] follows.
+    Absent(Kind),
 }
 
 /// What can be watched.
@@ -119,6 +122,8 @@ enum Stop {
     Unheard,
     /// The server forgot where we were.
     Forgotten,
+    /// It ended before it told anything: whoever asks again at once might ask for ever.
+    Mute,
     /// Something else went wrong.
     Failed(Box<kube::Error>),
 }
@@ -130,6 +135,14 @@ impl From<kube::Error> for Stop {
             _ => Self::Failed(Box::new(error)),
         }
     }
+}
+
+/// What was told of a kind as a whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Listed,
+    Absent,
 }
 
 /// How everything that exists is learnt at first.
@@ -151,6 +164,21 @@ pub async fn watch(client: Client, env: Env, kind: Kind, lists: Lists, sink: Sen
     }
 }
 
+/// Tells everything of a kind that exists now, and ends.
+pub(crate) async fn list(
+    client: Client,
+    env: Env,
+    kind: Kind,
+    sink: Sender<Change>,
+) -> Result<(), kube::Error> {
+    let lists = Lists::Paged;
+    match kind {
+        Kind::Pod => Watcher::<view::Pod>::new(client, env, kind, lists, sink).once().await,
+        Kind::Node => Watcher::<view::Node>::new(client, env, kind, lists, sink).once().await,
+        _ => Watcher::<Value>::new(client, env, kind, lists, sink).once().await,
+    }
+}
+
 struct Watcher<K> {
     client: Client,
     env: Env,
@@ -161,7 +189,7 @@ struct Watcher<K> {
     known: BTreeSet<ObjectName>,
     /// Where to go on; none: list anew.
     version: Option<String>,
-    listed: bool,
+    told: Told,
     failures: u32,
     watched: std::marker::PhantomData<fn() -> K>,
 }
@@ -176,7 +204,7 @@ impl<K: Watched> Watcher<K> {
             sink,
             known: BTreeSet::new(),
             version: None,
-            listed: false,
+            told: Told::Nothing,
             failures: 0,
             watched: std::marker::PhantomData,
         }
@@ -196,11 +224,31 @@ impl<K: Watched> Watcher<K> {
                         self.env.sleep(LONGEST_DELAY).await;
                         continue;
                     }
-                    self.failures += 1;
-                    let kind = self.kind.name();
-                    tracing::warn!(kind, %error, failures = self.failures, "a watch was cut");
-                    self.env.sleep(delay(self.failures)).await;
+                    self.pause(&error.to_string()).await;
                 }
+                Err(Stop::Mute) => self.pause("it ended before it told anything").await,
+            }
+        }
+    }
+
+    async fn pause(&mut self, error: &str) {
+        self.failures += 1;
+        let kind = self.kind.name();
+        tracing::warn!(kind, error, failures = self.failures, "a watch was cut");
+        self.env.sleep(delay(self.failures)).await;
+    }
+
+    /// Lists once. A list that the server forgot half-way is begun anew.
+    async fn once(mut self) -> Result<(), kube::Error> {
+        loop {
+            match self.list().await {
+                Ok(()) | Err(Stop::Unheard) => return Ok(()),
+                Err(Stop::Forgotten | Stop::Mute) => {}
+                Err(Stop::Failed(error)) if self.is_absent(&error) => {
+                    let _ = self.tell_absent().await;
+                    return Ok(());
+                }
+                Err(Stop::Failed(error)) => return Err(*error),
             }
         }
     }
@@ -208,7 +256,7 @@ impl<K: Watched> Watcher<K> {
     fn is_absent(&self, error: &kube::Error) -> bool {
         let code = if let kube::Error::Api(status) = error { status.code } else { 0 };
         if code == 403 && self.kind.may_be_forbidden() {
-            if !self.listed || !self.known.is_empty() {
+            if self.told != Told::Absent {
                 let kind = self.kind.name();
                 tracing::warn!(kind, "we may not read this kind, and do without");
             }
@@ -222,11 +270,11 @@ impl<K: Watched> Watcher<K> {
         for name in std::mem::take(&mut self.known) {
             self.tell(Change::Gone(self.kind, name)).await?;
         }
-        if self.listed {
+        if self.told == Told::Absent {
             return Ok(());
         }
-        self.listed = true;
-        self.tell(Change::Listed(self.kind)).await
+        self.told = Told::Absent;
+        self.tell(Change::Absent(self.kind)).await
     }
 
     /// Lists, or follows from where it was.
@@ -263,6 +311,8 @@ impl<K: Watched> Watcher<K> {
             let page: Page<K> = self.client.request(self.request(&query, METADATA_LIST)?).await?;
             for item in page.items {
                 seen.insert(item.name());
+                // Known from now on: if a later page fails, the next list tells whether it still exists.
+                self.known.insert(item.name());
                 self.tell(item.into_change(self.kind)).await?;
             }
             match page.metadata.more.filter(|token| !token.is_empty()) {
@@ -281,8 +331,8 @@ impl<K: Watched> Watcher<K> {
         }
         self.known = seen;
         self.version = Some(version);
-        if !self.listed {
-            self.listed = true;
+        if self.told != Told::Listed {
+            self.told = Told::Listed;
             self.tell(Change::Listed(self.kind)).await?;
         }
         Ok(())
@@ -300,11 +350,12 @@ impl<K: Watched> Watcher<K> {
         let events = self.client.request_events::<K>(request).await?;
         let mut events = std::pin::pin!(events);
         let silence = seconds(WATCH_SECONDS + 15);
+        let mut ended = Err(Stop::Mute);
         loop {
             let event = tokio::select! { biased;
                 () = self.sink.closed() => return Err(Stop::Unheard),
                 event = events.next() => event,
-                () = self.env.sleep(silence) => return Ok(()),
+                () = self.env.sleep(silence) => return Err(Stop::Mute),
             };
             match event {
                 Some(Ok(event)) => match seen.take() {
@@ -312,8 +363,9 @@ impl<K: Watched> Watcher<K> {
                     Some(told) => seen = self.take_initial(event, told).await?,
                 },
                 Some(Err(error)) => return Err(error.into()),
-                None => return Ok(()),
+                None => return ended,
             }
+            ended = Ok(());
         }
     }
 

@@ -1,7 +1,8 @@
 //! A part of a cluster that one case has for itself: a namespace, a node pool and a scheduler of one name.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -33,6 +34,15 @@ pub struct Room {
     pub(crate) admission_turn: Arc<Mutex<()>>,
     /// Pods of the room are completed by admission.
     admitted: AtomicBool,
+    files: std::sync::Mutex<Vec<PathBuf>>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        for file in self.files.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            let _ = std::fs::remove_file(file);
+        }
+    }
 }
 
 /// Sends a body, none where it is null, and reads the answer.
@@ -63,7 +73,8 @@ impl Room {
         let client = cluster.client();
         let (name, kai) = (name.to_owned(), Mutex::default());
         let admitted = AtomicBool::new(false);
-        let room = Self { cluster, client, name, kai, admission_turn, admitted };
+        let files = std::sync::Mutex::default();
+        let room = Self { cluster, client, name, kai, admission_turn, admitted, files };
         room.create("/api/v1/namespaces", &json!({"metadata": {"name": room.name}})).await?;
         let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", room.name);
         room.until("the default account", async || Ok(room.see(&account).await?.is_some())).await?;
@@ -88,11 +99,20 @@ impl Room {
 
     /// The same with a configuration file in KAI's format.
     pub async fn start_as(&self, file: &str, arguments: &[&str]) -> anyhow::Result<()> {
-        let name = format!("kai-e2e-{}-{}.yaml", std::process::id(), self.name);
-        let path = std::env::temp_dir().join(name);
+        let path = self.new_file();
         std::fs::write(&path, file).with_context(|| format!("cannot write {}", path.display()))?;
         let path = path.to_string_lossy();
         self.start(&[&["--scheduler-conf", &path], arguments].concat()).await
+    }
+
+    /// A file that goes with the room. Rooms of other clusters may have the same name: the file has one of its own.
+    fn new_file(&self) -> PathBuf {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("kai-e2e-{}-{count}.yaml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+        path
     }
 
     /// Starts only admission, for the pods of the room; from now on it completes them.
@@ -452,7 +472,7 @@ impl Room {
     pub async fn see(&self, path: &str) -> anyhow::Result<Option<Value>> {
         match send(&self.client, "GET", path, "application/json", &Value::Null).await {
             Ok(object) => Ok(Some(object)),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error).with_context(|| format!("GET {path}")),
         }
     }

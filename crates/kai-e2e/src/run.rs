@@ -10,7 +10,6 @@ use tokio::sync::Mutex;
 use crate::cases::Case;
 use crate::cluster::Cluster;
 use crate::room::Room;
-use crate::suites;
 
 /// How a case ended.
 #[derive(Debug)]
@@ -55,16 +54,13 @@ async fn run_one(
     Outcome { suite: case.suite, name: case.name, failure, took: started.elapsed() }
 }
 
-/// What is not here, then what went wrong, then a line per suite.
-pub fn whole_table(outcomes: &[Outcome]) -> String {
-    let mut text = String::new();
-    for (why, cases) in suites::missing() {
-        let _ = writeln!(text, "not here: {why}");
-        for case in cases {
-            let _ = writeln!(text, "  {}: {}", case.suite, case.row);
-        }
+/// Cases that are not played on this cluster, and why.
+pub fn left_out(why: &str, cases: &[Case]) -> String {
+    let mut text = format!("not on this cluster: {why}\n");
+    for case in cases {
+        let _ = writeln!(text, "  {}: {}", case.suite, case.name);
     }
-    text + &table(outcomes)
+    text
 }
 
 /// What went wrong, then a line per suite.

@@ -1,6 +1,7 @@
 //! The list of KAI's cases, `suites.md`: which of them are here, and why others are not.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 /// The list, as people read it.
 const LIST: &str = include_str!("../suites.md");
@@ -49,6 +50,18 @@ pub fn missing() -> BTreeMap<&'static str, Vec<Listed>> {
     missing
 }
 
+/// The cases that are not here, for people.
+pub fn missing_table() -> String {
+    let mut text = String::new();
+    for (why, cases) in missing() {
+        let _ = writeln!(text, "not here: {why}");
+        for case in cases {
+            let _ = writeln!(text, "  {}: {}", case.suite, case.row);
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -72,6 +85,20 @@ mod tests {
         let unwritten: Vec<_> = in_list.difference(&written).collect();
         assert!(unlisted.is_empty(), "suites.md does not list {unlisted:?}");
         assert!(unwritten.is_empty(), "suites.md lists what nobody wrote: {unwritten:?}");
+    }
+
+    #[test]
+    fn what_a_server_without_claims_plays_instead_is_told() {
+        let here: Vec<_> = cases::all().iter().map(|case| (case.suite, case.name)).collect();
+        let there: BTreeSet<_> =
+            cases::without_claims().iter().map(|case| (case.suite, case.name)).collect();
+        let left_out: Vec<_> = here.iter().filter(|case| !there.contains(case)).collect();
+        assert!(left_out.iter().all(|(_, name)| name.starts_with("DRA")), "{left_out:?}");
+        assert_eq!(left_out.len(), cases::with_claims().len());
+        for (suite, name) in there.iter().filter(|case| !here.contains(case)) {
+            let line = format!("- {suite}: {name}\n");
+            assert!(LIST.contains(&line), "suites.md does not say {line:?}");
+        }
     }
 
     #[test]

@@ -43,19 +43,22 @@ pub struct ControlPlane {
     _manager: Process,
     server: Mutex<Option<Process>>,
     _store: Process,
-    reach: Reach,
-    ports: Ports,
+    plan: ServerPlan,
     folder: PathBuf,
     url: String,
     admin: PathBuf,
     binaries: Binaries,
 }
 
-/// Where its programs listen.
-#[derive(Clone, Copy, Debug)]
-struct Ports {
+/// How its API server is started, at first and again.
+#[derive(Debug)]
+struct ServerPlan {
+    /// Port of etcd.
     store: u16,
-    server: u16,
+    port: u16,
+    reach: Reach,
+    /// Arguments that only this one has.
+    more: Vec<String>,
 }
 
 /// Why there can be no control plane here.
@@ -73,8 +76,13 @@ impl Impossible {
 impl ControlPlane {
     /// Starts one; the reason where it cannot be built here.
     pub async fn start() -> anyhow::Result<Result<Self, Impossible>> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts one whose API server has these further arguments.
+    pub async fn start_with(arguments: &[&str]) -> anyhow::Result<Result<Self, Impossible>> {
         match Binaries::ready()? {
-            Build::Ready(binaries) => Self::of(binaries, Reach::Programs).await.map(Ok),
+            Build::Ready(binaries) => Self::of(binaries, Reach::Programs, arguments).await.map(Ok),
             Build::Impossible(why) => Ok(Err(Impossible(why))),
         }
     }
@@ -82,12 +90,12 @@ impl ControlPlane {
     /// Starts one inside a sandbox, where nothing can be built any more.
     pub async fn start_for_nodes() -> anyhow::Result<Self> {
         match Binaries::with_nodes()? {
-            Build::Ready(binaries) => Self::of(binaries, Reach::Pods).await,
+            Build::Ready(binaries) => Self::of(binaries, Reach::Pods, &[]).await,
             Build::Impossible(why) => bail!("no control plane: {why}"),
         }
     }
 
-    async fn of(binaries: Binaries, reach: Reach) -> anyhow::Result<Self> {
+    async fn of(binaries: Binaries, reach: Reach, more: &[&str]) -> anyhow::Result<Self> {
         let folder = new_folder()?;
         let path = folder.as_path();
         certificates::write(path)?;
@@ -96,9 +104,10 @@ impl ControlPlane {
             Reach::Programs => free,
             Reach::Pods => 443,
         };
-        let ports = Ports { store: clients, server: api };
+        let more = more.iter().map(|&argument| argument.to_owned()).collect();
+        let plan = ServerPlan { store: clients, port: api, reach, more };
         let store = start_store(&binaries, path, clients, peers)?;
-        let mut server = start_server(&binaries, path, ports, reach)?;
+        let mut server = start_server(&binaries, path, &plan)?;
         let url = format!("https://127.0.0.1:{api}");
         let user = json!({"client-certificate": path.join("admin.crt"), "client-key": path.join("admin.key")});
         let admin = kubeconfig::write(path, path, "admin", &url, &user)?;
@@ -110,17 +119,7 @@ impl ControlPlane {
         }
         let manager = start_manager(&binaries, path, &admin, manager, reach)?;
         let server = Mutex::new(Some(server));
-        Ok(Self {
-            _manager: manager,
-            server,
-            _store: store,
-            reach,
-            ports,
-            folder,
-            url,
-            admin,
-            binaries,
-        })
+        Ok(Self { _manager: manager, server, _store: store, plan, folder, url, admin, binaries })
     }
 
     /// Kills the API server.
@@ -130,7 +129,7 @@ impl ControlPlane {
 
     /// Starts the API server again. What it remembered of changes is gone: watches of before are told to begin anew.
     pub async fn start_server_again(&self) -> anyhow::Result<()> {
-        let mut server = start_server(&self.binaries, &self.folder, self.ports, self.reach)?;
+        let mut server = start_server(&self.binaries, &self.folder, &self.plan)?;
         wait_until_ready(&self.admin().await?, &mut server, &self.folder).await?;
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
         Ok(())
@@ -234,13 +233,8 @@ fn start_store(
     Process::start(&binaries.path("etcd"), &arguments, Some(&folder.join("etcd.log")), Some(folder))
 }
 
-fn start_server(
-    binaries: &Binaries,
-    folder: &Path,
-    ports: Ports,
-    reach: Reach,
-) -> anyhow::Result<Process> {
-    let Ports { store, server: port } = ports;
+fn start_server(binaries: &Binaries, folder: &Path, plan: &ServerPlan) -> anyhow::Result<Process> {
+    let ServerPlan { store, port, reach, more } = plan;
     let file = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{store}"),
@@ -267,9 +261,10 @@ fn start_server(
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ]),
     }
+    arguments.extend(more.iter().cloned());
     // Such as --feature-gates=WatchList=false or --runtime-config=resource.k8s.io/v1=false.
-    let more = std::env::var("KAI_TEST_APISERVER").unwrap_or_default();
-    arguments.extend(more.split_whitespace().map(str::to_owned));
+    let wished = std::env::var("KAI_TEST_APISERVER").unwrap_or_default();
+    arguments.extend(wished.split_whitespace().map(str::to_owned));
     Process::start(
         &binaries.path("kube-apiserver"),
         &arguments,

@@ -13,13 +13,12 @@ use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::planner::{BindRequests, EVICTIONS_PER_SECOND, PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
-use kai_cluster::usage::settings as usage;
 use kai_cluster::watch::Lists;
-use kai_cluster::{client, config_file, run, shards};
+use kai_cluster::{client, grouper, run, shards};
 use kube::Client;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
@@ -29,7 +28,7 @@ use crate::binder_flags::BinderArguments;
 use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scaling_flags::ScalingArguments;
-use crate::scheduler_flags::SchedulerFlags;
+use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,6 +63,10 @@ pub(crate) struct RunArguments {
     /// How victims are told to go: through the eviction API, or by a plain delete, which heeds no disruption budget.
     #[arg(long, value_enum, default_value = "api")]
     eviction: Eviction,
+
+    /// How many victims are told to go per second, a gang always together; 0: all at once.
+    #[arg(long, default_value_t = EVICTIONS_PER_SECOND, value_name = "NUMBER")]
+    evictions_per_second: u32,
 
     /// Learn of everything that exists by streaming, where the server can; otherwise by pages.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, value_name = "BOOL", action = clap::ArgAction::Set, env = "KAI_WATCH_LIST")]
@@ -167,10 +170,21 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         if divided { shards::wishes(&client, &flagged.settings).await } else { Wishes::default() };
     let admission = surroundings.start_admission(&client, &env, &wishes).await?;
     let heed = |wishes: &Wishes| surroundings.heed(admission.as_ref(), wishes);
-    let settings = settings(arguments, flagged)?;
+    let mut settings = settings(arguments, flagged)?;
+    read_kind_defaults(&client, arguments, &mut settings).await;
     let told = Told { client, env, questions };
     follow(settings, divided, told, heed, shutdown).await;
     Ok(0)
+}
+
+/// Takes over the defaults per kind that the command line points to.
+async fn read_kind_defaults(client: &Client, arguments: &RunArguments, settings: &mut Settings) {
+    let Some(place) = arguments.grouper.kind_defaults() else { return };
+    let Some(config) = &mut settings.grouper else { return };
+    match grouper::kind_defaults(client, &place).await {
+        Ok(defaults) => config.kind_defaults = defaults,
+        Err(why) => tracing::warn!(%place, why, "no defaults per kind"),
+    }
 }
 
 /// How admission is set up, for somebody who starts it otherwise.
@@ -188,7 +202,7 @@ struct Told {
 }
 
 /// Does what the settings ask for until `shutdown` is done. Where we have one part of the cluster only (not `divided`),
-/// neither shards nor `Config` are read; functions that know no parts read `Config` all the same.
+/// neither shards nor `Config` are read.
 async fn follow(
     settings: Settings,
     divided: bool,
@@ -230,7 +244,7 @@ pub(crate) fn start_beside(
 
 /// The cluster may be divided into shards.
 fn is_divided(arguments: &RunArguments) -> bool {
-    !arguments.scheduler.names("partition-label-value")
+    !arguments.scheduler.names(PARTITION_FLAG)
 }
 
 /// What is neither planned nor asked for.
@@ -280,14 +294,7 @@ impl Surroundings<'_> {
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
     let Flagged { mut settings, namespace, leader_elect, scheduler_conf, .. } = flagged;
     if let Some(path) = scheduler_conf {
-        let text = std::fs::read_to_string(&path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let variable = |name: &str| std::env::var(name).ok();
-        let around = usage::Surroundings { variable: &variable, prometheus: None };
-        let notices = config_file::apply(&text, &mut settings, &around);
-        for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
-            tracing::warn!("{}: {notice}", path.display());
-        }
+        scheduler_flags::apply_file(&path, &mut settings)?;
     }
     let functions = functions(arguments);
     settings.schedules = functions.contains(&Function::Scheduler);
@@ -322,6 +329,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
         Eviction::Api => EvictBy::Eviction,
         Eviction::Delete => EvictBy::Delete,
     };
+    settings.evictions_per_second = Some(arguments.evictions_per_second).filter(|most| *most > 0);
     settings.functions = functions;
     settings.election = leader_elect.then(|| election(namespace)).transpose()?;
     settings.config.params.node_pool = settings.partition.name().map(Into::into);

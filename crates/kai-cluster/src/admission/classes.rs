@@ -40,7 +40,7 @@ impl RuntimeClasses {
                     Change::Gone(_, name) => {
                         existing.remove(&*name.name);
                     }
-                    Change::Listed(_) => listed = true,
+                    Change::Listed(_) | Change::Absent(_) => listed = true,
                     Change::Pod(_) | Change::Node(_) => {}
                 }
                 if listed {

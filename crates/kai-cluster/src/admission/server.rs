@@ -1,5 +1,6 @@
 //! Admission as a whole: a certificate, a server, and the registrations that make the API server call it.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -82,8 +83,8 @@ pub async fn start(
 }
 
 /// Names under which the API server knows us.
-fn names(settings: &AdmissionSettings) -> Vec<String> {
-    let mut names = vec![format!("admission.{}.svc", settings.namespace)];
+fn names(settings: &AdmissionSettings) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([format!("admission.{}.svc", settings.namespace)]);
     let host = settings.url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
     names.extend(host.and_then(|url| url.host().map(str::to_owned)));
     names
@@ -153,7 +154,7 @@ async fn look_after(
     client: Client,
     env: Env,
     mut changing: watch::Receiver<AdmissionSettings>,
-    names: Vec<String>,
+    names: BTreeSet<String>,
     tls: Arc<Tls>,
     mut used: Bundle,
 ) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::node as names;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
@@ -10,7 +9,8 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
-use super::notes::{GpuCondition, Note};
+use super::conditions::NodeCondition;
+use super::notes::Note;
 use super::sharing::ConfigMap;
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
 use super::{DeviceKey, holdings};
@@ -277,18 +277,22 @@ async fn write_note(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let path = format!("/api/v1/nodes/{node}");
-    let Note { annotations, condition } = note;
+    let Note { annotations, conditions } = note;
     if !annotations.is_empty() {
         let patch = json!({"metadata": {"annotations": annotations}});
         let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
     }
-    if let Some(GpuCondition { status, reason, message }) = condition {
+    if !conditions.is_empty() {
         let moment = time::format(now);
-        let condition = json!({
-            "type": names::GPUS_UNDERSTOOD, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": moment, "lastTransitionTime": moment,
-        });
-        let patch = json!({"status": {"conditions": [condition]}});
+        let condition = |one: &NodeCondition| {
+            let NodeCondition { kind, reason, message, .. } = one;
+            json!({
+                "type": kind, "status": one.status(), "reason": reason, "message": message,
+                "lastHeartbeatTime": moment, "lastTransitionTime": moment,
+            })
+        };
+        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+        let patch = json!({"status": {"conditions": conditions}});
         let path = path + "/status";
         let _: Value = send(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await?;
     }

@@ -4,10 +4,14 @@ mod answers;
 mod backoff;
 mod cycle;
 mod devices;
+mod evictions;
+mod gangs;
 mod gpus;
 mod leading;
+mod namespaces;
 mod objects;
 mod pods;
+mod promises;
 mod requests;
 mod told;
 mod usage;
@@ -30,6 +34,7 @@ use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
+pub use evictions::PER_SECOND as EVICTIONS_PER_SECOND;
 
 use crate::binder::BinderSettings;
 use crate::function::Function;
@@ -38,6 +43,7 @@ use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
+use crate::planner::evictions::Evictions;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
 use crate::reserved::ReservedDevices;
@@ -71,6 +77,8 @@ pub struct Settings {
     pub bind_requests: BindRequests,
     /// How victims are told to go.
     pub evict_by: EvictBy,
+    /// How many victims are told to go per second; none: all at once.
+    pub evictions_per_second: Option<u32>,
     /// What is told about all this.
     pub status: StatusSettings,
     /// What is measured.
@@ -132,6 +140,7 @@ impl Default for Settings {
             scale_adjuster: ScaleAdjusterSettings::default(),
             bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
+            evictions_per_second: Some(EVICTIONS_PER_SECOND),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             lists: Lists::default(),
@@ -168,11 +177,17 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    /// Labels of namespaces.
+    namespaces: BTreeMap<Text, BTreeMap<String, String>>,
     /// Nodes of ours, as they were told.
     nodes: BTreeMap<Text, view::Node>,
     /// Devices that reservation pods keep.
     reserved: ReservedDevices,
     backoffs: Backoffs,
+    /// Victims that wait for their turn.
+    evictions: Evictions,
+    /// When each pod was last promised a node.
+    promises: BTreeMap<ObjectName, Timestamp>,
     statuses: Statuses,
     metrics: Metrics,
     usage: PastUsage,
@@ -224,9 +239,12 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            namespaces: BTreeMap::new(),
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
+            evictions: Evictions::default(),
+            promises: BTreeMap::new(),
             orders: Vec::new(),
             dirty: false,
             wake_at: None,
@@ -249,6 +267,11 @@ impl Planner {
             return None;
         }
         [self.wake_at, self.backoffs.next()].into_iter().flatten().min()
+    }
+
+    /// When the next victims are to be told to go.
+    pub fn evict_at(&self) -> Option<Timestamp> {
+        self.evictions.next()
     }
 
     /// Orders since the latest call.
@@ -275,13 +298,14 @@ impl Planner {
     pub fn apply(&mut self, change: Change, now: Timestamp) {
         let by_request = |pod: &ObjectName| self.bind_requests.contains_key(pod);
         self.statuses.see(&change, by_request, now);
+        self.see_device_claims(&change);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
             Change::Object(kind, object) => self.set_object(kind, &object),
             Change::Gone(Kind::Pod, name) => self.remove_pod(&name),
             Change::Gone(kind, name) => self.remove_object(kind, name),
-            Change::Listed(kind) => {
+            Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(kind);
                 if self.is_ready() {
                     self.dirty = true;
@@ -291,11 +315,24 @@ impl Planner {
         }
     }
 
+    /// Devices can be claimed where the server knows claims of them.
+    fn see_device_claims(&mut self, change: &Change) {
+        let can_be_claimed = match change {
+            Change::Absent(Kind::ResourceClaim) => false,
+            Change::Listed(Kind::ResourceClaim)
+            | Change::Object(Kind::ResourceClaim | Kind::ResourceSlice | Kind::DeviceClass, _) => {
+                self.settings.config.params.dynamic_resources
+            }
+            _ => return,
+        };
+        self.world.set_dynamic_resources(can_be_claimed);
+    }
+
     /// Takes over what came of an order.
     pub fn settle(&mut self, report: Report, now: Timestamp) {
         match report {
             Report::Bound(pod) => {
-                self.backoffs.clear(&pod);
+                self.clear_failed_binds(&pod);
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
@@ -303,7 +340,7 @@ impl Planner {
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
-            Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
+            Report::Evicted(pod) => self.evicted(&pod, now),
             Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
@@ -317,12 +354,7 @@ impl Planner {
             }
             Report::EvictionRefused { victim, spared, error } => {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
-                for pod in spared.iter().chain([&victim]) {
-                    self.world.forget(pod);
-                    self.statuses.note_spared(pod);
-                }
-                self.dirty = true;
-                self.wait_after_eviction(&victim, now);
+                self.eviction_refused(&victim, spared, now);
             }
             Report::Usage { usages, latency } => {
                 self.metrics.note_usage_query(latency);
@@ -338,8 +370,14 @@ impl Planner {
     fn wait_after_bind(&mut self, pod: &ObjectName, node: &Text, reason: &str, now: Timestamp) {
         self.in_flight.remove(pod);
         let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
-        self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        // A bind request that failed is in the way of the next until it is gone.
+        let may_be_forgiven =
+            self.is_needed_by_its_gang(pod) && !self.bind_requests.contains_key(pod);
+        if !(may_be_forgiven && self.backoffs.forgive_first_bind(pod, &uid, node, reason)) {
+            self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        }
         self.refresh_pod(pod);
+        self.tell_group_of(pod);
     }
 
     /// Keeps a pod from being evicted for a while.

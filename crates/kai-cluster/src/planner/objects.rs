@@ -28,6 +28,7 @@ impl Planner {
                 let name = object_name(object);
                 self.tell(Delta::Set(Object::ConfigMap(name)));
             }
+            Kind::Namespace => self.set_namespace(object),
             Kind::CsiDriver => self.set_driver(object),
             Kind::PersistentVolumeClaim => self.set_volume_claim(object),
             Kind::DeviceClass => self.set_device_class(object),
@@ -69,6 +70,9 @@ impl Planner {
                 if kind == Kind::Node {
                     self.lose_node(&name.name);
                 }
+                if kind == Kind::Namespace {
+                    self.namespaces.remove(&name.name);
+                }
                 self.lose_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {
                     self.forget_object(key);
@@ -107,8 +111,10 @@ impl Planner {
         // A group may be written after its pods were bound: nobody marked when it started.
         let members = self.members.get(name).into_iter().flatten().chain(self.own_groups.get(name));
         let started = members.filter_map(|pod| self.pods.get(pod)?.started()).max();
+        let half_bound = self.has_failed_binds(name);
         if let Some(mut spec) = Self::heard(spec) {
             spec.last_start = spec.last_start.or(started);
+            spec.half_bound = half_bound;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }
@@ -209,6 +215,7 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
         Kind::Topology => ObjectKey::Topology(name.name),
         Kind::PodDisruptionBudget => ObjectKey::Budget(name),
         Kind::ConfigMap => ObjectKey::ConfigMap(name),
+        Kind::Namespace => ObjectKey::Namespace(name.name),
         Kind::PersistentVolumeClaim => ObjectKey::Storage(StorageKey::Claim(name)),
         Kind::PersistentVolume => ObjectKey::Storage(StorageKey::Volume(name.name)),
         Kind::StorageClass => ObjectKey::Storage(StorageKey::Class(name.name)),

@@ -8,6 +8,7 @@ mod dra;
 mod hierarchy;
 mod integrations;
 mod kubeflow;
+mod no_claims;
 mod numa;
 mod placement;
 mod predicates;
@@ -39,38 +40,63 @@ pub struct Case {
     pub run: Run,
 }
 
-/// Every case, in the order of KAI's suites.
+/// Why a server without `resource.k8s.io/v1` plays [`NO_CLAIMS`](no_claims::CASES) instead of cases with device claims.
+pub const WITHOUT_CLAIMS: &str =
+    "needs resource.k8s.io/v1, which servers before 1.34 do not have: pods with claims wait there";
+
+/// A list of cases and their suite.
+type Suite = (&'static str, &'static [(&'static str, Run)]);
+
+const EVERYWHERE: [Suite; 21] = [
+    ("admission", admission::DEVICES),
+    ("allocate", allocate::CASES),
+    ("allocate", sub_groups::CASES),
+    ("allocate", placement::CASES),
+    ("allocate", predicates::CASES),
+    ("allocate", hierarchy::CASES),
+    ("allocate", sharing::CASES),
+    ("allocate", topology::CASES),
+    ("allocate", volumes::CASES),
+    ("api", api::CASES),
+    ("api", admission::POD_GROUPS),
+    ("consolidation", consolidation::CASES),
+    ("integrations", integrations::CASES),
+    ("integrations", kubeflow::CASES),
+    ("integrations", sets::CASES),
+    ("integrations", services::CASES),
+    ("numa", numa::CASES),
+    ("preempt", preempt::CASES),
+    ("reclaim", reclaim::CASES),
+    ("reclaim", hierarchy::FAIRNESS),
+    ("timeaware", timeaware::CASES),
+];
+
+const WITH_CLAIMS: [Suite; 4] = [
+    ("allocate", dra::ALLOCATE),
+    ("consolidation", dra::CONSOLIDATION),
+    ("preempt", dra::PREEMPT),
+    ("reclaim", dra::RECLAIM),
+];
+
+/// Every case.
 pub fn all() -> Vec<Case> {
-    let suites: [(&'static str, &[(&'static str, Run)]); 25] = [
-        ("admission", admission::DEVICES),
-        ("allocate", allocate::CASES),
-        ("allocate", sub_groups::CASES),
-        ("allocate", placement::CASES),
-        ("allocate", predicates::CASES),
-        ("allocate", hierarchy::CASES),
-        ("allocate", sharing::CASES),
-        ("allocate", topology::CASES),
-        ("allocate", dra::ALLOCATE),
-        ("allocate", volumes::CASES),
-        ("api", api::CASES),
-        ("api", admission::POD_GROUPS),
-        ("consolidation", consolidation::CASES),
-        ("consolidation", dra::CONSOLIDATION),
-        ("integrations", integrations::CASES),
-        ("integrations", kubeflow::CASES),
-        ("integrations", sets::CASES),
-        ("integrations", services::CASES),
-        ("numa", numa::CASES),
-        ("preempt", preempt::CASES),
-        ("preempt", dra::PREEMPT),
-        ("reclaim", reclaim::CASES),
-        ("reclaim", dra::RECLAIM),
-        ("reclaim", hierarchy::FAIRNESS),
-        ("timeaware", timeaware::CASES),
-    ];
-    let of_suite = |(suite, cases): (&'static str, &[(&'static str, Run)])| {
+    [of(&EVERYWHERE), with_claims()].concat()
+}
+
+/// Cases in which devices are claimed.
+pub fn with_claims() -> Vec<Case> {
+    of(&WITH_CLAIMS)
+}
+
+/// Every case that a server can carry on which no devices can be claimed, and what pods with claims do there.
+pub fn without_claims() -> Vec<Case> {
+    [of(&EVERYWHERE), of(&[("allocate", no_claims::CASES)])].concat()
+}
+
+fn of(suites: &[Suite]) -> Vec<Case> {
+    let of_suite = |(suite, cases): &Suite| {
         let case = |(name, run): &(&'static str, Run)| Case { suite, name, run: *run };
         cases.iter().map(case).collect::<Vec<_>>()
     };
-    suites.into_iter().flat_map(of_suite).collect()
+    suites.iter().flat_map(of_suite).collect()
 }

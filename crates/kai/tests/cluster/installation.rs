@@ -19,7 +19,12 @@ pub(crate) async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impos
 
 /// One that nobody else uses.
 pub(crate) async fn new_plane() -> Result<Arc<ControlPlane>, Impossible> {
-    let plane = ControlPlane::start().await.expect("a control plane")?;
+    plane_with(&[]).await
+}
+
+/// One that nobody else uses, whose API server has these further arguments.
+pub(crate) async fn plane_with(arguments: &[&str]) -> Result<Arc<ControlPlane>, Impossible> {
+    let plane = ControlPlane::start_with(arguments).await.expect("a control plane")?;
     install(&plane);
     Ok(Arc::new(plane))
 }

@@ -13,6 +13,7 @@ mod installation;
 mod leases;
 mod logged;
 mod mortal;
+mod namespaces;
 mod registered;
 mod scaling;
 mod served;

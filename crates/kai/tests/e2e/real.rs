@@ -1,6 +1,7 @@
 //! The real thing: etcd, API server and controllers, and `kai` as a process with the rights it is shipped with.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use kai_e2e::cluster::{Answer, Cluster, Running};
 use kai_testenv::{ControlPlane, Process};
@@ -10,7 +11,7 @@ use crate::installation::KAI;
 
 /// The real thing.
 pub(crate) struct Real {
-    pub(crate) plane: &'static ControlPlane,
+    pub(crate) plane: Arc<ControlPlane>,
     pub(crate) client: Client,
 }
 
