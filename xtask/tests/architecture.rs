@@ -77,7 +77,7 @@ const RULES: &[Rule] = &[
         ],
         others: Others::AnyBut(&[]),
     },
-    Rule { name: "kai-e2e", ours: &[], others: Others::AnyBut(&[]) },
+    Rule { name: "kai-e2e", ours: &["kai-testenv"], others: Others::AnyBut(&[]) },
     Rule { name: "kai-testenv", ours: &["kai-api"], others: Others::AnyBut(&[]) },
     Rule { name: "xtask", ours: &[], others: Others::AnyBut(CLIENTS) },
 ];

@@ -3,21 +3,37 @@
 use std::path::Path;
 
 use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-/// Why there is no client.
+/// Why there is no client. What lies below is part of the text, once: these errors have no sources.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be used.
-    #[error("cannot read the kubeconfig: {0}")]
-    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error("cannot use the kubeconfig: {0}")]
+    Kubeconfig(String),
     /// Nothing tells where the cluster is.
-    #[error("cannot find a cluster: {0}")]
-    Infer(#[from] kube::config::InferConfigError),
+    #[error("cannot find a cluster: {kubeconfig}; and in no pod of one either: {in_cluster}")]
+    NoCluster {
+        /// Why no kubeconfig tells it.
+        kubeconfig: String,
+        /// Why the surroundings do not.
+        in_cluster: String,
+    },
     /// The client cannot be built.
     #[error("cannot build a client: {0}")]
-    Build(#[from] kube::Error),
+    Build(String),
+}
+
+impl ClientError {
+    fn kubeconfig(error: &KubeconfigError) -> Self {
+        Self::Kubeconfig(error.to_string())
+    }
+
+    fn no_cluster(kubeconfig: &KubeconfigError, in_cluster: &InClusterError) -> Self {
+        let (kubeconfig, in_cluster) = (kubeconfig.to_string(), in_cluster.to_string());
+        Self::NoCluster { kubeconfig, in_cluster }
+    }
 }
 
 /// A client for the cluster of a kubeconfig, or of the surroundings where none is given. It repeats nothing by itself: an
@@ -25,14 +41,25 @@ pub enum ClientError {
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         Some(path) => {
-            let file = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+            let file = Kubeconfig::read_from(path).map_err(|why| ClientError::kubeconfig(&why))?;
+            let used = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+            used.map_err(|why| ClientError::kubeconfig(&why))?
         }
-        None => Config::infer().await?,
+        None => surroundings().await?,
     };
     config.default_retry = false;
     config.read_timeout = None;
     let name = concat!("kai/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(name)));
-    Ok(Client::try_from(config)?)
+    Client::try_from(config).map_err(|why| ClientError::Build(why.to_string()))
+}
+
+/// The cluster of the user's kubeconfig, or else the one in whose pod we are.
+async fn surroundings() -> Result<Config, ClientError> {
+    match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
+        Ok(config) => Ok(config),
+        Err(kubeconfig) => {
+            Config::incluster().map_err(|why| ClientError::no_cluster(&kubeconfig, &why))
+        }
+    }
 }

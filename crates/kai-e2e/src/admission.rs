@@ -1,9 +1,7 @@
 //! Admission for the pods of a room. Its registrations are those of the whole cluster, so that one room has it at a time.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 
@@ -20,9 +18,7 @@ pub struct Admission {
 /// Nobody may be held up by a webhook that is gone: objects go through while nobody answers.
 pub async fn start(room: &Room, arguments: &[&str]) -> anyhow::Result<Admission> {
     let turn = Arc::clone(&room.admission_turn).lock_owned().await;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
-    let port = listener.local_addr().context("a port without a number")?.port();
-    drop(listener);
+    let port = kai_testenv::free_port()?;
     let (address, url) =
         (format!("--webhook-addr={port}"), format!("--webhook-url=https://127.0.0.1:{port}"));
     let own = [&address, &url, "--webhook-failure-on-create=ignore"];

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,8 +17,9 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use crate::binaries::{Binaries, Build};
+use crate::ports::free_port;
 use crate::process::Process;
-use crate::{certificates, kubeconfig};
+use crate::{certificates, kubeconfig, store};
 
 /// Starting takes seconds; on a busy machine many.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -99,9 +99,9 @@ impl ControlPlane {
         let folder = new_folder()?;
         let path = folder.as_path();
         certificates::write(path)?;
-        let [clients, peers, free, manager] = free_ports()?;
+        let (clients, peers, manager) = (free_port()?, free_port()?, free_port()?);
         let api = match reach {
-            Reach::Programs => free,
+            Reach::Programs => free_port()?,
             Reach::Pods => 443,
         };
         let more = more.iter().map(|&argument| argument.to_owned()).collect();
@@ -133,6 +133,13 @@ impl ControlPlane {
         wait_until_ready(&self.admin().await?, &mut server, &self.folder).await?;
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
         Ok(())
+    }
+
+    /// Makes etcd forget everything that was before now. Whoever wants to go on from an earlier moment is told that it is gone,
+    /// by an API server without a watch cache at once, by others after a restart.
+    pub fn compact_store(&self) -> anyhow::Result<()> {
+        let now = store::revision(self.plan.store)?;
+        store::compact(self.plan.store, now)
     }
 
     /// A kubeconfig that may do everything.
@@ -194,23 +201,19 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
 
 fn new_folder() -> anyhow::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("kai-control-plane-{}-{count}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    Ok(path)
-}
-
-/// Ports that were free a moment ago.
-fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
-    let mut ports = [0; N];
-    let mut held = Vec::new();
-    for port in &mut ports {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
-        *port = listener.local_addr().context("a port without a number")?.port();
-        held.push(listener);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("kai-control-plane-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            // Left by a process that had this number before us, and was killed with all that clean up after it.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot create {}", path.display()));
+            }
+        }
     }
-    Ok(ports)
 }
 
 fn start_store(

@@ -11,11 +11,14 @@ mod control_plane;
 mod image;
 mod kubeconfig;
 mod node;
+mod ports;
 mod process;
 pub mod sandbox;
+mod store;
 
 pub use binaries::{Binaries, Build};
 pub use control_plane::{ControlPlane, Impossible};
 pub use image::Image;
 pub use node::{Node, NodePlan, NodeProgram, NvidiaRuntime};
+pub use ports::free_port;
 pub use process::Process;

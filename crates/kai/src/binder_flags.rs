@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum};
 use kai_api::names::objects::RESERVATION_IMAGE;
 use kai_cluster::binder::{
-    BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting, TegraSettings,
+    BinderPlugin, BinderSettings, CdiSetting, PluginWishes, ReservationSettings,
+    RuntimeClassSetting, TegraSettings,
 };
 use kai_cluster::planner::Settings;
 use kai_translate::time::seconds;
@@ -70,6 +71,11 @@ pub(crate) struct BinderArguments {
     /// The same as --cdi=on, or with =false as --cdi=off.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOLEAN")]
     cdi_enabled: Option<bool>,
+
+    /// The binder's plugins by name, JSON: enabled, priority, arguments. There are volumebinding and dynamicresources
+    /// (bindTimeoutSeconds), gpusharing (cdiEnabled) and hamicore.
+    #[arg(long, value_parser = plugins, value_name = "JSON")]
+    plugins: Option<PluginWishes>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -77,6 +83,13 @@ enum Cdi {
     Auto,
     On,
     Off,
+}
+
+/// What makes no sense is an error.
+fn plugins(text: &str) -> Result<PluginWishes, String> {
+    let said = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let wishes = PluginWishes::read(&said);
+    if wishes.problems.is_empty() { Ok(wishes) } else { Err(wishes.problems.join("; ")) }
 }
 
 fn tegra(text: &str) -> Result<TegraSettings, String> {
@@ -93,16 +106,19 @@ fn object(text: &str) -> Result<Value, String> {
 
 impl BinderArguments {
     pub(crate) fn settings(&self, around: &Settings) -> BinderSettings {
-        let (rules, reservation) = (&around.rules, ReservationSettings::default());
-        let image = &self.resource_reservation_pod_image;
+        let (reservation, usual) = (ReservationSettings::default(), BinderSettings::default());
+        let (rules, image) = (&around.rules, &self.resource_reservation_pod_image);
+        let wishes = self.plugins.clone().unwrap_or_default();
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
             scheduler_name: rules.scheduler_name.clone(),
-            cdi: match (self.cdi_enabled, self.cdi) {
+            plugins: wishes.plugins,
+            volumes_wait: wishes.timeout.unwrap_or(usual.volumes_wait),
+            cdi: wishes.cdi.unwrap_or(match (self.cdi_enabled, self.cdi) {
                 (Some(true), _) | (None, Cdi::On) => CdiSetting::On,
                 (Some(false), _) | (None, Cdi::Off) => CdiSetting::Off,
                 (None, Cdi::Auto) => CdiSetting::Auto,
-            },
+            }),
             reservation: ReservationSettings {
                 namespace: self.resource_reservation_namespace.clone(),
                 service_account: self.resource_reservation_service_account.clone(),
@@ -123,7 +139,11 @@ impl BinderArguments {
             },
             scale_adjust_namespace: around.scale_adjuster.namespace.clone(),
             node_pool_label_key: around.partition.key.clone(),
-            ..BinderSettings::default()
         }
+    }
+
+    /// Containers are told limits of memory, where that was said.
+    pub(crate) fn hami_core(&self) -> Option<bool> {
+        self.plugins.as_ref().map(|wishes| wishes.plugins.has(BinderPlugin::HamiCore))
     }
 }

@@ -41,6 +41,33 @@ pub enum CertificateError {
     Contested,
 }
 
+/// Makes keys. Chance is an input, as time is: whoever plays a story twice brings the same keys.
+pub trait KeyMaker: Send + Sync {
+    /// A new key.
+    fn make(&self) -> Result<KeyPair, rcgen::Error>;
+}
+
+/// Keys that nobody can foresee.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemKeys;
+
+impl KeyMaker for SystemKeys {
+    fn make(&self) -> Result<KeyPair, rcgen::Error> {
+        KeyPair::generate()
+    }
+}
+
+/// How a certificate is made.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// Names that it is for.
+    pub names: &'a BTreeSet<String>,
+    /// Where its keys come from.
+    pub keys: &'a dyn KeyMaker,
+    /// Now.
+    pub now: Timestamp,
+}
+
 /// What the Secret holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
@@ -57,13 +84,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// A new authority and a new certificate for these names. What was trusted stays trusted.
-    pub fn new(
-        names: &BTreeSet<String>,
-        old: Option<&Self>,
-        now: Timestamp,
-    ) -> Result<Self, rcgen::Error> {
-        let key = KeyPair::generate()?;
+    /// A new authority and a new certificate. What was trusted stays trusted.
+    pub fn new(making: Making<'_>, old: Option<&Self>) -> Result<Self, rcgen::Error> {
+        let now = making.now;
+        let key = making.keys.make()?;
         let authority = authority(now)?;
         let own = authority.self_signed(&key)?;
         let trusted = own.pem() + old.map_or("", |old| first_certificate(&old.trusted));
@@ -72,21 +96,18 @@ impl Bundle {
             authority_key: key.serialize_pem(),
             certificate: String::new(),
             key: String::new(),
-            names: names.clone(),
+            names: making.names.clone(),
             renew_authority: renewal(AUTHORITY_DAYS, now),
             renew_certificate: now,
         };
-        bundle.with_certificate(names, now)
+        bundle.with_certificate(making)
     }
 
     /// The same authority, and a new certificate.
-    fn with_certificate(
-        &self,
-        names: &BTreeSet<String>,
-        now: Timestamp,
-    ) -> Result<Self, rcgen::Error> {
+    fn with_certificate(&self, making: Making<'_>) -> Result<Self, rcgen::Error> {
+        let Making { names, keys, now } = making;
         let issuer = Issuer::new(authority(now)?, KeyPair::from_pem(&self.authority_key)?);
-        let key = KeyPair::generate()?;
+        let key = keys.make()?;
         let mut subject = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
         let name = names.first().map_or("kai", String::as_str);
         subject.distinguished_name.push(DnType::CommonName, name);
@@ -103,16 +124,13 @@ impl Bundle {
 
     /// What is to be used from now on, where this is too old or lacks a name. No name is taken back: another replica may be
     /// called by it.
-    pub fn renewed(
-        &self,
-        names: &BTreeSet<String>,
-        now: Timestamp,
-    ) -> Result<Option<Self>, rcgen::Error> {
-        let all = self.names.union(names).cloned().collect();
-        if self.renew_authority <= now {
-            Self::new(&all, Some(self), now).map(Some)
-        } else if self.renew_certificate <= now || self.names != all {
-            self.with_certificate(&all, now).map(Some)
+    pub fn renewed(&self, making: Making<'_>) -> Result<Option<Self>, rcgen::Error> {
+        let names: BTreeSet<String> = self.names.union(making.names).cloned().collect();
+        let making = Making { names: &names, ..making };
+        if self.renew_authority <= making.now {
+            Self::new(making, Some(self)).map(Some)
+        } else if self.renew_certificate <= making.now || self.names != names {
+            self.with_certificate(making).map(Some)
         } else {
             Ok(None)
         }
@@ -198,8 +216,7 @@ fn set_validity(certificate: &mut CertificateParams, days: i64, now: Timestamp) 
 pub async fn current(
     client: &Client,
     namespace: &str,
-    names: &BTreeSet<String>,
-    now: Timestamp,
+    making: Making<'_>,
 ) -> Result<Bundle, CertificateError> {
     let list = format!("/api/v1/namespaces/{namespace}/secrets");
     let path = format!("{list}/{POD_TLS_SECRET}");
@@ -208,11 +225,11 @@ pub async fn current(
         let secret = read(client, &path).await?;
         let held = secret.as_ref().and_then(Bundle::from_secret);
         let wanted = match &held {
-            Some(held) => match held.renewed(names, now)? {
+            Some(held) => match held.renewed(making)? {
                 Some(renewed) => renewed,
                 None => return Ok(held.clone()),
             },
-            None => Bundle::new(names, None, now)?,
+            None => Bundle::new(making, None)?,
         };
         let version = secret
             .as_ref()
@@ -252,33 +269,37 @@ mod tests {
         Timestamp { nanos: (1_767_225_600 + days * DAY) * 1_000_000_000 }
     }
 
+    fn on_day(days: i64, names: &BTreeSet<String>) -> Making<'_> {
+        Making { names, keys: &SystemKeys, now: after_days(days) }
+    }
+
     #[test]
     fn certificates_are_renewed_in_time_and_the_old_authority_stays_trusted() {
         let names = names(&["admission.kai-scheduler.svc"]);
-        let first = Bundle::new(&names, None, after_days(0)).expect("a bundle");
-        assert_eq!(first.renewed(&names, after_days(59)).expect("no error"), None);
-        let second = first.renewed(&names, after_days(60)).expect("no error").expect("a new one");
+        let first = Bundle::new(on_day(0, &names), None).expect("a bundle");
+        assert_eq!(first.renewed(on_day(59, &names)).expect("no error"), None);
+        let second = first.renewed(on_day(60, &names)).expect("no error").expect("a new one");
         assert_eq!(second.trusted, first.trusted);
         assert_ne!(second.certificate, first.certificate);
-        let third = second.renewed(&names, after_days(2434)).expect("no error").expect("a new one");
+        let third = second.renewed(on_day(2434, &names)).expect("no error").expect("a new one");
         assert_eq!(third.trusted.matches("BEGIN CERTIFICATE").count(), 2);
         assert!(third.trusted.ends_with(&first.trusted));
     }
 
     #[test]
     fn a_name_that_the_certificate_lacks_is_added_and_none_is_taken_back() {
-        let now = after_days(0);
-        let first = Bundle::new(&names(&["service"]), None, now).expect("a bundle");
-        let second = first.renewed(&names(&["service", "host"]), now).expect("no error");
+        let service = names(&["service"]);
+        let first = Bundle::new(on_day(0, &service), None).expect("a bundle");
+        let second = first.renewed(on_day(0, &names(&["service", "host"]))).expect("no error");
         let second = second.expect("a new certificate");
         assert_eq!(second.trusted, first.trusted);
         assert_eq!(second.names, names(&["host", "service"]));
-        assert_eq!(second.renewed(&names(&["service"]), now).expect("no error"), None);
+        assert_eq!(second.renewed(on_day(0, &service)).expect("no error"), None);
     }
 
     #[test]
     fn a_bundle_survives_its_secret() {
-        let bundle = Bundle::new(&names(&["a", "b"]), None, after_days(0)).expect("a bundle");
+        let bundle = Bundle::new(on_day(0, &names(&["a", "b"])), None).expect("a bundle");
         let secret = bundle.secret("kai-scheduler", &Value::Null);
         assert_eq!(Bundle::from_secret(&secret), Some(bundle));
         assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);

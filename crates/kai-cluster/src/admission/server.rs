@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::AdmissionSettings;
-use super::certificates::{self, Bundle, CertificateError};
+use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
 use super::classes::RuntimeClasses;
 use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
 use super::review::{self, Known};
@@ -54,12 +54,13 @@ pub enum AdmissionError {
 pub async fn start(
     client: Client,
     env: Env,
+    keys: Arc<dyn KeyMaker>,
     changing: watch::Receiver<AdmissionSettings>,
 ) -> Result<(), AdmissionError> {
     let settings = changing.borrow().clone();
     let names = names(&settings);
-    let now = env.now();
-    let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;
+    let making = Making { names: &names, keys: &*keys, now: env.now() };
+    let bundle = certificates::current(&client, &settings.namespace, making).await?;
     let tls = Arc::new(Tls { config: RwLock::new(server_config(&bundle)?) });
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), settings.port);
     let listener = TcpListener::bind(address)
@@ -78,7 +79,8 @@ pub async fn start(
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
     tracing::info!(port = settings.port, "admission is registered");
-    env.spawn("certificates", look_after(client, env.clone(), changing, names, tls, bundle));
+    let guard = Guard { client, env: env.clone(), names, keys, tls, used: bundle };
+    env.spawn("certificates", guard.look_after(changing));
     Ok(())
 }
 
@@ -140,7 +142,7 @@ async fn register(
                     let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &object).await?;
                 }
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),
         }
         let path = format!("{path}?fieldManager={MANAGER}&force=true");
@@ -149,40 +151,47 @@ async fn register(
     Ok(())
 }
 
-/// Renews the certificate in time, takes over what another replica renewed, and registers anew when settings change.
-async fn look_after(
+/// Looks after certificate and registrations.
+struct Guard {
     client: Client,
     env: Env,
-    mut changing: watch::Receiver<AdmissionSettings>,
     names: BTreeSet<String>,
+    keys: Arc<dyn KeyMaker>,
     tls: Arc<Tls>,
-    mut used: Bundle,
-) {
-    let mut pause = LOOK_AGAIN;
-    loop {
-        tokio::select! { biased;
-            Ok(()) = changing.changed() => {}
-            () = env.sleep(pause) => {}
-        }
-        let settings = changing.borrow_and_update().clone();
-        let renewed = async {
-            let now = env.now();
-            let bundle = certificates::current(&client, &settings.namespace, &names, now).await?;
-            if bundle != used {
-                let config = server_config(&bundle)?;
-                *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-                tracing::info!("admission has a new certificate");
+    used: Bundle,
+}
+
+impl Guard {
+    /// Renews the certificate in time, takes over what another replica renewed, and registers anew when settings change.
+    async fn look_after(mut self, mut changing: watch::Receiver<AdmissionSettings>) {
+        let mut pause = LOOK_AGAIN;
+        loop {
+            tokio::select! { biased;
+                Ok(()) = changing.changed() => {}
+                () = self.env.sleep(pause) => {}
             }
-            register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
-            Ok::<_, AdmissionError>(bundle)
-        };
-        match renewed.await {
-            Ok(bundle) => (used, pause) = (bundle, LOOK_AGAIN),
-            Err(error) => {
-                tracing::warn!(%error, "admission was not looked after");
-                pause = TRY_AGAIN;
-            }
+            let settings = changing.borrow_and_update().clone();
+            pause = match self.renew(&settings).await {
+                Ok(()) => LOOK_AGAIN,
+                Err(error) => {
+                    tracing::warn!(%error, "admission was not looked after");
+                    TRY_AGAIN
+                }
+            };
         }
+    }
+
+    async fn renew(&mut self, settings: &AdmissionSettings) -> Result<(), AdmissionError> {
+        let making = Making { names: &self.names, keys: &*self.keys, now: self.env.now() };
+        let bundle = certificates::current(&self.client, &settings.namespace, making).await?;
+        if bundle != self.used {
+            let config = server_config(&bundle)?;
+            *self.tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+            tracing::info!("admission has a new certificate");
+        }
+        register(&self.client, settings, &bundle).await.map_err(AdmissionError::Registration)?;
+        self.used = bundle;
+        Ok(())
     }
 }
 

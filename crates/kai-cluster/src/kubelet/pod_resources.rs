@@ -1,11 +1,12 @@
 //! What the kubelet gave to containers: `v1.PodResourcesLister/List` on its socket.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 
-use super::wire::{self, CallError, Field, Message};
+pub use super::wire::CallError;
+use super::wire::{self, Field, Message};
 use crate::env::Env;
 
 const METHOD: &str = "/v1.PodResourcesLister/List";
@@ -65,6 +66,22 @@ pub struct Memory {
     pub bytes: u64,
     /// Zones it is in.
     pub zones: Vec<i64>,
+}
+
+/// Who knows what containers were given.
+pub trait Kubelet: Send + Sync {
+    /// Asks for all pods of the node.
+    fn list(&self, env: &Env) -> impl Future<Output = Result<Vec<PodResources>, CallError>> + Send;
+}
+
+/// The kubelet of this node, behind its socket.
+#[derive(Clone, Debug)]
+pub struct Socket(pub PathBuf);
+
+impl Kubelet for Socket {
+    async fn list(&self, env: &Env) -> Result<Vec<PodResources>, CallError> {
+        list(env, &self.0).await
+    }
 }
 
 /// Asks the kubelet.

@@ -14,7 +14,6 @@ pub mod zones;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::PathBuf;
 
 use kai_api::names::scheduling::NUMA_OBSERVED;
 use kai_api::view::Pod;
@@ -27,6 +26,7 @@ use serde_json::{Value, json};
 use crate::env::Env;
 use crate::kubelet::pod_resources;
 use crate::orders::{MERGE_PATCH, object_path, send};
+use pod_resources::Kubelet;
 use zones::Zones;
 
 /// How the agent works.
@@ -34,8 +34,6 @@ use zones::Zones;
 pub struct NumaAgentSettings {
     /// The node it runs on.
     pub node: String,
-    /// Where the kubelet answers.
-    pub socket: PathBuf,
     /// How often the kubelet is asked.
     pub poll: Span,
     /// How often all pods of the node are looked at; none: never.
@@ -45,8 +43,9 @@ pub struct NumaAgentSettings {
 /// What stands on pods, as far as we wrote or saw it; none: nothing of ours.
 type Written = BTreeMap<ObjectName, Option<String>>;
 
-struct Agent {
+struct Agent<K> {
     client: Client,
+    kubelet: K,
     settings: NumaAgentSettings,
     zones: Zones,
     written: Written,
@@ -63,12 +62,14 @@ struct Pods {
 pub async fn run(
     client: Client,
     env: Env,
+    kubelet: impl Kubelet,
     settings: NumaAgentSettings,
     zones: Zones,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let work = async {
-        let mut agent = Agent { client, settings, zones, written: Written::new(), trouble: None };
+        let written = Written::new();
+        let mut agent = Agent { client, kubelet, settings, zones, written, trouble: None };
         let mut resynced: Option<Timestamp> = None;
         loop {
             let now = env.now();
@@ -86,10 +87,10 @@ pub async fn run(
     }
 }
 
-impl Agent {
+impl<K: Kubelet> Agent<K> {
     /// Asks the kubelet and writes what differs.
     async fn look_at_kubelet(&mut self, env: &Env) {
-        let listed = match pod_resources::list(env, &self.settings.socket).await {
+        let listed = match self.kubelet.list(env).await {
             Ok(listed) => listed,
             Err(error) => return self.tell(&format!("the kubelet does not answer: {error}")),
         };
@@ -117,7 +118,7 @@ impl Agent {
                 tracing::info!(pod = %name, zones = text.as_deref().unwrap_or("none"), "told its zones");
                 self.written.insert(name, text);
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => self.tell(&format!("{name}: {error}")),
         }
     }

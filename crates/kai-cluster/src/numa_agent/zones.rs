@@ -43,6 +43,11 @@ impl Zones {
         if zones.is_empty() { Err(ZonesError::NoCores(shown)) } else { Ok(Self(zones)) }
     }
 
+    /// These zones of cores.
+    pub fn of_cores(cores: impl IntoIterator<Item = (i64, i64)>) -> Self {
+        Self(cores.into_iter().collect())
+    }
+
     /// The zone of a core.
     pub fn of(&self, core: i64) -> Option<i64> {
         self.0.get(&core).copied()

@@ -190,6 +190,16 @@ impl State {
         json_answer(201, &made)
     }
 
+    /// Whoever replaces an object must have seen the latest.
+    fn replace(&mut self, place: &Place, object: Value) -> Answer {
+        let Some(known) = self.find(place) else { return status(404, "not found") };
+        if object["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"] {
+            return status(409, "somebody was faster");
+        }
+        let made = self.set(&place.list, object);
+        json_answer(200, &made)
+    }
+
     /// A merge patch, or an apply patch, which may create.
     fn patch(&mut self, place: &Place, patch: &Value, applies: bool) -> Answer {
         let mut object = match self.find(place) {
@@ -259,6 +269,7 @@ impl State {
             ("POST", Some("eviction")) => self.evict(place),
             ("POST", None) => self.create(place, body),
             ("PATCH", _) => self.patch(place, &body, applies),
+            ("PUT", None) => self.replace(place, body),
             ("DELETE", None) => self.delete(place, &body),
             _ => status(405, "not in the script"),
         }

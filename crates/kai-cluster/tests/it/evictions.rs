@@ -46,7 +46,7 @@ fn crowd(gangs: &[(&str, usize)], cpu: &str) -> Story {
 }
 
 /// A gang of two that fills the node, and a pod that is more urgent.
-fn preemption() -> Story {
+pub(crate) fn preemption() -> Story {
     crowd(&[("gang", 2)], "2")
 }
 

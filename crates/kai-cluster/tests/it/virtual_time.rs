@@ -24,7 +24,7 @@ use crate::api::{Api, Fault};
 const BEGINNING: i64 = 1_767_225_600_000_000_000;
 
 /// What happens.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Story {
     /// Objects that exist at the start, by the path of their list.
     pub(crate) objects: Vec<(&'static str, Value)>,
@@ -79,58 +79,52 @@ pub(crate) fn client(api: &Api) -> Client {
     Client::new(tower::service_fn(move |request| api.clone().answer(request)), "default")
 }
 
+/// A runtime of one thread whose clock jumps to the next timer.
+pub(crate) fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+/// Time and concurrency of a story that begins now.
+pub(crate) fn env(begin: Instant) -> Env {
+    Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner))
+}
+
+/// An API that is asked from now on.
+pub(crate) fn new_api(begin: Instant, faults: Vec<Fault>) -> Api {
+    let clock = Arc::new(move || begin.elapsed().as_secs_f64());
+    Api::new(clock, faults, Vec::new(), Vec::new())
+}
+
 /// Every request, with the second at which it was made.
 pub(crate) fn tell(story: Story) -> Vec<String> {
     play(story).0
 }
 
 /// Every request, and what there is in the end, by the path of its list.
-pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(async {
+type Ended = (Vec<String>, BTreeMap<String, Vec<Value>>);
+
+/// Plays a story twice: the same requests must be made at the same moments.
+#[expect(clippy::needless_pass_by_value, reason = "stories are written where they are played")]
+pub(crate) fn play(story: Story) -> Ended {
+    let (first, second) = (play_once(&story), play_once(&story));
+    let parts = first.0.iter().zip(&second.0).find(|(one, other)| one != other);
+    assert_eq!(parts, None, "the same story gives the same requests");
+    assert_eq!(first.0.len(), second.0.len(), "the same story gives as many requests");
+    first
+}
+
+fn play_once(story: &Story) -> Ended {
+    in_virtual_time(async {
         let begin = Instant::now();
         let clock = Arc::new(move || begin.elapsed().as_secs_f64());
-        let api = Api::new(clock, story.faults, story.agents, story.devices);
-        api.refuse_streams(story.no_streams);
-        for (path, object) in story.objects {
-            api.set(path, object);
-        }
-        for (second, path, object) in story.later {
-            let api = api.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_secs(second)).await;
-                api.set(path, object);
-            });
-        }
-        for (second, path) in story.gone {
-            let api = api.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_secs(second)).await;
-                api.remove(path);
-            });
-        }
-        for (second, path, objects) in story.rewritten {
-            let api = api.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_secs(second)).await;
-                api.rewrite(path, objects);
-            });
-        }
-        let client = client(&api);
-        let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
+        let api =
+            Api::new(clock, story.faults.clone(), story.agents.clone(), story.devices.clone());
+        story.begin(&api);
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
-        let mut settings = Settings { evict_by: story.evict_by, ..Settings::default() };
-        settings.usage = story.usage;
-        settings.lists = story.lists;
-        settings.functions.extend(story.also);
-        for plugin in settings.config.plugins.iter_mut().filter(|one| *one.name == *"proportion") {
-            plugin.arguments.extend(story.k_value.map(|value| ("kValue".into(), value.into())));
-        }
-        if story.tell_success {
-            settings.status.events = Events::All;
-        }
         let (_silence, questions) = channel(1);
+        let (client, env, settings) = (client(&api), env(begin), story.settings());
         if story.divided {
             shards::run(client, env, settings, questions, |_| {}, end).await;
         } else {
@@ -138,4 +132,48 @@ pub(crate) fn play(story: Story) -> (Vec<String>, BTreeMap<String, Vec<Value>>) 
         }
         (api.log(), api.objects())
     })
+}
+
+impl Story {
+    /// What exists, and what will happen.
+    pub(crate) fn begin(&self, api: &Api) {
+        api.refuse_streams(self.no_streams);
+        for (path, object) in self.objects.clone() {
+            api.set(path, object);
+        }
+        let after = |second: u64, happens: Box<dyn FnOnce(&Api) + Send>| {
+            let api = api.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(second)).await;
+                happens(&api);
+            });
+        };
+        for (second, path, object) in self.later.clone() {
+            after(second, Box::new(move |api| api.set(path, object)));
+        }
+        for (second, path) in self.gone.clone() {
+            after(second, Box::new(move |api| api.remove(path)));
+        }
+        for (second, path, objects) in self.rewritten.clone() {
+            after(second, Box::new(move |api| api.rewrite(path, objects)));
+        }
+    }
+
+    /// How `kai` is set up in it.
+    pub(crate) fn settings(&self) -> Settings {
+        let mut settings = Settings {
+            evict_by: self.evict_by,
+            usage: self.usage.clone(),
+            lists: self.lists,
+            ..Settings::default()
+        };
+        for plugin in settings.config.plugins.iter_mut().filter(|one| *one.name == *"proportion") {
+            plugin.arguments.extend(self.k_value.map(|value| ("kValue".into(), value.into())));
+        }
+        if self.tell_success {
+            settings.status.events = Events::All;
+        }
+        settings.functions.extend(self.also);
+        settings
+    }
 }

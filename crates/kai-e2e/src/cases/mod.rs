@@ -40,14 +40,16 @@ pub struct Case {
     pub run: Run,
 }
 
-/// Why a server without `resource.k8s.io/v1` plays [`NO_CLAIMS`](no_claims::CASES) instead of cases with device claims.
+/// Why a server without `resource.k8s.io/v1` does not play cases with device claims.
 pub const WITHOUT_CLAIMS: &str =
     "needs resource.k8s.io/v1, which servers before 1.34 do not have: pods with claims wait there";
 
 /// A list of cases and their suite.
 type Suite = (&'static str, &'static [(&'static str, Run)]);
 
+/// The one that takes longest begins: nobody waits for it alone.
 const EVERYWHERE: [Suite; 21] = [
+    ("timeaware", timeaware::CASES),
     ("admission", admission::DEVICES),
     ("allocate", allocate::CASES),
     ("allocate", sub_groups::CASES),
@@ -68,7 +70,6 @@ const EVERYWHERE: [Suite; 21] = [
     ("preempt", preempt::CASES),
     ("reclaim", reclaim::CASES),
     ("reclaim", hierarchy::FAIRNESS),
-    ("timeaware", timeaware::CASES),
 ];
 
 const WITH_CLAIMS: [Suite; 4] = [

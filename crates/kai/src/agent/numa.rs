@@ -97,11 +97,11 @@ async fn work(arguments: &NumaArguments, zones: Zones) -> anyhow::Result<()> {
     let resync = arguments.drift_resync_interval;
     let settings = NumaAgentSettings {
         node,
-        socket: arguments.podresources_socket.clone(),
         poll: arguments.poll_interval,
         resync: (resync.nanos > 0).then_some(resync),
     };
-    numa_agent::run(client, Env::real(), settings, zones, shutdown).await;
+    let kubelet = pod_resources::Socket(arguments.podresources_socket.clone());
+    numa_agent::run(client, Env::real(), kubelet, settings, zones, shutdown).await;
     Ok(())
 }
 

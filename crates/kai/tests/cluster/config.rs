@@ -1,5 +1,7 @@
 //! `Config` on a real API server: read live, honoured or refused by name.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::admission::refusal;
@@ -23,12 +25,13 @@ async fn config_is_read_live_and_tells_how_it_fares() {
     });
     let config = json!({"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": "kai-config"}, "spec": spec});
     world.create(CONFIGS, &config).await;
-    world.start_admitting("kai", &[]).await;
+    let log = Log::new(&mut world);
+    world.start_admitting("kai", &["--v=3"]).await;
     world.queue("q", open(), open()).await;
     world
         .wait("what is refused is named", async || {
             let ready = condition(&world, "Ready").await;
-            ready["message"] == "spec.binder.plugins: there is no plugin magic"
+            ready["message"] == "spec.binder.plugins.magic: there is no such plugin"
                 && ready["status"] == "False"
         })
         .await;
@@ -52,4 +55,54 @@ async fn config_is_read_live_and_tells_how_it_fares() {
     world.patch(&format!("{CONFIGS}/kai-config"), &change).await;
     world.wait("all is well", async || condition(&world, "Ready").await["status"] == "True").await;
     world.wait("shares are let in", async || refusal(&world, &pods, &half).await.is_empty()).await;
+    the_form_of_the_log_changes(&world, &log).await;
+}
+
+/// What `kai` logs, in a file that goes with the test.
+struct Log(PathBuf);
+
+impl Log {
+    fn new(world: &mut World) -> Self {
+        let name = format!("kai-{}-{}.log", world.name, std::process::id());
+        let path = std::env::temp_dir().join(name);
+        world.log_to(&path);
+        Self(path)
+    }
+
+    /// Lines about binds; whether each is JSON.
+    fn binds(&self) -> Vec<bool> {
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let binds = whole.lines().filter(|line| line.contains("bound"));
+        binds.map(|line| serde_json::from_str::<Value>(line).is_ok()).collect()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Text at first; JSON while `Config` says so, and text again when it says nothing.
+async fn the_form_of_the_log_changes(world: &World, log: &Log) {
+    world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
+    let queue = world.queue_name("q");
+    for (name, wanted) in [("text", Value::Null), ("json", json!(true)), ("again", Value::Null)] {
+        let change = json!({"spec": {"global": {"jsonLog": wanted}}});
+        world.patch(&format!("{CONFIGS}/kai-config"), &change).await;
+        // When the change is seen is not told: binds are logged until one has the form.
+        let mut count = 0;
+        world
+            .wait(&format!("the log is {name}"), async || {
+                let seen = log.binds().len();
+                let pod = format!("{name}-{count}");
+                count += 1;
+                world.create_pod(&world.pod(&pod, &[(QUEUE, &queue)], &json!({"cpu": "1m"}))).await;
+                world.wait("its bind is logged", async || log.binds().len() > seen).await;
+                world.remove_pod(&pod).await;
+                log.binds().last() == Some(&(name == "json"))
+            })
+            .await;
+    }
 }

@@ -4,9 +4,12 @@
 mod admission;
 mod apart;
 mod binder;
+mod compaction;
 mod config;
+mod devices;
 mod explained;
 mod faults;
+mod gangs;
 mod gpus;
 mod holdings;
 mod installation;

@@ -1,17 +1,16 @@
 //! Health, metrics and snapshots of a running `kai`.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
 use crate::world::World;
 use crate::{QUEUE, open};
 
-/// A port that was free a moment ago.
+/// A port that nobody listens on.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    kai_testenv::free_port().expect("a port")
 }
 
 /// Status and body of an answer; none where nobody answers.

@@ -17,6 +17,8 @@ use kube::client::Body;
 use serde_json::json;
 use tower::BoxError;
 
+use crate::QUEUE;
+use crate::admission::refusal as why_not;
 use crate::mortal::{Inside, Mortal};
 use crate::sharing::{Answer, NodeAgents};
 use crate::world::World;
@@ -41,23 +43,30 @@ pub(crate) fn refusal(code: StatusCode) -> Response<Body> {
     answer
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
+pub(crate) fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-/// Of every eight writes one is refused as a conflict, one for too many requests, one is carried out and its answer lost.
+/// Of every ten writes one is refused as a conflict, one for too many requests, one because the server fails, and one is
+/// carried out and its answer lost. Of every six reads one is refused for too many requests and one because the server fails.
 fn refusing(client: Client) -> Client {
-    let count = Arc::new(AtomicUsize::new(0));
+    let (reads, writes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let transport = tower::service_fn(move |request: Request<Body>| {
-        let (client, count) = (client.clone(), Arc::clone(&count));
+        let client = client.clone();
+        let (reads, writes) = (Arc::clone(&reads), Arc::clone(&writes));
         async move {
             if request.method() == Method::GET {
-                return client.send(request).await.map_err(BoxError::from);
+                return match reads.fetch_add(1, Ordering::SeqCst) % 6 {
+                    1 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
+                    4 => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
+                    _ => client.send(request).await.map_err(BoxError::from),
+                };
             }
-            match count.fetch_add(1, Ordering::SeqCst) % 8 {
+            match writes.fetch_add(1, Ordering::SeqCst) % 10 {
                 0 => Ok(refusal(StatusCode::CONFLICT)),
                 3 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
-                6 => {
+                5 => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
+                8 => {
                     client.send(request).await.map_err(BoxError::from)?;
                     Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR))
                 }
@@ -69,7 +78,7 @@ fn refusing(client: Client) -> Client {
 }
 
 #[tokio::test]
-async fn writes_may_be_refused_and_answers_lost() {
+async fn requests_may_be_refused_and_answers_lost() {
     let Some(world) = World::new("refusing").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     Zoo::furnish(&world).await;
@@ -175,6 +184,36 @@ async fn two_may_lead_for_a_moment() {
     };
     world.stays("all stay bound", Duration::from_secs(2), bound).await;
     drop(old);
+    zoo.is_sound(&world).await;
+    zoo.leaves_nothing(&world).await;
+}
+
+/// New pods are refused meanwhile, and so are groups of pods; what is there already is bound without asking anybody.
+#[tokio::test]
+async fn the_webhook_may_be_down() {
+    let Some(mut world) = World::alone("unadmitted").await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    Zoo::furnish(&world).await;
+    let admission = ["--only", "admission", "--gpu-sharing-enabled"];
+    world.start_admitting("admission", &admission).await;
+    let zoo = Zoo::let_loose(&world).await;
+    world.kill_kai();
+    let queue = world.queue_name("q");
+    let new = world.pod("new", &[(QUEUE, &queue)], &json!({"cpu": "100m"}));
+    let pods = format!("/api/v1/namespaces/{}/pods?dryRun=All", world.name);
+    world
+        .wait("nobody answers", async || {
+            why_not(&world, &pods, &new).await.contains("failed calling webhook")
+        })
+        .await;
+    world.start_kai("kai", &[]).await;
+    for pod in ["plain-0", "plain-1", "half-0", "half-1", "claims", "laden"] {
+        world.wait_bound(pod).await;
+    }
+    for member in ["job-master-0", "job-worker-0", "job-worker-1"] {
+        assert_eq!(world.node_of(member).await, None, "its group cannot be made yet");
+    }
+    world.start_admitting("admission", &admission).await;
     zoo.is_sound(&world).await;
     zoo.leaves_nothing(&world).await;
 }

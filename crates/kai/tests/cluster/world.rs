@@ -1,13 +1,12 @@
 //! A cluster for one test: a namespace, a scheduler name and a node pool of its own on the shared API server.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use kai_e2e::room::send;
-use kai_testenv::{ControlPlane, Process};
+use kai_testenv::{ControlPlane, Process, free_port};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -35,7 +34,7 @@ impl World {
     /// A new one, with a queue of this name; none where there is no control plane.
     pub(crate) async fn new(name: &'static str) -> Option<Self> {
         let plane = plane().await.map_err(|why| why.skip(name)).ok()?;
-        Self::on(Arc::clone(plane), name, Some(name)).await
+        Some(Self::on(Arc::clone(plane), name, Some(name)).await)
     }
 
     /// One on this control plane, with this node pool; none: the cluster is ours.
@@ -43,19 +42,19 @@ impl World {
         plane: Arc<ControlPlane>,
         name: &'static str,
         pool: Option<&'static str>,
-    ) -> Option<Self> {
+    ) -> Self {
         let client = plane.admin().await.expect("a client");
         let world = Self { kai: Vec::new(), plane, client, name, pool, log: None };
         world.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
         world.wait("the default account", async || world.get(&account).await.is_some()).await;
-        Some(world)
+        world
     }
 
     /// One with a control plane of its own, for what concerns a whole cluster.
     pub(crate) async fn alone(name: &'static str) -> Option<Self> {
         let plane = new_plane().await.map_err(|why| why.skip(name)).ok()?;
-        Self::on(plane, name, None).await
+        Some(Self::on(plane, name, None).await)
     }
 
     /// Starts `kai run` as a service account of the installation.
@@ -83,9 +82,7 @@ impl World {
 
     /// Starts it with webhooks that the API server asks, and waits until it is registered.
     pub(crate) async fn start_admitting(&mut self, account: &str, arguments: &[&str]) {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
+        let port = free_port().expect("a port");
         let (addr, url) =
             (format!("--webhook-addr={port}"), format!("--webhook-url=https://127.0.0.1:{port}"));
         let all = [&[addr.as_str(), url.as_str()], arguments].concat();
@@ -128,6 +125,11 @@ impl World {
     pub(crate) async fn restart_server(&self) {
         self.plane.kill_server();
         self.plane.start_server_again().await.expect("it starts again");
+    }
+
+    /// Makes the store of the API server, which must be ours alone, forget everything that was before now.
+    pub(crate) fn compact_store(&self) {
+        self.plane.compact_store().expect("etcd compacts");
     }
 
     /// The kubeconfig of any service account.

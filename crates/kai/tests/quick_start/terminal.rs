@@ -1,6 +1,5 @@
 //! A user with kubectl, in the root of the repository, and their administrator.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use kai_e2e::room::send;
-use kai_testenv::{ControlPlane, Process};
+use kai_testenv::{ControlPlane, Process, free_port};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -74,9 +73,7 @@ impl Terminal {
     /// Installs or upgrades: `kai` in one process, admission with it, and these settings.
     pub(crate) async fn install(&mut self, settings: &[&str]) -> anyhow::Result<()> {
         self.kai = None;
-        let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
-        let port = listener.local_addr()?.port();
-        drop(listener);
+        let port = free_port()?;
         let kubeconfig = self.plane.account_kubeconfig("kai-scheduler", "kai").await?;
         let kubeconfig = kubeconfig.to_string_lossy();
         let (address, url) =

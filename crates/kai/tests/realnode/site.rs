@@ -43,7 +43,7 @@ impl Site {
         let plane = Arc::new(ControlPlane::start_for_nodes().await.expect("a control plane"));
         install(&plane);
         let folder = std::env::temp_dir();
-        let world = World::on(Arc::clone(&plane), name, None).await.expect("a cluster");
+        let world = World::on(Arc::clone(&plane), name, None).await;
         Self { nodes: Vec::new(), world, plane, folder }
     }
 
