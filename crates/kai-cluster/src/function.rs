@@ -17,25 +17,37 @@ pub enum Function {
     QueueController,
     /// Checks and completes what is written.
     Admission,
+    /// Makes autoscalers add nodes for pods that share devices.
+    NodeScaleAdjuster,
 }
 
 impl Function {
-    /// Functions that follow the cluster.
-    pub const FOLLOWING: [Self; 5] = [
+    /// Functions that run where none is named. The others have to be asked for.
+    pub const USUAL: [Self; 5] = [
         Self::Scheduler,
         Self::PodGrouper,
         Self::Binder,
         Self::PodGroupController,
         Self::QueueController,
     ];
+    /// Functions that follow the cluster.
+    pub const FOLLOWING: [Self; 6] = [
+        Self::Scheduler,
+        Self::PodGrouper,
+        Self::Binder,
+        Self::PodGroupController,
+        Self::QueueController,
+        Self::NodeScaleAdjuster,
+    ];
     /// Every function.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Scheduler,
         Self::PodGrouper,
         Self::Binder,
         Self::PodGroupController,
         Self::QueueController,
         Self::Admission,
+        Self::NodeScaleAdjuster,
     ];
 
     /// Its name, which is also that of its service account.
@@ -47,6 +59,7 @@ impl Function {
             Self::PodGroupController => components::POD_GROUP_CONTROLLER,
             Self::QueueController => components::QUEUE_CONTROLLER,
             Self::Admission => components::ADMISSION,
+            Self::NodeScaleAdjuster => components::NODE_SCALE_ADJUSTER,
         }
     }
 
@@ -61,6 +74,7 @@ impl Function {
             (Self::PodGroupController, _) => components::POD_GROUP_CONTROLLER_LEASE.to_owned(),
             (Self::QueueController, _) => components::QUEUE_CONTROLLER_LEASE.to_owned(),
             (Self::Admission, _) => components::ADMISSION_LEASE.to_owned(),
+            (Self::NodeScaleAdjuster, _) => components::NODE_SCALE_ADJUSTER_LEASE.to_owned(),
         }
     }
 }

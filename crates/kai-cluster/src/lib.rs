@@ -26,6 +26,7 @@
 //! | [`kubelet`] | what the kubelet answers, asked on its node |
 //! | [`numa_agent`] | the agent of a node: which zones its pods have |
 //! | [`binder`] | bind requests into bound pods |
+//! | [`scale_adjuster`] | scaling pods, which make autoscalers add nodes for pods that share devices |
 //! | [`own_pod`] | the pod that this process runs in |
 //! | [`run`] | the loop that holds it together |
 //! | [`manifests`], [`deployments`] | what is installed |
@@ -53,8 +54,10 @@ pub mod own_pod;
 pub mod planner;
 mod reserved;
 pub mod run;
+pub mod scale_adjuster;
 pub mod serve;
 pub mod shards;
+mod short_hash;
 pub mod snapshot;
 pub mod status;
 pub mod usage;

@@ -13,9 +13,10 @@ use crate::env::Env;
 use crate::function::Function;
 use crate::grouper::Grouper;
 use crate::kinds::Kind;
-use crate::lease::{self, Gates, Turn};
+use crate::lease::{self, Gate, Gates, Turn};
 use crate::orders::{Order, Report, carry_out};
 use crate::planner::{Planner, Settings};
+use crate::scale_adjuster::driver::{Driver as ScaleDriver, ScaleReport};
 use crate::serve::Question;
 use crate::snapshot::Frame;
 use crate::usage::settings::Source;
@@ -38,7 +39,16 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let changes = start_watches(&client, &env, settings.lists);
-    run_planner(client, env, settings, changes, questions, shutdown).await;
+    let inputs = PlannerInputs { changes, questions, leads: Box::new(|_| {}) };
+    run_planner(client, env, settings, inputs, shutdown).await;
+}
+
+/// What goes into a planner, and who hears whether it leads.
+pub(crate) struct PlannerInputs {
+    pub(crate) changes: Receiver<Change>,
+    pub(crate) questions: Receiver<Question>,
+    /// Told whenever it begins (with the gate that its writes pass) or ceases to lead.
+    pub(crate) leads: Box<dyn Fn(Option<Gate>) + Send + Sync>,
 }
 
 /// Starts to watch everything.
@@ -56,12 +66,17 @@ pub(crate) async fn run_planner(
     client: Client,
     env: Env,
     settings: Settings,
-    changes: Receiver<Change>,
-    questions: Receiver<Question>,
+    inputs: PlannerInputs,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let PlannerInputs { changes, questions, leads } = inputs;
     let (report_sink, reports) = channel(WAITING_CHANGES);
     let (gates, turns) = elect(&client, &env, &settings);
+    if turns.is_none() {
+        leads(Some(gates.of_process().clone()));
+    }
+    let first = settings.functions.first().copied();
+    let leadership = Leadership { first, gate: gates.of_process().clone(), leads };
     let grouper = settings
         .grouper
         .clone()
@@ -72,21 +87,30 @@ pub(crate) async fn run_planner(
         let leads = settings.election.is_none();
         Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
     });
+    let (scale_sink, scale_reports) = channel(WAITING_CHANGES);
+    let scales = settings.functions.contains(&Function::NodeScaleAdjuster);
+    let scale_adjuster = scales.then(|| {
+        let client = gates.of(Function::NodeScaleAdjuster).client(&client);
+        let (config, leads) = (settings.scale_adjuster.clone(), settings.election.is_none());
+        ScaleDriver::new(client, env.clone(), config, leads, scale_sink)
+    });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let hold_until = start_usage(&client, &env, &settings, &report_sink);
     let runner = Runner {
         client: gates.of(Function::Scheduler).client(&client),
         teller: gates.of_process().client(&client),
+        leadership,
         env: env.clone(),
         planner: Planner::new(settings),
         grouper,
         binder,
+        scale_adjuster,
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
         window_end: None,
         hold_until,
     };
-    let inputs = Inputs { changes, reports, binder_reports, turns, questions };
+    let inputs = Inputs { changes, reports, binder_reports, scale_reports, turns, questions };
     Box::pin(runner.run(inputs, shutdown)).await;
     if let Some((election, leases)) = resignation {
         lease::release(&client, &env, &election, &leases).await;
@@ -154,11 +178,28 @@ struct Inputs {
     changes: Receiver<Change>,
     reports: Receiver<Report>,
     binder_reports: Receiver<BinderReport>,
+    scale_reports: Receiver<ScaleReport>,
     turns: Option<Receiver<Turn>>,
     questions: Receiver<Question>,
 }
 
+/// Whether the process leads: its first function is elected before all others.
+struct Leadership {
+    first: Option<Function>,
+    gate: Gate,
+    leads: Box<dyn Fn(Option<Gate>) + Send + Sync>,
+}
+
+impl Leadership {
+    fn take_turn(&self, turn: Turn) {
+        if self.first == Some(turn.function) {
+            (self.leads)(turn.leads.then(|| self.gate.clone()));
+        }
+    }
+}
+
 struct Runner {
+    leadership: Leadership,
     /// Carries plans out.
     client: Client,
     /// Tells about them.
@@ -167,6 +208,7 @@ struct Runner {
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
     binder: Option<Driver>,
+    scale_adjuster: Option<ScaleDriver>,
     reports: Sender<Report>,
     limit: Arc<Semaphore>,
     /// When the changes seen so far are planned.
@@ -177,8 +219,8 @@ struct Runner {
 
 impl Runner {
     async fn run(mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
-        let Inputs { mut changes, mut reports, mut binder_reports, mut turns, mut questions } =
-            inputs;
+        let Inputs { mut changes, mut reports, mut turns, mut questions, .. } = inputs;
+        let Inputs { mut binder_reports, mut scale_reports, .. } = inputs;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let deadline = self.next_moment();
@@ -192,6 +234,11 @@ impl Runner {
                         binder.settle(report);
                     }
                 },
+                Some(report) = scale_reports.recv() => {
+                    if let Some(adjuster) = &mut self.scale_adjuster {
+                        adjuster.settle(report);
+                    }
+                },
                 change = changes.recv() => match change {
                     Some(change) => self.apply(change),
                     None => return,
@@ -202,6 +249,9 @@ impl Runner {
                 self.apply(change);
             }
             self.step_binder();
+            if let Some(adjuster) = &mut self.scale_adjuster {
+                adjuster.step();
+            }
             self.planner.record_usage(self.env.now());
             self.send_orders();
             self.plan_if_due();
@@ -214,8 +264,9 @@ impl Runner {
         let planned = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
         let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
         let binder = self.binder.as_ref().and_then(Driver::wake_at);
+        let scale = self.scale_adjuster.as_ref().and_then(ScaleDriver::wake_at);
         let planner = &self.planner;
-        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder];
+        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder, scale];
         others.into_iter().chain([planned]).flatten().min()
     }
 
@@ -251,8 +302,14 @@ impl Runner {
     }
 
     fn take_turn(&mut self, turn: Turn) {
+        self.leadership.take_turn(turn);
         if let (Function::Binder, Some(binder)) = (turn.function, &mut self.binder) {
             binder.set_leading(turn.leads);
+        }
+        if let (Function::NodeScaleAdjuster, Some(adjuster)) =
+            (turn.function, &mut self.scale_adjuster)
+        {
+            adjuster.set_leading(turn.leads);
         }
         self.planner.take_turn(turn, self.env.now());
     }
@@ -260,6 +317,9 @@ impl Runner {
     fn apply(&mut self, change: Change) {
         if let Some(binder) = &mut self.binder {
             binder.apply(&change);
+        }
+        if let Some(adjuster) = &mut self.scale_adjuster {
+            adjuster.apply(&change);
         }
         self.planner.apply(change, self.env.now());
     }

@@ -1,11 +1,12 @@
 //! Flags of the binder, under KAI's names.
 
 use clap::{Args, ValueEnum};
+use kai_api::names::objects::RESERVATION_IMAGE;
 use kai_cluster::binder::{
     BinderPlugin, BinderSettings, CdiSetting, PluginWishes, ReservationSettings,
     RuntimeClassSetting, TegraSettings,
 };
-use kai_translate::pod::PodRules;
+use kai_cluster::planner::Settings;
 use kai_translate::time::seconds;
 use serde_json::Value;
 
@@ -104,8 +105,9 @@ fn object(text: &str) -> Result<Value, String> {
 }
 
 impl BinderArguments {
-    pub(crate) fn settings(&self, rules: &PodRules) -> BinderSettings {
+    pub(crate) fn settings(&self, around: &Settings) -> BinderSettings {
         let (reservation, usual) = (ReservationSettings::default(), BinderSettings::default());
+        let (rules, image) = (&around.rules, &self.resource_reservation_pod_image);
         let wishes = self.plugins.clone().unwrap_or_default();
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
@@ -121,7 +123,7 @@ impl BinderArguments {
                 namespace: self.resource_reservation_namespace.clone(),
                 service_account: self.resource_reservation_service_account.clone(),
                 app_label: rules.reservation_app.clone(),
-                image: self.resource_reservation_pod_image.clone(),
+                image: around.own_image_or(image, RESERVATION_IMAGE),
                 runtime_class: match self.runtime_class_name.as_str() {
                     "" => RuntimeClassSetting::None,
                     "auto" => RuntimeClassSetting::Auto(None),
@@ -135,6 +137,8 @@ impl BinderArguments {
                 pod_security: self.resource_reservation_pod_security_context.clone(),
                 container_security: security.or(reservation.container_security),
             },
+            scale_adjust_namespace: around.scale_adjuster.namespace.clone(),
+            node_pool_label_key: around.partition.key.clone(),
         }
     }
 

@@ -74,7 +74,9 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
     let told = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
         let client = device_api::adapted(client).await;
-        anyhow::Ok(explain(&client, &Env::real(), &settings, only.as_deref(), &asked).await?)
+        let env = Env::real();
+        let told = explain(&client, &env, &settings, only.as_deref(), &asked);
+        anyhow::Ok(Box::pin(told).await?)
     })?;
     output::print(&told)?;
     Ok(0)

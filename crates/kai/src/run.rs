@@ -27,6 +27,7 @@ use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
 use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
+use crate::scaling_flags::ScalingArguments;
 use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
 
 const EXAMPLES: &str = "\
@@ -75,7 +76,14 @@ pub(crate) struct RunArguments {
     binder: BinderArguments,
 
     #[command(flatten)]
+    scaling: ScalingArguments,
+
+    #[command(flatten)]
     grouper: GrouperArguments,
+
+    /// Image of this process: that of reservation and scaling pods, where nothing else is said.
+    #[arg(long, env = kai_api::names::env::IMAGE, value_name = "IMAGE")]
+    image: Option<String>,
 
     /// Where health is; 0: nowhere.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
@@ -211,7 +219,7 @@ async fn follow(
             () = run::answer_until(questions, shutdown) => {}
             () = config => {}
         }
-    } else if settings.schedules && divided {
+    } else if divided {
         Box::pin(shards::run(client, env, settings, questions, heed, shutdown)).await;
     } else {
         Box::pin(run::run(client, env, settings, questions, shutdown)).await;
@@ -294,19 +302,19 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     if let Some(path) = scheduler_conf {
         scheduler_flags::apply_file(&path, &mut settings)?;
     }
-    let wanted =
-        |function: &Function| arguments.only.is_empty() || arguments.only.contains(function);
-    let functions: BTreeSet<Function> = Function::FOLLOWING.into_iter().filter(wanted).collect();
+    let functions = functions(arguments);
     settings.schedules = functions.contains(&Function::Scheduler);
+    settings.own_image = arguments.image.clone().filter(|image| !image.is_empty());
+    settings.scale_adjuster = arguments.scaling.settings(&settings);
     let binds = functions.contains(&Function::Binder);
-    settings.binder = binds.then(|| arguments.binder.settings(&settings.rules));
+    settings.binder = binds.then(|| arguments.binder.settings(&settings));
     if functions.contains(&Function::PodGrouper) {
         settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
     } else {
         settings.grouper = None;
     }
     // Another process sees only what is written.
-    let together = functions.len() == Function::FOLLOWING.len();
+    let together = Function::USUAL.iter().all(|function| functions.contains(function));
     let always = arguments.pod_groups == PodGroups::Always || !together;
     settings.publish = if always { Publish::Always } else { Publish::AfterWaiting(PUBLISH_AFTER) };
     settings.status.duties = Duties {
@@ -332,6 +340,17 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.election = leader_elect.then(|| election(namespace)).transpose()?;
     settings.config.params.node_pool = settings.partition.name().map(Into::into);
     Ok(settings)
+}
+
+/// What runs here and follows the cluster.
+fn functions(arguments: &RunArguments) -> BTreeSet<Function> {
+    let only = &arguments.only;
+    let wanted = |function: &Function| match function {
+        Function::NodeScaleAdjuster if arguments.scaling.is_asked_for() => true,
+        usual if only.is_empty() => Function::USUAL.contains(usual),
+        named => only.contains(named),
+    };
+    Function::FOLLOWING.into_iter().filter(wanted).collect()
 }
 
 /// The function of this name.

@@ -272,6 +272,8 @@ settings! {
         node_scale_service_account: String,
         /// Devices that a request for device memory counts as.
         gpu_memory_to_fraction_ratio: f64,
+        /// Seconds for which a pod has been unschedulable before a scaling pod is made for it.
+        unschedulable_grace_period: i64,
     }
 }
 

@@ -20,9 +20,13 @@ pub const FLAT_SUB_GROUP: &str = "default";
 pub const STUCK_RELEASING_SECONDS: i64 = 120;
 /// Seconds the binder waits for a reservation to name its device.
 pub const RESERVATION_WAIT_SECONDS: i64 = 40;
-/// Seconds between two rounds of the node scale adjuster.
+/// Seconds after the removal of a scaling pod in which no other is made.
 pub const SCALE_ADJUST_COOL_DOWN_SECONDS: i64 = 60;
-/// Step to which the node scale adjuster rounds fractions.
-pub const SCALE_ADJUST_ROUNDING: f64 = 0.01;
+/// Seconds for which a pod has been unschedulable before a scaling pod is made for it.
+pub const SCALE_ADJUST_GRACE_SECONDS: i64 = 5;
+/// Parts of a device in which the node scale adjuster counts.
+pub const SCALE_ADJUST_PARTS: i64 = 100;
+/// The part of a device that a request for device memory counts as when nodes are asked for.
+pub const SCALE_ADJUST_MEMORY_RATIO: f64 = 0.1;
 /// First and longest delay of a retry, in seconds.
 pub const RETRY_SECONDS: (i64, i64) = (1, 60);

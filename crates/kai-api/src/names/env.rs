@@ -12,6 +12,9 @@ pub const RUNAI_NUM_OF_GPUS: &str = "RUNAI_NUM_OF_GPUS";
 /// Memory limit that the `HAMi` core library enforces, `<MiB>m`.
 pub const CUDA_DEVICE_MEMORY_LIMIT: &str = "CUDA_DEVICE_MEMORY_LIMIT";
 
+/// Image of the own pod.
+pub const IMAGE: &str = "KAI_IMAGE";
+
 /// Name of the own pod.
 pub const POD_NAME: &str = "POD_NAME";
 

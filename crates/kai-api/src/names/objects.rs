@@ -25,6 +25,11 @@ pub const DEFAULT_NODE_POOL: &str = "default";
 pub const APP: &str = "app";
 /// Value of [`APP`] on scaling pods, and name of their container.
 pub const SCALING_POD: &str = "scaling-pod";
+/// Image of scaling pods, where none is configured.
+pub const SCALING_POD_IMAGE: &str = "registry/local/kai-scheduler/scalingpod";
+/// Annotation on a scaling pod of ours: `<namespace>/<name>` of the pod it stands for, which labels cannot hold where it is
+/// long.
+pub const SCALING_FOR: &str = "kai.scheduler/scaling-for";
 /// Container of a reservation pod.
 pub const RESERVATION_CONTAINER: &str = "resource-reservation";
 /// Label on a scaling pod: namespace of the pod it stands for.

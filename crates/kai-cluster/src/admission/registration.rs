@@ -1,5 +1,7 @@
 //! Webhook configurations: what the API server asks us about. Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::ByteString;
 use kai_api::names::admission as names;
 use kai_api::names::components::ADMISSION;
@@ -7,9 +9,14 @@ use serde_json::{Value, json};
 
 use super::{AdmissionSettings, FailurePolicy};
 
-/// The configurations: the plural of their kind, and the object.
-pub fn configurations(settings: &AdmissionSettings, trusted: &str) -> Vec<(&'static str, Value)> {
-    let hooks = Hooks { settings, trusted: json!(ByteString(trusted.as_bytes().to_vec())) };
+/// The configurations: the plural of their kind, and the object. `trusted` is the authority of our certificate, as PEM;
+/// none: nothing is said of it.
+pub fn configurations(
+    settings: &AdmissionSettings,
+    trusted: Option<&str>,
+) -> Vec<(&'static str, Value)> {
+    let trusted = trusted.map(|text| json!(ByteString(text.as_bytes().to_vec())));
+    let hooks = Hooks { settings, trusted };
     let service = format!("admission.{}.svc", settings.namespace);
     let (create, update) = (settings.on_create, settings.on_update);
     let pods = |operation: &'static str| rule("", "v1", "pods", &[operation], "Namespaced");
@@ -103,6 +110,16 @@ pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
     }
 }
 
+/// Whether hooks were registered that are to be reached in another way. Who applies a way beside the one that somebody else
+/// applied would have both, which makes no sense.
+pub fn is_reached_otherwise(registered: &Value, wanted: &Value) -> bool {
+    let hooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
+    let by_url = |hook: &Value| hook["clientConfig"]["url"].is_string();
+    let registered = hooks(registered);
+    let before = |hook: &Value| registered.iter().find(|one| one["name"] == hook["name"]).cloned();
+    hooks(wanted).iter().any(|hook| before(hook).is_some_and(|one| by_url(&one) != by_url(hook)))
+}
+
 /// The label by which we exclude namespaces.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const MUTATING: &str = "mutatingwebhookconfigurations";
@@ -121,9 +138,15 @@ fn rule(group: &str, version: &str, plural: &str, operations: &[&str], scope: &s
     json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": operations, "scope": scope})
 }
 
+/// Of these labels. What is empty is left out, as the API server does it: who applies the same again must not seem to want
+/// something else.
+fn selector(labels: &BTreeMap<String, String>) -> Value {
+    if labels.is_empty() { json!({}) } else { json!({"matchLabels": labels}) }
+}
+
 struct Hooks<'a> {
     settings: &'a AdmissionSettings,
-    trusted: Value,
+    trusted: Option<Value>,
 }
 
 impl Hooks<'_> {
@@ -134,7 +157,9 @@ impl Hooks<'_> {
                 json!({"service": {"namespace": self.settings.namespace, "name": ADMISSION, "path": path, "port": 443}})
             }
         };
-        client["caBundle"] = self.trusted.clone();
+        if let Some(trusted) = &self.trusted {
+            client["caBundle"] = trusted.clone();
+        }
         json!({
             "name": name,
             "clientConfig": client,
@@ -162,9 +187,9 @@ impl Hooks<'_> {
         if let Some(key) = &scope.namespaces_with {
             namespaces.push(json!({"key": key, "operator": "Exists"}));
         }
-        hook["namespaceSelector"] =
-            json!({"matchExpressions": namespaces, "matchLabels": scope.namespace_labels});
-        hook["objectSelector"] = json!({"matchLabels": scope.pod_labels});
+        hook["namespaceSelector"] = selector(&scope.namespace_labels);
+        hook["namespaceSelector"]["matchExpressions"] = namespaces.into();
+        hook["objectSelector"] = selector(&scope.pod_labels);
         let scheduler = self.settings.scheduler_name.replace('\\', "\\\\").replace('\'', "\\'");
         hook["matchConditions"] = json!([{
             "name": names::SCHEDULER_NAME_MATCH,
@@ -201,7 +226,7 @@ mod tests {
     #[test]
     fn what_is_not_wanted_is_not_asked_for() {
         let settings = AdmissionSettings { queues: false, pod_groups: false, ..settings() };
-        let made = configurations(&settings, "PEM");
+        let made = configurations(&settings, Some("PEM"));
         let hooks: Vec<usize> = made
             .iter()
             .map(|(_, object)| object["webhooks"].as_array().expect("hooks").len())
@@ -217,7 +242,7 @@ mod tests {
             namespace_labels: labels(),
             pod_labels: labels(),
         };
-        let made = configurations(&AdmissionSettings { scope, ..settings() }, "PEM");
+        let made = configurations(&AdmissionSettings { scope, ..settings() }, Some("PEM"));
         let pods = &made[0].1["webhooks"][0];
         assert_eq!(pods["namespaceSelector"]["matchExpressions"][1]["operator"], "Exists");
         assert_eq!(pods["namespaceSelector"]["matchLabels"], json!({"a": "b"}));
@@ -226,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_a_cloud_excludes_stays_excluded() {
-        let mut made = configurations(&settings(), "PEM");
+        let mut made = configurations(&settings(), Some("PEM"));
         let (_, wanted) = &mut made[0];
         let mut registered = wanted.clone();
         let cloud = json!({"key": "control-plane", "operator": "DoesNotExist"});
@@ -245,8 +270,22 @@ mod tests {
     }
 
     #[test]
+    fn an_address_takes_the_place_of_a_service() {
+        let by_service = &configurations(&settings(), None)[0].1;
+        let url = Some("https://10.0.0.1:9443".to_owned());
+        let by_url = &configurations(&AdmissionSettings { url, ..settings() }, Some("PEM"))[0].1;
+        assert!(
+            is_reached_otherwise(by_service, by_url) && is_reached_otherwise(by_url, by_service)
+        );
+        assert!(
+            !is_reached_otherwise(by_service, by_service) && !is_reached_otherwise(by_url, by_url)
+        );
+        assert!(!is_reached_otherwise(&json!({}), by_url));
+    }
+
+    #[test]
     fn nobody_but_our_pods_can_be_held_up() {
-        let made = configurations(&settings(), "PEM");
+        let made = configurations(&settings(), Some("PEM"));
         let hooks: Vec<&Value> = made
             .iter()
             .flat_map(|(_, object)| object["webhooks"].as_array().expect("hooks"))

@@ -20,11 +20,11 @@ use tokio_rustls::server::TlsStream;
 use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
 use super::classes::RuntimeClasses;
-use super::registration::{configurations, keep_foreign_terms};
+use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
 use super::review::{self, Known};
 use crate::env::Env;
 use crate::kinds::Kind;
-use crate::orders::{APPLY_PATCH, send};
+use crate::orders::{APPLY_PATCH, MERGE_PATCH, send};
 use crate::serve::http::{Answer, Asked, Wrap, content, serve, text};
 
 /// The name under which registrations are written.
@@ -131,12 +131,17 @@ async fn register(
     settings: &AdmissionSettings,
     bundle: &Bundle,
 ) -> Result<(), kube::Error> {
-    for (plural, mut object) in configurations(settings, &bundle.trusted) {
+    for (plural, mut object) in configurations(settings, Some(&bundle.trusted)) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
         let request = http::Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         match client.request::<Value>(request).await {
-            Ok(registered) => keep_foreign_terms(&registered, &mut object),
+            Ok(registered) => {
+                keep_foreign_terms(&registered, &mut object);
+                if is_reached_otherwise(&registered, &object) {
+                    let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &object).await?;
+                }
+            }
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error),
         }

@@ -246,7 +246,10 @@ impl Binder {
         if leaves || (requested && memory.failure.is_some()) {
             return; // its name is still taken, or those who wait are about to give up
         }
-        memory.failure = None;
+        memory.failure = self.scaling_up(key).filter(|_| requested);
+        if memory.failure.is_some() {
+            return;
+        }
         if !requested && memory.tries >= REPAIRS {
             self.evict_users(
                 key,
@@ -256,6 +259,15 @@ impl Binder {
             );
         }
         self.make(key, memory, now);
+    }
+
+    /// Why no device of the node may be reserved now: a scaling pod may be about to get it.
+    fn scaling_up(&self, key: &DeviceKey) -> Option<String> {
+        let node = self.facts.node(&key.node)?;
+        let pod = self.facts.scaling.that_may_come_to(&node.view)?;
+        Some(format!(
+            "cluster is scaling up, could not create reservation pod: scaling pod {pod} has no node yet"
+        ))
     }
 
     /// Makes a reservation, when its time has come.

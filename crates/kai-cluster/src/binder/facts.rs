@@ -17,6 +17,7 @@ use super::index::Index;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
 use super::room::Share;
+use super::scaling::ScalingPods;
 use super::volumes::Volumes;
 use super::{BinderSettings, DeviceKey, Item};
 use crate::kinds::Kind;
@@ -62,6 +63,8 @@ pub(super) struct Facts {
     devices_of_node: Index<Text, DeviceKey>,
     pub(super) claims: Claims,
     pub(super) volumes: Volumes,
+    /// Scaling pods that may still come to a node.
+    pub(super) scaling: ScalingPods,
     /// Requests by what they wait for.
     awaited: Index<Awaited, ObjectName>,
     /// What has to be looked at anew.
@@ -226,6 +229,7 @@ impl Facts {
             devices_of_node: Index::default(),
             claims: Claims::default(),
             volumes: Volumes::default(),
+            scaling: ScalingPods::new(settings),
             awaited: Index::default(),
             touched: BTreeSet::new(),
             expected: BTreeMap::new(),
@@ -448,6 +452,7 @@ impl Facts {
         if is_old {
             return;
         }
+        self.scaling.set(&name, pod);
         if self.is_reservation(pod) {
             self.set_reservation(name, pod);
             return;
@@ -501,6 +506,7 @@ impl Facts {
     }
 
     fn remove_pod(&mut self, name: &ObjectName) {
+        self.scaling.remove(name);
         if let Some(is_gone) = self.expected.get_mut(name) {
             *is_gone = true;
         }

@@ -16,6 +16,7 @@
 //! | `conditions` | conditions of nodes: are their GPUs understood, do reservation pods find them |
 //! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
 //! | `room` | whether a device has room for one more |
+//! | `scaling` | scaling pods that may still come to a node |
 //! | `gang` | pods that are bound together or not at all |
 //! | `volumes` | claims of volumes that waited for the pod's node |
 //! | `claims` | claims of devices |
@@ -47,6 +48,7 @@ mod repair;
 mod request;
 mod reservation;
 mod room;
+mod scaling;
 mod settings;
 mod sharing;
 mod volumes;
@@ -229,7 +231,7 @@ impl Binder {
 }
 
 /// A second, doubled with every failure, a minute at most.
-fn delay(failures: u32) -> Span {
+pub(crate) fn delay(failures: u32) -> Span {
     let doubled = seconds(1).nanos.saturating_mul(1 << failures.saturating_sub(1).min(6));
     Span { nanos: doubled.min(seconds(60).nanos) }
 }

@@ -4,11 +4,11 @@ use kai_api::names::{env, gpu, objects, third_party};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::platform::Platform;
 use kai_translate::view;
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::profile::{self, Rung};
 use super::{DeviceKey, ReservationSettings};
+use crate::short_hash::short_hash;
 
 /// Why a container will not start, as the node says it.
 const DEAD_ENDS: [&str; 8] = [
@@ -162,13 +162,7 @@ pub(super) fn name(
 ) -> ObjectName {
     let number = if number == 0 { String::new() } else { format!("#{number}") };
     let text = format!("{}/{}{number}", device.node, device.group);
-    let hash = digest(&SHA256, text.as_bytes());
-    let hex = hash
-        .as_ref()
-        .iter()
-        .take(8)
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-    let name = format!("{}{hex}", gpu::RESERVATION_POD_PREFIX);
+    let name = format!("{}{}", gpu::RESERVATION_POD_PREFIX, short_hash(&text));
     ObjectName::new(settings.namespace.as_str(), name)
 }
 

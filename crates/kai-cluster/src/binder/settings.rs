@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::{defaults, objects};
+use kai_api::names::{defaults, objects, workload};
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 use serde::Deserialize;
@@ -26,6 +26,10 @@ pub struct BinderSettings {
     pub cdi: CdiSetting,
     /// How long the volumes of a pod may take to be bound.
     pub volumes_wait: Span,
+    /// Namespace of scaling pods.
+    pub scale_adjust_namespace: String,
+    /// Label that tells the pool of nodes and pods; empty: there are no pools.
+    pub node_pool_label_key: String,
 }
 
 /// How devices are reserved.
@@ -142,6 +146,8 @@ impl Default for BinderSettings {
             reservation: ReservationSettings::default(),
             cdi: CdiSetting::Auto,
             volumes_wait: seconds(VOLUMES_WAIT_SECONDS),
+            scale_adjust_namespace: objects::SCALE_ADJUST.to_owned(),
+            node_pool_label_key: workload::NODE_POOL.to_owned(),
         }
     }
 }

@@ -80,7 +80,7 @@ impl Reading {
     fn begin(client: &Client, env: &Env, part: Part) -> Self {
         let settings = Settings {
             election: None,
-            functions: Function::FOLLOWING.into(),
+            functions: Function::USUAL.into(),
             schedules: true,
             ..part.settings
         };

@@ -47,6 +47,7 @@ use crate::planner::evictions::Evictions;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
 use crate::reserved::ReservedDevices;
+use crate::scale_adjuster::ScaleAdjusterSettings;
 use crate::status::verdicts::TextOptions;
 use crate::status::write::StatusWrite;
 use crate::status::{StatusSettings, Statuses};
@@ -70,6 +71,8 @@ pub struct Settings {
     pub publish: Publish,
     /// How bind requests are carried out; none: somebody else does.
     pub binder: Option<BinderSettings>,
+    /// How nodes are asked for, where that is our function.
+    pub scale_adjuster: ScaleAdjusterSettings,
     /// Which pods are bound through bind requests.
     pub bind_requests: BindRequests,
     /// How victims are told to go.
@@ -82,6 +85,8 @@ pub struct Settings {
     pub metrics: MetricsSettings,
     /// Where objects of the installation are.
     pub namespace: String,
+    /// Image of this process: that of pods we make, where nothing else is said.
+    pub own_image: Option<String>,
     /// How everything that exists is learnt at first.
     pub lists: Lists,
     /// Our functions.
@@ -90,6 +95,14 @@ pub struct Settings {
     pub usage: Option<UsageSettings>,
     /// How leaders are elected; none: we act alone.
     pub election: Option<Election>,
+}
+
+impl Settings {
+    /// The image that was named; where the usual one was, that of this process, if it is known.
+    pub fn own_image_or(&self, named: &str, usual: &str) -> String {
+        let own = self.own_image.as_deref().filter(|_| named == usual);
+        own.unwrap_or(named).to_owned()
+    }
 }
 
 /// Which pods are bound through bind requests.
@@ -124,15 +137,17 @@ impl Default for Settings {
             schedules: true,
             publish: Publish::AfterWaiting(PUBLISH_AFTER),
             binder: Some(BinderSettings::default()),
+            scale_adjuster: ScaleAdjusterSettings::default(),
             bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
             evictions_per_second: Some(EVICTIONS_PER_SECOND),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             lists: Lists::default(),
-            functions: Function::FOLLOWING.into(),
+            functions: Function::USUAL.into(),
             usage: None,
             namespace: NAMESPACE.to_owned(),
+            own_image: None,
             election: None,
         }
     }

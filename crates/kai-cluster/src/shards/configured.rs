@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use kai_api::config::{
-    Admission, Binder, ConfigSpec, Global, Image, PodGrouper, QueueController, ResourceReservation,
-    Webhooks,
+    Admission, Binder, ConfigSpec, Global, Image, NodeScaleAdjuster, PodGrouper, QueueController,
+    ResourceReservation, Webhooks,
 };
-use kai_api::names::objects::RESERVATION_IMAGE;
+use kai_api::names::objects::{RESERVATION_IMAGE, SCALING_POD_IMAGE};
 use kai_core::input::ObjectName;
 use kai_translate::time::seconds;
 use kai_workloads::config::parse_selector;
@@ -17,8 +17,10 @@ use crate::binder::{
     BinderSettings, CdiSetting, PluginWishes, ReservationSettings, RuntimeClassSetting,
 };
 use crate::flags::Flagged;
+use crate::function::Function;
 use crate::metrics::QueueLabel;
 use crate::planner::Settings;
+use crate::scale_adjuster::ScaleAdjusterSettings;
 
 /// What `Config` says about the parts of the process that are no planners. What is none is as the command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +88,7 @@ pub(super) fn configure(spec: &ConfigSpec, base: &Settings) -> Configured {
     configured.wishes.admission.pod_groups = configured.webhooks("podGroupController", groups);
     let queues = spec.queue_controller.as_ref().and_then(|queues| queues.webhooks.as_ref());
     configured.wishes.admission.queues = configured.webhooks("queueController", queues);
+    configured.scale_adjuster(spec.node_scale_adjuster.clone().unwrap_or_default());
     configured.functions(spec);
     configured
 }
@@ -109,8 +112,11 @@ impl Configured {
         let queue_key = global.queue_label_key.as_deref().map(Into::into);
         let params = &mut settings.config.params;
         take(&mut params.queue_label_key, &usual.config.params.queue_label_key, queue_key);
+        settings.scale_adjuster.scheduler_name.clone_from(&settings.rules.scheduler_name);
+        settings.scale_adjuster.node_pool_label_key.clone_from(&settings.partition.key);
         if let Some(binder) = &mut settings.binder {
             binder.scheduler_name.clone_from(&settings.rules.scheduler_name);
+            binder.node_pool_label_key.clone_from(&settings.partition.key);
         }
         if let Some(grouper) = &mut settings.grouper {
             grouper.scheduler_name.clone_from(&settings.rules.scheduler_name);
@@ -184,12 +190,14 @@ impl Configured {
         let rules = &mut self.settings.rules;
         take(&mut rules.reservation_app, &usual.app_label, wanted.app_label);
         let app = rules.reservation_app.clone();
+        let own = self.settings.own_image.as_ref().unwrap_or(&usual.image).clone();
         let Some(binder) = &mut self.settings.binder else { return };
         let to = &mut binder.reservation;
         to.app_label = app;
         take(&mut to.namespace, &usual.namespace, wanted.namespace);
         take(&mut to.service_account, &usual.service_account, wanted.service_account_name);
-        take(&mut to.image, &usual.image, wanted.image.as_ref().map(image));
+        let wanted_image = wanted.image.as_ref().map(|parts| image(parts, RESERVATION_IMAGE));
+        take(&mut to.image, &own, wanted_image);
         let class = wanted.runtime_class_name.filter(|class| !class.is_empty());
         let class = class.map(|class| RuntimeClassSetting::Auto(Some(class)));
         take(&mut to.runtime_class, &usual.runtime_class, class);
@@ -209,6 +217,43 @@ impl Configured {
             Err(error) => {
                 self.problems.push(format!("spec.binder.resourceReservation.tegra: {error}"));
             }
+        }
+    }
+
+    fn scale_adjuster(&mut self, wanted: NodeScaleAdjuster) {
+        let args = wanted.args.unwrap_or_default();
+        let usual = ScaleAdjusterSettings::default();
+        let own = self.settings.own_image.as_ref().unwrap_or(&usual.image).clone();
+        if let Some(binder) = &mut self.settings.binder {
+            let namespace = args.node_scale_namespace.clone();
+            take(&mut binder.scale_adjust_namespace, &usual.namespace, namespace);
+        }
+        let to = &mut self.settings.scale_adjuster;
+        take(&mut to.namespace, &usual.namespace, args.node_scale_namespace);
+        take(&mut to.service_account, &usual.service_account, args.node_scale_service_account);
+        let parts = args.scaling_pod_image;
+        let wanted_image = parts.as_ref().map(|parts| image(parts, SCALING_POD_IMAGE));
+        take(&mut to.image, &own, wanted_image);
+        let pulled = parts.and_then(|parts| parts.pull_policy);
+        take(&mut to.pull_policy, &usual.pull_policy, pulled);
+        take(&mut to.grace, &usual.grace, args.unschedulable_grace_period.map(seconds));
+        match args.gpu_memory_to_fraction_ratio {
+            Some(ratio) if !(ratio > 0.0 && ratio <= 1.0) => self.problems.push(format!(
+                "spec.nodeScaleAdjuster.args.gpuMemoryToFractionRatio: must be above 0 and at most 1, is {ratio}"
+            )),
+            ratio => take(&mut to.memory_ratio, &usual.memory_ratio, ratio),
+        }
+        // A process that does one thing only is not told to do another.
+        let does_all = Function::USUAL.iter().all(|one| self.settings.functions.contains(one));
+        let function = Function::NodeScaleAdjuster;
+        match wanted.service.and_then(|service| service.enabled) {
+            Some(true) if does_all => {
+                self.settings.functions.insert(function);
+            }
+            Some(false) if self.settings.functions.contains(&function) => self.problems.push(
+                "spec.nodeScaleAdjuster.service.enabled: the command line asks for it".to_owned(),
+            ),
+            Some(_) | None => {}
         }
     }
 
@@ -276,8 +321,8 @@ fn value(of: Option<&impl Serialize>) -> Option<Value> {
 }
 
 /// `repository/name:tag`; parts that are left out are the usual ones.
-fn image(wanted: &Image) -> String {
-    let (repository, name) = RESERVATION_IMAGE.rsplit_once('/').unwrap_or_default();
+fn image(wanted: &Image, usual: &str) -> String {
+    let (repository, name) = usual.rsplit_once('/').unwrap_or_default();
     let repository = wanted.repository.as_deref().unwrap_or(repository);
     let name = wanted.name.as_deref().unwrap_or(name);
     match &wanted.tag {
@@ -318,8 +363,26 @@ mod tests {
                     "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}, "kubeletPodResources": "/k",
                     "tegra": {"mode": "on", "devices": ["/dev/nvmap"], "nodeSelector": {"edge": "yes"}}}},
             "admission": {"gpuSharing": true, "gpuPodRuntimeClassName": "old", "queueLabelSelector": true},
+            "nodeScaleAdjuster": {"service": {"enabled": true}, "args": {
+                "scalingPodImage": {"repository": "here", "pullPolicy": "Always"}, "nodeScaleNamespace": "scale",
+                "nodeScaleServiceAccount": "account", "gpuMemoryToFractionRatio": 0.5, "unschedulableGracePeriod": 30}},
         }));
         assert_eq!(told.problems, Vec::<String>::new());
+        assert!(told.settings.functions.contains(&Function::NodeScaleAdjuster));
+        assert_eq!(
+            told.settings.scale_adjuster,
+            ScaleAdjusterSettings {
+                scheduler_name: "s".to_owned(),
+                node_pool_label_key: "n".to_owned(),
+                namespace: "scale".to_owned(),
+                service_account: "account".to_owned(),
+                image: "here/scalingpod".to_owned(),
+                pull_policy: "Always".to_owned(),
+                memory_ratio: 0.5,
+                grace: seconds(30),
+                ..ScaleAdjusterSettings::default()
+            }
+        );
         let Settings { rules, partition, metrics, grouper, binder, .. } = told.settings;
         assert_eq!((rules.scheduler_name.as_str(), partition.key.as_str()), ("s", "n"));
         let label = QueueLabel { key: "team".into(), label: "crew".into(), default: "none".into() };
@@ -332,6 +395,7 @@ mod tests {
         );
         let binder = binder.expect("a binder");
         assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
+        assert_eq!(binder.scale_adjust_namespace, "scale");
         assert!(binder.plugins.has(BinderPlugin::HamiCore));
         assert_eq!(binder.reservation.image, "here/resource-reservation:1");
         assert_eq!(binder.reservation.resources, Some(json!({"requests": {"cpu": "1"}})));
@@ -368,6 +432,7 @@ mod tests {
             "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
             "binder": {"plugins": {"magic": {}, "gpusharing": {"enabled": false, "arguments": {"typo": "1"}}}},
             "admission": {"validatingWebhookConfigurationName": "x"},
+            "nodeScaleAdjuster": {"args": {"gpuMemoryToFractionRatio": 2.0}},
         }));
         assert_eq!(told.settings.rules.scheduler_name, "s");
         assert_eq!(
@@ -379,9 +444,42 @@ mod tests {
                 "spec.binder.plugins.magic: there is no such plugin",
                 "spec.admission.validatingWebhookConfigurationName: the name is fixed",
                 "spec.queueController.webhooks.webhookConfigurationNamePrefix: the name is fixed",
+                "spec.nodeScaleAdjuster.args.gpuMemoryToFractionRatio: must be above 0 and at most 1, is 2",
                 "spec.podGrouper.service.enabled: which functions run is said with --only",
             ]
         );
+    }
+
+    #[test]
+    fn nodes_are_asked_for_where_somebody_asked_for_that() {
+        let asks = |functions: &[Function], enabled: bool| {
+            let spec = json!({"nodeScaleAdjuster": {"service": {"enabled": enabled}}});
+            let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
+            let functions = functions.iter().copied().collect();
+            let told = configure(&spec, &Settings { functions, ..Flagged::default().settings });
+            (told.settings.functions.contains(&Function::NodeScaleAdjuster), told.problems.len())
+        };
+        assert_eq!(asks(&Function::USUAL, true), (true, 0));
+        assert_eq!(asks(&Function::USUAL, false), (false, 0));
+        assert_eq!(asks(&[Function::Scheduler], true), (false, 0), "another process does it");
+        assert_eq!(asks(&Function::FOLLOWING, false), (true, 1), "the command line counts more");
+    }
+
+    #[test]
+    fn our_own_image_is_what_config_replaces() {
+        let mut base = Flagged::default().settings;
+        base.own_image = Some("kai:1".to_owned());
+        base.scale_adjuster.image = "kai:1".to_owned();
+        base.binder.iter_mut().for_each(|binder| binder.reservation.image = "kai:1".to_owned());
+        let images = |spec: Value| {
+            let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
+            let Settings { binder, scale_adjuster, .. } = configure(&spec, &base).settings;
+            (binder.expect("a binder").reservation.image, scale_adjuster.image)
+        };
+        assert_eq!(images(json!({})), ("kai:1".to_owned(), "kai:1".to_owned()));
+        let named = json!({"repository": "r", "name": "n", "tag": "t"});
+        let spec = json!({"binder": {"resourceReservation": {"image": named}}, "nodeScaleAdjuster": {"args": {"scalingPodImage": named}}});
+        assert_eq!(images(spec), ("r/n:t".to_owned(), "r/n:t".to_owned()));
     }
 
     #[test]

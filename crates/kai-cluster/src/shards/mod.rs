@@ -1,5 +1,6 @@
 //! Several planners in one process, one per `SchedulingShard`, over one set of watches. `Config` and shards are read live:
-//! when what they say changes, the planners end and begin anew, as if the process had been started again.
+//! when what they say changes, the planners end and begin anew, as if the process had been started again. How they fare is
+//! told by whoever leads.
 
 mod conditions;
 mod configured;
@@ -7,6 +8,7 @@ pub mod fields;
 mod installation;
 mod translate;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use kai_api::names::objects;
@@ -21,10 +23,11 @@ use tokio::sync::oneshot;
 use crate::env::Env;
 use crate::grouper;
 use crate::kinds::Kind;
+use crate::lease::Gate;
 use crate::metrics;
 use crate::orders::{MERGE_PATCH, send};
 use crate::planner::Settings;
-use crate::run::{WAITING_CHANGES, run_planner, start_watches};
+use crate::run::{PlannerInputs, WAITING_CHANGES, run_planner, start_watches};
 use crate::serve::Question;
 use crate::watch::{self, Change, Lists, watch};
 use conditions::{Fared, Fares};
@@ -63,12 +66,17 @@ pub async fn run(
     let mut plan = plan(&client, &installation, &base).await;
     heed(&plan.wishes);
     loop {
-        tell(&client, &env, &installation, &plan).await;
-        let planners = Planners::start(&client, &env, plan.parts.clone());
+        let mut planners = Planners::start(&client, &env, plan.parts.clone());
+        let mut leading = Leading::new();
         let ended = loop {
             tokio::select! { biased;
                 () = &mut shutdown => break true,
                 Some(question) = questions.recv() => planners.ask(&env, question),
+                Some((part, gate)) = planners.turns.recv() => {
+                    leading.remove(&part);
+                    leading.extend(gate.map(|gate| (part, gate)));
+                    tell(&client, &env, &installation, &plan, &leading).await;
+                }
                 change = changes.recv() => {
                     let Some(change) = change else { break true };
                     installation.apply(&change);
@@ -85,7 +93,7 @@ pub async fn run(
                     if !same {
                         break false;
                     }
-                    tell(&client, &env, &installation, &plan).await;
+                    tell(&client, &env, &installation, &plan, &leading).await;
                 }
             }
         };
@@ -211,21 +219,35 @@ async fn plan(client: &Client, installation: &Installation, base: &Settings) -> 
     Plan { parts: installation.parts(settings), wishes, problems }
 }
 
-/// Says on the objects how they fare.
-async fn tell(client: &Client, env: &Env, installation: &Installation, plan: &Plan) {
-    if let Some(config) = installation.config() {
+/// The planners that lead, by their place in the plan, with the gates that their writes pass.
+type Leading = BTreeMap<usize, Gate>;
+
+/// Says on the objects how they fare: on a shard where its planner leads, on `Config` where the first one does.
+async fn tell(
+    client: &Client,
+    env: &Env,
+    installation: &Installation,
+    plan: &Plan,
+    leading: &Leading,
+) {
+    let schedules = |part: usize| plan.parts.get(part).is_some_and(|part| part.settings.schedules);
+    let teller = |part: usize| {
+        leading.get(&part).filter(|_| schedules(part)).map(|gate| gate.client(client))
+    };
+    if let (Some(config), Some(client)) = (installation.config(), teller(0)) {
         let seen = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let fares = Fares { what: Fared::Config, problems: &plan.problems, seen };
         let patch = fares.patch(config.metadata.generation, env.now());
-        write_conditions(client, "configs", objects::CONFIG, &plan.problems, patch).await;
+        write_conditions(&client, "configs", objects::CONFIG, &plan.problems, patch).await;
     }
-    for part in &plan.parts {
+    for (place, part) in plan.parts.iter().enumerate() {
+        let Some(client) = teller(place) else { continue };
         let shard = part.shard.as_ref().and_then(|name| installation.shard(name));
         let (Some(name), Some(shard)) = (&part.shard, shard) else { continue };
         let seen = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let fares = Fares { what: Fared::Shard, problems: &part.problems, seen };
         let patch = fares.patch(shard.metadata.generation, env.now());
-        write_conditions(client, "schedulingshards", name, &part.problems, patch).await;
+        write_conditions(&client, "schedulingshards", name, &part.problems, patch).await;
     }
 }
 
@@ -254,6 +276,8 @@ struct Planners {
     /// Closed when the last one has ended.
     done: Receiver<()>,
     questions: Vec<Sender<Question>>,
+    /// Which of them began, with this gate, or ceased to lead.
+    turns: Receiver<(usize, Option<Gate>)>,
     /// Their shards.
     shards: Vec<Option<Text>>,
 }
@@ -264,25 +288,33 @@ impl Planners {
         let changes = start_watches(client, env, lists);
         let shards = parts.iter().map(|part| part.shard.clone()).collect();
         let (done_sink, done) = channel(1);
+        let (turn_sink, turns) = channel(WAITING_CHANGES);
         let (mut stops, mut asked, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
-        for part in parts {
-            let (sink, own) = channel(WAITING_CHANGES);
+        for (place, part) in parts.into_iter().enumerate() {
+            let (sink, changes) = channel(WAITING_CHANGES);
             let (question_sink, questions) = channel(WAITING_CHANGES);
             let (stop, stopped) = oneshot::channel::<()>();
             sinks.push(sink);
             asked.push(question_sink);
             stops.push(stop);
             let (client, own_env, done) = (client.clone(), env.clone(), done_sink.clone());
+            let turns = turn_sink.clone();
+            let leads = Box::new(move |gate: Option<Gate>| {
+                if turns.try_send((place, gate)).is_err() {
+                    tracing::warn!("how settings fare is not told: too many turns at once");
+                }
+            });
+            let inputs = PlannerInputs { changes, questions, leads };
             env.spawn("planner", async move {
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                run_planner(client, own_env, part.settings, own, questions, stopped).await;
+                run_planner(client, own_env, part.settings, inputs, stopped).await;
                 drop(done);
             });
         }
         env.spawn("changes", tell_all(changes, sinks));
-        Self { stops, done, questions: asked, shards }
+        Self { stops, done, questions: asked, turns, shards }
     }
 
     /// Ends all of them, each when what it has under way is done.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
+use kai_cluster::function::Function;
 use kai_cluster::orders::EvictBy;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
@@ -51,6 +52,8 @@ pub(crate) struct Story {
     pub(crate) lists: Lists,
     /// `Config` and shards are read.
     pub(crate) divided: bool,
+    /// A function beside the usual ones.
+    pub(crate) also: Option<Function>,
     /// How victims are told to go.
     pub(crate) evict_by: EvictBy,
     /// How long the story is.
@@ -170,6 +173,7 @@ impl Story {
         if self.tell_success {
             settings.status.events = Events::All;
         }
+        settings.functions.extend(self.also);
         settings
     }
 }

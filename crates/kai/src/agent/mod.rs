@@ -18,6 +18,8 @@ enum AgentVerb {
     Reserve(reserve::ReserveArguments),
     /// Tell on each pod of this node which NUMA zones it has.
     Numa(numa::NumaArguments),
+    /// Do nothing, and end: a scaling pod only has to be placed.
+    Scale,
 }
 
 /// Does it; the exit status.
@@ -25,5 +27,6 @@ pub(crate) fn run(arguments: &AgentArguments) -> anyhow::Result<u8> {
     match &arguments.verb {
         AgentVerb::Reserve(arguments) => reserve::run(arguments),
         AgentVerb::Numa(arguments) => numa::run(arguments),
+        AgentVerb::Scale => Ok(0),
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use kai_api::duration::{Units, parse_duration};
 use kai_cluster::client;
 use kai_cluster::env::Env;
 use kai_cluster::kubelet::pod_resources;
@@ -13,6 +12,7 @@ use kai_cluster::numa_agent::zones::Zones;
 use kai_cluster::numa_agent::{self, NumaAgentSettings, placement};
 use kai_core::time::Span;
 
+use crate::duration_flag::span;
 use crate::log::Log;
 use crate::output;
 
@@ -63,11 +63,6 @@ pub(crate) struct NumaArguments {
     /// Print zones and pods, and end.
     #[arg(long)]
     print: bool,
-}
-
-fn span(text: &str) -> Result<Span, String> {
-    let nanos = parse_duration(text, Units::Go).map_err(|error| error.to_string())?;
-    if nanos < 0 { Err("must not be negative".to_owned()) } else { Ok(Span { nanos }) }
 }
 
 /// Works until it is told to stop; the exit status.

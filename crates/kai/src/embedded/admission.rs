@@ -33,7 +33,7 @@ pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyh
         review::answer(path, asked, &known)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.
-    for (_, configuration) in registration::configurations(settings, "") {
+    for (_, configuration) in registration::configurations(settings, None) {
         let written = match cluster.make(&configuration) {
             Err(failure) if failure.reason == "AlreadyExists" => cluster.replace(&configuration),
             made => made,

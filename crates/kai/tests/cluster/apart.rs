@@ -14,9 +14,14 @@ use crate::{QUEUE, open};
 async fn functions_work_apart_with_their_own_rights() {
     let Some(mut world) = World::alone("apart").await else { return };
     world.start_admitting("admission", &["--only", "admission"]).await;
-    for function in
-        ["scheduler", "pod-grouper", "binder", "podgroup-controller", "queue-controller"]
-    {
+    for function in [
+        "scheduler",
+        "pod-grouper",
+        "binder",
+        "podgroup-controller",
+        "queue-controller",
+        "node-scale-adjuster",
+    ] {
         world.start_kai(function, &["--only", function, "--leader-elect"]).await;
     }
     world.queue("q", open(), open()).await;
@@ -36,6 +41,9 @@ async fn functions_work_apart_with_their_own_rights() {
             groups.iter().any(|group| group["status"]["resourcesStatus"]["allocated"]["cpu"] == "1")
         })
         .await;
+    let lease =
+        "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/7n7h49uc.kai.scheduler";
+    world.wait("KAI's adjuster would wait", async || world.get(lease).await.is_some()).await;
     let nothing = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "nothing"}, "spec": {}});
     let queues = "/apis/scheduling.run.ai/v2/queues";
     world
@@ -53,7 +61,8 @@ async fn functions_work_apart_with_their_own_rights() {
 async fn the_api_server_takes_every_deployment() {
     let Some(world) = World::new("deployed").await else { return };
     for deploy in ["process", "functions"] {
-        let told = Command::new(KAI).args(["manifests", "--deploy", deploy]).output();
+        let all = ["manifests", "--numa-agent", "--node-scale-adjuster", "--deploy", deploy];
+        let told = Command::new(KAI).args(all).output();
         let told = told.expect("kai manifests runs").stdout;
         let mut child = world
             .kubectl_command(&["apply", "--server-side", "--dry-run=server", "-f", "-"])
@@ -65,6 +74,8 @@ async fn the_api_server_takes_every_deployment() {
         let ended = child.wait_with_output().expect("it ends");
         let text = String::from_utf8_lossy(&ended.stdout);
         assert!(ended.status.success(), "{text}");
-        assert!(text.contains("deployment.apps/"), "{text}");
+        for kind in ["deployment.apps/", "daemonset.apps/", "webhookconfiguration"] {
+            assert!(text.contains(kind), "{kind}: {text}");
+        }
     }
 }

@@ -17,6 +17,8 @@ mod leases;
 mod logged;
 mod mortal;
 mod namespaces;
+mod registered;
+mod scaling;
 mod served;
 mod shards;
 mod sharing;

@@ -1,0 +1,168 @@
+//! Scaling pods that have no node yet. While one may still come to a node, no new device of that node is reserved: the
+//! scheduler of scaling pods and ours would give the same one away.
+
+use std::collections::BTreeMap;
+
+use kai_core::input::node::NodeSpec;
+use kai_core::input::pod::{GpuRequest, PodConstraints, tolerate_all};
+use kai_core::input::{ObjectName, Text};
+use kai_translate::gpus::Probed;
+use kai_translate::pod::{self as pods, PodRules};
+use kai_translate::{node, view};
+
+use super::BinderSettings;
+
+/// Scaling pods that have no node yet.
+pub(super) struct ScalingPods {
+    namespace: String,
+    /// Label that tells the pool of nodes and scaling pods; empty: there are no pools.
+    pool_key: String,
+    waiting: BTreeMap<ObjectName, Waiting>,
+}
+
+/// Where a scaling pod may go.
+struct Waiting {
+    pool: Option<Text>,
+    devices: i64,
+    constraints: PodConstraints,
+}
+
+impl ScalingPods {
+    pub(super) fn new(settings: &BinderSettings) -> Self {
+        Self {
+            namespace: settings.scale_adjust_namespace.clone(),
+            pool_key: settings.node_pool_label_key.clone(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// A pod as it is.
+    pub(super) fn set(&mut self, name: &ObjectName, pod: &view::Pod) {
+        if *name.namespace != *self.namespace {
+            return;
+        }
+        match Waiting::read(pod, &self.pool_key) {
+            Some(waiting) => self.waiting.insert(name.clone(), waiting),
+            None => self.waiting.remove(name),
+        };
+    }
+
+    /// A pod is gone.
+    pub(super) fn remove(&mut self, name: &ObjectName) {
+        self.waiting.remove(name);
+    }
+
+    /// A scaling pod that may still come to the node.
+    pub(super) fn that_may_come_to(&self, node: &view::Node) -> Option<&ObjectName> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let node = node::translate(node, &Probed::default()).object?;
+        let pool = node.labels.get(&*self.pool_key);
+        let mut waiting = self.waiting.iter();
+        waiting.find(|(_, one)| one.pool.as_ref() == pool && one.suits(&node)).map(|(name, _)| name)
+    }
+}
+
+impl Waiting {
+    /// None where it has a node, or will never have one.
+    fn read(pod: &view::Pod, pool_key: &str) -> Option<Self> {
+        let mut conditions = pod.status.conditions.iter();
+        let is_scheduled =
+            conditions.any(|one| one.type_ == "PodScheduled" && one.status == "True");
+        let has_ended = matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let has_node = pod.spec.node_name.as_ref().is_some_and(|node| !node.is_empty());
+        if is_scheduled || has_ended || has_node || pod.metadata.is_terminating() {
+            return None;
+        }
+        let spec = pods::translate(pod, &PodRules::default()).object?;
+        let devices = match spec.request.gpu {
+            GpuRequest::Whole { count } => count,
+            GpuRequest::None
+            | GpuRequest::Mig(_)
+            | GpuRequest::Fraction { .. }
+            | GpuRequest::Memory { .. } => 0,
+        };
+        let pool = pod.metadata.labels.get(pool_key).map(|pool| pool.as_str().into());
+        Some(Self { pool, devices, constraints: spec.constraints })
+    }
+
+    fn suits(&self, node: &NodeSpec) -> bool {
+        let PodConstraints { node_selector, node_terms, tolerations, .. } = &self.constraints;
+        let has = |(key, value): &(Text, Text)| node.labels.get(key) == Some(value);
+        let matches = node_terms.is_empty()
+            || node_terms.iter().any(|term| term.matches(&node.name, &node.labels));
+        node.allocatable.gpus >= self.devices
+            && node_selector.iter().all(has)
+            && matches
+            && tolerate_all(tolerations, &node.taints)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn waits(pods: &[Value], node: Value) -> bool {
+        let mut all = ScalingPods::new(&BinderSettings::default());
+        for pod in pods {
+            let pod: view::Pod = serde_json::from_value(pod.clone()).expect("a pod");
+            all.set(&pods::name(&pod), &pod);
+        }
+        let node: view::Node = serde_json::from_value(node).expect("a node");
+        all.that_may_come_to(&node).is_some()
+    }
+
+    fn scaling(devices: &str) -> Value {
+        json!({"metadata": {"name": "s", "namespace": "kai-scale-adjust", "labels": {}},
+            "spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": devices}}}]},
+            "status": {"phase": "Pending"}})
+    }
+
+    fn node(labels: &Value) -> Value {
+        json!({"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": {"nvidia.com/gpu": "2"}}})
+    }
+
+    #[test]
+    fn only_nodes_that_it_may_come_to_wait_for_it() {
+        let plain = node(&json!({}));
+        assert!(waits(&[scaling("1")], plain.clone()));
+        assert!(!waits(&[], plain.clone()));
+        assert!(!waits(&[scaling("4")], plain.clone()), "it needs a larger node");
+        let pool = node(&json!({"kai.scheduler/node-pool": "a"}));
+        assert!(!waits(&[scaling("1")], pool.clone()), "it is of another pool");
+        let mut pooled = scaling("1");
+        pooled["metadata"]["labels"]["kai.scheduler/node-pool"] = json!("a");
+        assert!(waits(&[pooled.clone()], pool) && !waits(&[pooled], plain.clone()));
+        let mut choosy = scaling("1");
+        choosy["spec"]["nodeSelector"] = json!({"disk": "fast"});
+        assert!(!waits(&[choosy.clone()], plain.clone()));
+        assert!(waits(&[choosy], node(&json!({"disk": "fast"}))));
+        let mut tainted = plain;
+        tainted["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+        assert!(!waits(&[scaling("1")], tainted));
+    }
+
+    #[test]
+    fn one_that_has_a_node_or_was_told_to_go_holds_nothing_up() {
+        let plain = || node(&json!({}));
+        let changed = |path: &str, key: &str, value: Value| {
+            let mut pod = scaling("1");
+            pod[path][key] = value;
+            pod
+        };
+        let condition = json!([{"type": "PodScheduled", "status": "True"}]);
+        for pod in [
+            changed("spec", "nodeName", json!("n")),
+            changed("status", "phase", json!("Succeeded")),
+            changed("status", "conditions", condition),
+            changed("metadata", "deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+        ] {
+            assert!(!waits(&[scaling("1"), pod.clone()], plain()), "it no longer waits: {pod}");
+        }
+        let elsewhere = changed("metadata", "namespace", json!("other"));
+        assert!(!waits(&[elsewhere], plain()));
+    }
+}

@@ -1,0 +1,68 @@
+//! Flags of the node scale adjuster, most of them KAI's.
+
+use clap::Args;
+use kai_api::names::objects::SCALING_POD_IMAGE;
+use kai_cluster::planner::Settings;
+use kai_cluster::scale_adjuster::ScaleAdjusterSettings;
+use kai_core::time::Span;
+
+use crate::duration_flag::span;
+
+/// How nodes are asked for.
+#[derive(Args)]
+#[command(next_help_heading = "Node scale adjuster")]
+pub(crate) struct ScalingArguments {
+    /// Make scaling pods beside the other functions, so that autoscalers add nodes for pods that share GPUs.
+    #[arg(long)]
+    node_scale_adjuster: bool,
+
+    /// Image of scaling pods.
+    #[arg(long, default_value = SCALING_POD_IMAGE, value_name = "IMAGE")]
+    scaling_pod_image: String,
+
+    /// Namespace of scaling pods. The binder looks there, too.
+    #[arg(long, default_value = "kai-scale-adjust", value_name = "NAME")]
+    scale_adjust_namespace: String,
+
+    /// Service account of scaling pods.
+    #[arg(long, default_value = "kai-scale-adjust", value_name = "NAME")]
+    scaling_pod_service_account: String,
+
+    /// Value of the label `app` of scaling pods.
+    #[arg(long, default_value = "scaling-pod", value_name = "TEXT")]
+    scaling_pod_app_label: String,
+
+    /// The part of a GPU that a request for GPU memory counts as.
+    #[arg(long, default_value_t = 0.1, value_parser = ratio, value_name = "NUMBER")]
+    gpu_memory_to_fraction_ratio: f64,
+
+    /// How long a pod has been unschedulable before a scaling pod is made for it.
+    #[arg(long, default_value = "5s", value_parser = span, value_name = "DURATION")]
+    unschedulable_grace_period: Span,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1.0);
+    number.ok_or_else(|| "must be a number above 0 and at most 1".to_owned())
+}
+
+impl ScalingArguments {
+    /// It runs beside the other functions.
+    pub(crate) const fn is_asked_for(&self) -> bool {
+        self.node_scale_adjuster
+    }
+
+    pub(crate) fn settings(&self, around: &Settings) -> ScaleAdjusterSettings {
+        ScaleAdjusterSettings {
+            scheduler_name: around.rules.scheduler_name.clone(),
+            node_pool_label_key: around.partition.key.clone(),
+            namespace: self.scale_adjust_namespace.clone(),
+            service_account: self.scaling_pod_service_account.clone(),
+            app_label: self.scaling_pod_app_label.clone(),
+            image: around.own_image_or(&self.scaling_pod_image, SCALING_POD_IMAGE),
+            memory_ratio: self.gpu_memory_to_fraction_ratio,
+            grace: self.unschedulable_grace_period,
+            ..ScaleAdjusterSettings::default()
+        }
+    }
+}
