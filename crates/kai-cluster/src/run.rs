@@ -216,7 +216,8 @@ impl Runner {
         let planned = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
         let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
         let binder = self.binder.as_ref().and_then(Driver::wake_at);
-        let others = [self.planner.tell_at(), self.planner.record_at(), binder];
+        let planner = &self.planner;
+        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder];
         others.into_iter().chain([planned]).flatten().min()
     }
 
@@ -284,6 +285,7 @@ impl Runner {
     }
 
     fn send_orders(&mut self) {
+        self.planner.order_evictions(self.env.now());
         for order in self.planner.take_orders() {
             let reports = self.reports.clone();
             match (order, self.grouper.clone()) {

@@ -55,6 +55,7 @@ pub fn translate(
             &mut complaints,
         ),
         schedulable: !gave_up(group, partition),
+        half_bound: false,
         tree: tree(&group.spec, &mut complaints),
         name,
     };

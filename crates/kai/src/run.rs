@@ -13,7 +13,7 @@ use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::planner::{BindRequests, EVICTIONS_PER_SECOND, PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
@@ -63,6 +63,10 @@ pub(crate) struct RunArguments {
     /// How victims are told to go: through the eviction API, or by a plain delete, which heeds no disruption budget.
     #[arg(long, value_enum, default_value = "api")]
     eviction: Eviction,
+
+    /// How many victims are told to go per second, a gang always together; 0: all at once.
+    #[arg(long, default_value_t = EVICTIONS_PER_SECOND, value_name = "NUMBER")]
+    evictions_per_second: u32,
 
     /// Learn of everything that exists by streaming, where the server can; otherwise by pages.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, value_name = "BOOL", action = clap::ArgAction::Set, env = "KAI_WATCH_LIST")]
@@ -315,6 +319,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
         Eviction::Api => EvictBy::Eviction,
         Eviction::Delete => EvictBy::Delete,
     };
+    settings.evictions_per_second = Some(arguments.evictions_per_second).filter(|most| *most > 0);
     settings.functions = functions;
     settings.election = leader_elect.then(|| election(namespace)).transpose()?;
     settings.config.params.node_pool = settings.partition.name().map(Into::into);

@@ -1,6 +1,8 @@
 //! Our own authority and the certificate it signs, kept in one Secret that all replicas share. The certificate is renewed
 //! when a third of its time is left; the authority too, and then the old one is trusted beside the new one.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::ByteString;
 use kai_api::names::admission::POD_TLS_SECRET;
 use kai_core::time::Timestamp;
@@ -20,6 +22,10 @@ const CERTIFICATE_DAYS: i64 = 90;
 /// Annotations of the Secret: when what it holds is renewed.
 const RENEW_AUTHORITY: &str = "kai.scheduler/renew-authority";
 const RENEW_CERTIFICATE: &str = "kai.scheduler/renew-certificate";
+/// Annotation of the Secret: the names that the certificate is for.
+const NAMES: &str = "kai.scheduler/certificate-names";
+/// How often somebody else may be faster before we wait.
+const ATTEMPTS: usize = 5;
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +36,9 @@ pub enum CertificateError {
     /// It cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
+    /// Somebody else writes the Secret all the time.
+    #[error("the Secret {POD_TLS_SECRET}: others changed it {ATTEMPTS} times while it was written")]
+    Contested,
 }
 
 /// Makes keys. Chance is an input, as time is: whoever plays a story twice brings the same keys.
@@ -52,7 +61,7 @@ impl KeyMaker for SystemKeys {
 #[derive(Clone, Copy)]
 pub struct Making<'a> {
     /// Names that it is for.
-    pub names: &'a [String],
+    pub names: &'a BTreeSet<String>,
     /// Where its keys come from.
     pub keys: &'a dyn KeyMaker,
     /// Now.
@@ -69,6 +78,7 @@ pub struct Bundle {
     pub certificate: String,
     /// Its key.
     pub key: String,
+    names: BTreeSet<String>,
     renew_authority: Timestamp,
     renew_certificate: Timestamp,
 }
@@ -86,6 +96,7 @@ impl Bundle {
             authority_key: key.serialize_pem(),
             certificate: String::new(),
             key: String::new(),
+            names: making.names.clone(),
             renew_authority: renewal(AUTHORITY_DAYS, now),
             renew_certificate: now,
         };
@@ -97,25 +108,28 @@ impl Bundle {
         let Making { names, keys, now } = making;
         let issuer = Issuer::new(authority(now)?, KeyPair::from_pem(&self.authority_key)?);
         let key = keys.make()?;
-        let mut subject = CertificateParams::new(names.to_vec())?;
-        subject
-            .distinguished_name
-            .push(DnType::CommonName, names.first().map_or("kai", String::as_str));
+        let mut subject = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
+        let name = names.first().map_or("kai", String::as_str);
+        subject.distinguished_name.push(DnType::CommonName, name);
         subject.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         set_validity(&mut subject, CERTIFICATE_DAYS, now);
         Ok(Self {
             certificate: subject.signed_by(&key, &issuer)?.pem(),
             key: key.serialize_pem(),
+            names: names.clone(),
             renew_certificate: renewal(CERTIFICATE_DAYS, now),
             ..self.clone()
         })
     }
 
-    /// What is to be used from now on, where this is too old.
+    /// What is to be used from now on, where this is too old or lacks a name. No name is taken back: another replica may be
+    /// called by it.
     pub fn renewed(&self, making: Making<'_>) -> Result<Option<Self>, rcgen::Error> {
+        let all = self.names.union(making.names).cloned().collect();
+        let making = Making { names: &all, ..making };
         if self.renew_authority <= making.now {
             Self::new(making, Some(self)).map(Some)
-        } else if self.renew_certificate <= making.now {
+        } else if self.renew_certificate <= making.now || self.names != all {
             self.with_certificate(making).map(Some)
         } else {
             Ok(None)
@@ -127,12 +141,14 @@ impl Bundle {
             let bytes: ByteString = serde_json::from_value(secret["data"][key].clone()).ok()?;
             String::from_utf8(bytes.0).ok()
         };
-        let moment = |key: &str| time::parse(secret["metadata"]["annotations"][key].as_str()?).ok();
+        let note = |key: &str| secret["metadata"]["annotations"][key].as_str();
+        let moment = |key: &str| time::parse(note(key)?).ok();
         Some(Self {
             trusted: text("ca.crt")?,
             authority_key: text("ca.key")?,
             certificate: text("tls.crt")?,
             key: text("tls.key")?,
+            names: note(NAMES).unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
             renew_authority: moment(RENEW_AUTHORITY)?,
             renew_certificate: moment(RENEW_CERTIFICATE)?,
         })
@@ -148,6 +164,7 @@ impl Bundle {
                 "namespace": namespace,
                 "resourceVersion": version,
                 "annotations": {
+                    NAMES: self.names.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
                     RENEW_AUTHORITY: time::format(self.renew_authority),
                     RENEW_CERTIFICATE: time::format(self.renew_certificate),
                 },
@@ -204,7 +221,7 @@ pub async fn current(
     let list = format!("/api/v1/namespaces/{namespace}/secrets");
     let path = format!("{list}/{POD_TLS_SECRET}");
     // Another replica may be faster: then what it made is ours too.
-    for _ in 0..5 {
+    for _ in 0..ATTEMPTS {
         let secret = read(client, &path).await?;
         let held = secret.as_ref().and_then(Bundle::from_secret);
         let wanted = match &held {
@@ -228,7 +245,7 @@ pub async fn current(
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Bundle::new(making, None)?)
+    Err(CertificateError::Contested)
 }
 
 async fn read(client: &Client, path: &str) -> Result<Option<Value>, kube::Error> {
@@ -244,17 +261,21 @@ async fn read(client: &Client, path: &str) -> Result<Option<Value>, kube::Error>
 mod tests {
     use super::*;
 
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
     fn after_days(days: i64) -> Timestamp {
         Timestamp { nanos: (1_767_225_600 + days * DAY) * 1_000_000_000 }
     }
 
-    fn on_day(days: i64, names: &[String]) -> Making<'_> {
+    fn on_day(days: i64, names: &BTreeSet<String>) -> Making<'_> {
         Making { names, keys: &SystemKeys, now: after_days(days) }
     }
 
     #[test]
     fn certificates_are_renewed_in_time_and_the_old_authority_stays_trusted() {
-        let names = ["admission.kai-scheduler.svc".to_owned()];
+        let names = names(&["admission.kai-scheduler.svc"]);
         let first = Bundle::new(on_day(0, &names), None).expect("a bundle");
         assert_eq!(first.renewed(on_day(59, &names)).expect("no error"), None);
         let second = first.renewed(on_day(60, &names)).expect("no error").expect("a new one");
@@ -266,8 +287,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_the_certificate_lacks_is_added_and_none_is_taken_back() {
+        let [one, both] = [names(&["service"]), names(&["service", "host"])];
+        let first = Bundle::new(on_day(0, &one), None).expect("a bundle");
+        let second = first.renewed(on_day(0, &both)).expect("no error");
+        let second = second.expect("a new certificate");
+        assert_eq!(second.trusted, first.trusted);
+        assert_eq!(second.names, both);
+        assert_eq!(second.renewed(on_day(0, &one)).expect("no error"), None);
+    }
+
+    #[test]
     fn a_bundle_survives_its_secret() {
-        let names = ["a".to_owned()];
+        let names = names(&["a", "b"]);
         let bundle = Bundle::new(on_day(0, &names), None).expect("a bundle");
         let secret = bundle.secret("kai-scheduler", &Value::Null);
         assert_eq!(Bundle::from_secret(&secret), Some(bundle));

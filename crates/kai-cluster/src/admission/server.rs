@@ -1,5 +1,6 @@
 //! Admission as a whole: a certificate, a server, and the registrations that make the API server call it.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -84,8 +85,8 @@ pub async fn start(
 }
 
 /// Names under which the API server knows us.
-fn names(settings: &AdmissionSettings) -> Vec<String> {
-    let mut names = vec![format!("admission.{}.svc", settings.namespace)];
+fn names(settings: &AdmissionSettings) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([format!("admission.{}.svc", settings.namespace)]);
     let host = settings.url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
     names.extend(host.and_then(|url| url.host().map(str::to_owned)));
     names
@@ -149,7 +150,7 @@ async fn register(
 struct Guard {
     client: Client,
     env: Env,
-    names: Vec<String>,
+    names: BTreeSet<String>,
     keys: Arc<dyn KeyMaker>,
     tls: Arc<Tls>,
     used: Bundle,

@@ -70,15 +70,50 @@ impl Backoffs {
         reason: &str,
         now: Timestamp,
     ) {
-        let entry = Entry { uid: uid.clone(), failures: 1, until: Some(now.plus(FIRST)) };
+        self.count_failed_bind(pod, uid, node, reason, Some(now));
+    }
+
+    /// The first bind of a pod failed that the rest of its gang needs: it may be bound again at once, wherever. False
+    /// where it is not the first: the pod is left alone like any other.
+    pub fn forgive_first_bind(
+        &mut self,
+        pod: &ObjectName,
+        uid: &Text,
+        node: &Text,
+        reason: &str,
+    ) -> bool {
+        let is_first = !self.has_failed_bind(pod, uid);
+        if is_first {
+            self.count_failed_bind(pod, uid, node, reason, None);
+        }
+        is_first
+    }
+
+    /// Counts a failure; without a moment nobody waits for it.
+    fn count_failed_bind(
+        &mut self,
+        pod: &ObjectName,
+        uid: &Text,
+        node: &Text,
+        reason: &str,
+        now: Option<Timestamp>,
+    ) {
+        let until = now.map(|now| now.plus(FIRST));
+        let entry = Entry { uid: uid.clone(), failures: 1, until };
         self.entries.insert((pod.clone(), Wait::Bind), entry);
         let nodes = self.avoided.entry(pod.clone()).or_default();
         nodes.retain(|_, avoided| avoided.uid == *uid);
         let known = nodes.get(node).filter(|avoided| avoided.reason == reason);
         let failures = known.map_or(0, |avoided| avoided.failures) + 1;
-        let until = Some(now.plus(delay(failures)));
+        let until = now.map(|now| now.plus(delay(failures)));
         let avoided = Avoided { uid: uid.clone(), reason: reason.to_owned(), failures, until };
         nodes.insert(node.clone(), avoided);
+    }
+
+    /// The latest bind of the pod of this UID failed, whether it is left alone or not.
+    pub fn has_failed_bind(&self, pod: &ObjectName, uid: &Text) -> bool {
+        let entry = self.entries.get(&(pod.clone(), Wait::Bind));
+        entry.is_some_and(|entry| entry.uid == *uid)
     }
 
     /// Nodes that the pod of this UID avoids.
@@ -183,5 +218,20 @@ mod tests {
         assert!(backoffs.avoided(&pod, &uid).is_empty());
         backoffs.clear_bind(&pod);
         assert_eq!(backoffs.next(), None);
+    }
+
+    #[test]
+    fn one_failure_is_forgiven_where_a_gang_waits() {
+        let (pod, uid): (ObjectName, Text) = (ObjectName::new("a", "p"), "u".into());
+        let mut backoffs = Backoffs::default();
+        assert!(backoffs.forgive_first_bind(&pod, &uid, &"n".into(), "refused"));
+        assert!(backoffs.has_failed_bind(&pod, &uid) && backoffs.next().is_none());
+        assert!(backoffs.avoided(&pod, &uid).is_empty());
+        assert!(!backoffs.forgive_first_bind(&pod, &uid, &"n".into(), "refused"), "only one");
+        backoffs.bind_failed(&pod, &uid, &"n".into(), "refused", at(0));
+        assert!(backoffs.holds(&pod, &uid, Wait::Bind));
+        backoffs.expire(at(1));
+        assert_eq!(backoffs.avoided(&pod, &uid), [Text::from("n")], "the second of its kind there");
+        assert!(backoffs.forgive_first_bind(&pod, &"re-created".into(), &"n".into(), "refused"));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
-use kai_core::input::{ObjectName, Text};
+use kai_core::input::ObjectName;
 use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan_and_measure};
 use kai_core::time::Timestamp;
 use kai_translate::time;
@@ -11,7 +11,7 @@ use kai_translate::time;
 use super::pods::Membership;
 use super::requests::received;
 use super::{BindRequests, Planner, Publish, told};
-use crate::orders::{Bind, Order, Victim};
+use crate::orders::{Bind, Order};
 
 /// The plugin that tells the order of jobs.
 const REFLECT_JOB_ORDER: &str = "reflectjoborder";
@@ -39,11 +39,14 @@ impl Planner {
                     let gang = step.group.as_ref().and_then(|group| gangs.get(group));
                     self.order_bind(step, gang.copied());
                 }
-                StepKind::Nominate { node, for_job: None, .. } => self.promise(&step.pod, node),
+                StepKind::Nominate { node, for_job: None, .. } => {
+                    self.promise(&step.pod, node, now);
+                }
                 StepKind::Nominate { .. } | StepKind::Evict { .. } => {}
             }
         }
-        self.order_evictions(&made.steps);
+        self.lapse_promises(now);
+        self.plan_evictions(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
         self.measure(&made, now);
@@ -74,34 +77,8 @@ impl Planner {
         entry.is_some_and(|entry| !self.backoffs.avoided(pod, &entry.base.uid).is_empty())
     }
 
-    /// Groups of which several pods are bound, one of them in several steps: no pod may be bound before all of them can
-    /// be. With the number of pods that must be ready or placed by then.
-    fn gangs_to_prepare(&self, steps: &[Step]) -> BTreeMap<ObjectName, u32> {
-        let mut gangs: BTreeMap<&ObjectName, (u32, bool)> = BTreeMap::new();
-        for step in steps {
-            if let (StepKind::Bind { .. }, Some(group)) = (&step.kind, &step.group) {
-                let (pods, prepared) = gangs.entry(group).or_default();
-                *pods += 1;
-                *prepared |= !self.is_bound_at_once(step);
-            }
-        }
-        let gangs = gangs.into_iter().filter(|(_, (pods, prepared))| *pods > 1 && *prepared);
-        gangs.map(|(group, (pods, _))| (group.clone(), pods + self.placed_members(group))).collect()
-    }
-
-    /// Pods of a group that have a node or are about to get one.
-    fn placed_members(&self, group: &ObjectName) -> u32 {
-        let members = self.members.get(group).into_iter().flatten();
-        let placed = members.filter(|pod| {
-            let entry = self.pods.get(*pod);
-            entry.is_some_and(|entry| entry.base.status.is_active_allocated())
-                || self.is_being_bound(pod)
-        });
-        u32::try_from(placed.count()).unwrap_or(u32::MAX)
-    }
-
     /// The pod needs nothing but its node.
-    fn is_bound_at_once(&self, step: &Step) -> bool {
+    pub(super) fn is_bound_at_once(&self, step: &Step) -> bool {
         if self.settings.bind_requests == BindRequests::Always {
             return false;
         }
@@ -133,39 +110,6 @@ impl Planner {
         } else {
             let request = self.bind_request_for(step, gang);
             self.orders.push(Order::RequestBind(pod, Box::new(request)));
-        }
-    }
-
-    /// The pod prefers the node it was promised.
-    fn promise(&mut self, pod: &ObjectName, node: &Text) {
-        let Some(entry) = self.pods.get_mut(pod) else { return };
-        if entry.promised.as_ref() != Some(node) {
-            entry.promised = Some(node.clone());
-            let dirty = self.dirty;
-            self.refresh_pod(pod);
-            self.dirty = dirty; // only its preference changed: no plan need be made for that
-        }
-    }
-
-    /// Victims for one job are told to go one after the other; other jobs' victims do not wait for them.
-    fn order_evictions(&mut self, steps: &[Step]) {
-        let by = self.settings.evict_by;
-        let mut latest: Option<&Option<ObjectName>> = None;
-        let mut victims: Vec<Victim> = Vec::new();
-        for step in steps {
-            let StepKind::Evict { for_job, message, .. } = &step.kind else { continue };
-            if latest.is_some_and(|latest| latest != for_job) {
-                self.orders.push(Order::Evict(by, std::mem::take(&mut victims)));
-            }
-            latest = Some(for_job);
-            victims.push(Victim {
-                pod: step.pod.clone(),
-                uid: step.uid.clone(),
-                message: message.clone(),
-            });
-        }
-        if !victims.is_empty() {
-            self.orders.push(Order::Evict(by, victims));
         }
     }
 
@@ -215,12 +159,6 @@ impl Planner {
             self.tell_group(&group);
             self.orders.push(Order::MarkGroup(group, marks));
         }
-    }
-
-    /// Pods of the group are being bound: whether it will be whole is not known before they show it.
-    fn is_being_completed(&self, group: &ObjectName) -> bool {
-        let mut members = self.members.get(group).into_iter().flatten();
-        members.any(|pod| self.in_flight.contains(pod))
     }
 
     /// Pods that are their own group and have waited long enough get an object of it.

@@ -22,6 +22,7 @@ impl Planner {
         self.statuses.set_duties(duties(&self.settings, &self.leading), now);
         match function {
             Function::Scheduler if leads => self.begin_scheduling(),
+            Function::Scheduler => self.cancel_evictions(),
             Function::PodGrouper if leads && self.is_ready() => self.begin_grouping(),
             _ => {}
         }

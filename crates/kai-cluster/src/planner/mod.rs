@@ -4,10 +4,13 @@ mod answers;
 mod backoff;
 mod cycle;
 mod devices;
+mod evictions;
+mod gangs;
 mod gpus;
 mod leading;
 mod objects;
 mod pods;
+mod promises;
 mod requests;
 mod told;
 mod usage;
@@ -30,6 +33,7 @@ use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
+pub use evictions::PER_SECOND as EVICTIONS_PER_SECOND;
 
 use crate::binder::BinderSettings;
 use crate::function::Function;
@@ -38,6 +42,7 @@ use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
+use crate::planner::evictions::Evictions;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
 use crate::reserved::ReservedDevices;
@@ -68,6 +73,8 @@ pub struct Settings {
     pub bind_requests: BindRequests,
     /// How victims are told to go.
     pub evict_by: EvictBy,
+    /// How many victims are told to go per second; none: all at once.
+    pub evictions_per_second: Option<u32>,
     /// What is told about all this.
     pub status: StatusSettings,
     /// What is measured.
@@ -118,6 +125,7 @@ impl Default for Settings {
             binder: Some(BinderSettings::default()),
             bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
+            evictions_per_second: Some(EVICTIONS_PER_SECOND),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             lists: Lists::default(),
@@ -158,6 +166,10 @@ pub struct Planner {
     /// Devices that reservation pods keep.
     reserved: ReservedDevices,
     backoffs: Backoffs,
+    /// Victims that wait for their turn.
+    evictions: Evictions,
+    /// When each pod was last promised a node.
+    promises: BTreeMap<ObjectName, Timestamp>,
     statuses: Statuses,
     metrics: Metrics,
     usage: PastUsage,
@@ -212,6 +224,8 @@ impl Planner {
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
+            evictions: Evictions::default(),
+            promises: BTreeMap::new(),
             orders: Vec::new(),
             dirty: false,
             wake_at: None,
@@ -234,6 +248,11 @@ impl Planner {
             return None;
         }
         [self.wake_at, self.backoffs.next()].into_iter().flatten().min()
+    }
+
+    /// When the next victims are to be told to go.
+    pub fn evict_at(&self) -> Option<Timestamp> {
+        self.evictions.next()
     }
 
     /// Orders since the latest call.
@@ -294,7 +313,7 @@ impl Planner {
     pub fn settle(&mut self, report: Report, now: Timestamp) {
         match report {
             Report::Bound(pod) => {
-                self.backoffs.clear(&pod);
+                self.clear_failed_binds(&pod);
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
@@ -302,7 +321,7 @@ impl Planner {
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
-            Report::Evicted(pod) => self.statuses.note_evicted(&pod, now),
+            Report::Evicted(pod) => self.evicted(&pod, now),
             Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
@@ -316,12 +335,7 @@ impl Planner {
             }
             Report::EvictionRefused { victim, spared, error } => {
                 tracing::warn!(pod = %victim, error, "an eviction was refused");
-                for pod in spared.iter().chain([&victim]) {
-                    self.world.forget(pod);
-                    self.statuses.note_spared(pod);
-                }
-                self.dirty = true;
-                self.wait_after_eviction(&victim, now);
+                self.eviction_refused(&victim, spared, now);
             }
             Report::Usage { usages, latency } => {
                 self.metrics.note_usage_query(latency);
@@ -337,8 +351,14 @@ impl Planner {
     fn wait_after_bind(&mut self, pod: &ObjectName, node: &Text, reason: &str, now: Timestamp) {
         self.in_flight.remove(pod);
         let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
-        self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        // A bind request that failed is in the way of the next until it is gone.
+        let may_be_forgiven =
+            self.is_needed_by_its_gang(pod) && !self.bind_requests.contains_key(pod);
+        if !(may_be_forgiven && self.backoffs.forgive_first_bind(pod, &uid, node, reason)) {
+            self.backoffs.bind_failed(pod, &uid, node, reason, now);
+        }
         self.refresh_pod(pod);
+        self.tell_group_of(pod);
     }
 
     /// Keeps a pod from being evicted for a while.

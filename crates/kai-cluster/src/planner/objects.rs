@@ -107,8 +107,10 @@ impl Planner {
         // A group may be written after its pods were bound: nobody marked when it started.
         let members = self.members.get(name).into_iter().flatten().chain(self.own_groups.get(name));
         let started = members.filter_map(|pod| self.pods.get(pod)?.started()).max();
+        let half_bound = self.has_failed_binds(name);
         if let Some(mut spec) = Self::heard(spec) {
             spec.last_start = spec.last_start.or(started);
+            spec.half_bound = half_bound;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }

@@ -104,7 +104,7 @@ impl Planner {
         let containers = view.spec.init_containers.iter().chain(&view.spec.containers);
         let containers = containers.filter(|_| !placed).map(|one| one.name.as_str().into());
         if placed {
-            self.backoffs.clear_bind(&name);
+            self.clear_failed_binds(&name);
             self.in_flight.remove(&name);
         }
         let entry = PodEntry {
@@ -184,7 +184,11 @@ impl Planner {
                 self.members.remove(&group);
             }
         }
+        let had_failed = self.backoffs.has_failed_bind(name, &entry.base.uid);
         self.backoffs.clear(name);
+        if let Some(group) = named_group(&entry.base).filter(|_| had_failed) {
+            self.tell_group(&group);
+        }
         self.in_flight.remove(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
@@ -374,7 +378,7 @@ fn avoid(pod: &mut PodSpec, nodes: &[Text]) {
 }
 
 /// The group that a pod names.
-fn named_group(pod: &PodSpec) -> Option<ObjectName> {
+pub(super) fn named_group(pod: &PodSpec) -> Option<ObjectName> {
     let name = pod.group.clone()?;
     Some(ObjectName { namespace: pod.name.namespace.clone(), name })
 }

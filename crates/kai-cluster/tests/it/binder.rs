@@ -175,6 +175,15 @@ fn a_gang_of_which_one_cannot_be_prepared_goes_back_as_a_whole() {
 
 #[test]
 fn a_gang_that_stays_below_its_minimum_is_evicted_whole() {
+    let log = tell(plain_gang(vec![fault("POST", "pods/m2/binding", 403, u32::MAX)]));
+    let writes = writes(&log);
+    let evicted = times(&writes, "pods/m1/eviction");
+    assert_eq!(evicted.len(), 1, "{writes:#?}");
+    assert!((60.0..64.0).contains(&evicted[0]), "{evicted:?}");
+}
+
+/// A gang of two pods that need nothing but a node.
+fn plain_gang(faults: Vec<Fault>) -> Story {
     let objects = vec![
         ("/api/v1/nodes", node("n1", "2")),
         ("/apis/scheduling.run.ai/v2/queues", queue()),
@@ -182,12 +191,18 @@ fn a_gang_that_stays_below_its_minimum_is_evicted_whole() {
         (PODS, member(pod("m1", "1"))),
         (PODS, member(pod("m2", "1"))),
     ];
-    let faults = vec![fault("POST", "pods/m2/binding", 403, u32::MAX)];
-    let log = tell(Story { objects, faults, seconds: 100, ..Story::default() });
-    let writes = writes(&log);
-    let evicted = times(&writes, "pods/m1/eviction");
-    assert_eq!(evicted.len(), 1, "{writes:#?}");
-    assert!((60.0..64.0).contains(&evicted[0]), "{evicted:?}");
+    Story { objects, faults, seconds: 100, ..Story::default() }
+}
+
+#[test]
+fn the_rest_of_a_gang_is_bound_again_at_once_and_from_then_on_after_a_while() {
+    let log = tell(plain_gang(vec![fault("POST", "pods/m2/binding", 500, 2)]));
+    let tried = times(&writes(&log), "pods/m2/binding");
+    let [first, second, third] = tried[..] else { panic!("{log:#?}") };
+    assert!(second - first < 0.1, "its gang waits for it: {tried:?}");
+    assert!((1.0..3.0).contains(&(third - second)), "it may fail for long: {tried:?}");
+    assert_eq!(times(&writes(&log), "pods/m1/binding").len(), 1, "{log:#?}");
+    assert!(times(&writes(&log), "/eviction").is_empty(), "{log:#?}");
 }
 
 #[test]

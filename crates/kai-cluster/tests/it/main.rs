@@ -4,6 +4,7 @@ mod admission;
 mod api;
 mod binder;
 mod edge;
+mod evictions;
 mod leases;
 mod mortal;
 mod numa;
@@ -14,7 +15,6 @@ mod statuses;
 mod usage;
 mod virtual_time;
 
-use kai_cluster::orders::EvictBy;
 use kai_cluster::watch::Lists;
 use serde_json::{Value, json};
 
@@ -213,54 +213,4 @@ fn a_minimal_runtime_counts_from_the_bind() {
     let evicted = times(&writes(&log), "pods/holder/eviction");
     assert_eq!(evicted.len(), 1, "{log:#?}");
     assert!((20.0..20.5).contains(&evicted[0]), "{evicted:?}");
-}
-
-/// A gang of two that fills the node, and a pod that is more urgent.
-fn preemption() -> Story {
-    let member = |name: &str| {
-        let mut pod = running(name, "1", "n1");
-        pod["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
-        pod
-    };
-    let gang = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
-        "metadata": {"name": "gang", "namespace": "a", "uid": "g", "creationTimestamp": "2025-12-31T00:00:00Z"},
-        "spec": {"minMember": 2, "queue": "q", "priorityClassName": "train"}});
-    Story {
-        objects: vec![
-            ("/api/v1/nodes", node("n1", "2")),
-            ("/apis/scheduling.run.ai/v2/queues", queue()),
-            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("train", 50)),
-            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("urgent", 75)),
-            ("/apis/scheduling.run.ai/v2alpha2/podgroups", gang),
-            ("/api/v1/pods", member("m1")),
-            ("/api/v1/pods", member("m2")),
-            ("/api/v1/pods", of_class("urgent", "2", "urgent")),
-        ],
-        seconds: 30,
-        ..Story::default()
-    }
-}
-
-#[test]
-fn victims_are_deleted_where_that_is_configured() {
-    let log = tell(Story { evict_by: EvictBy::Delete, ..preemption() });
-    let writes = writes(&log);
-    let deleted: Vec<&&str> = writes.iter().filter(|line| line.contains("DELETE ")).collect();
-    assert_eq!(deleted.len(), 2, "{writes:#?}");
-    assert!(deleted.iter().all(|line| line.contains("\"preconditions\":{\"uid\":\"uid-m")));
-    assert!(times(&writes, "/eviction").is_empty());
-    assert_eq!(times(&writes, "pods/urgent/binding").len(), 1, "{writes:#?}");
-}
-
-#[test]
-fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
-    let faults = vec![fault("POST", "/eviction", 429, 1)];
-    let log = tell(Story { faults, ..preemption() });
-    let writes = writes(&log);
-    let mut evictions = times(&writes, "/eviction");
-    assert_eq!(evictions.len(), 3, "one refused, then both: {writes:#?}");
-    assert!(evictions[1] - evictions[0] >= 1.0, "not before a while: {evictions:?}");
-    evictions.dedup();
-    assert_eq!(evictions.len(), 2, "{evictions:?}");
-    assert!(times(&writes, "pods/urgent/binding").is_empty(), "nobody has left yet");
 }

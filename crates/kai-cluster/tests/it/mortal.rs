@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::Api;
+use crate::evictions::preemption;
 use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
-use crate::{class, node, of_class, pod, preemption, queue};
+use crate::{class, node, of_class, pod, queue};
 
 const PODS: &str = "/api/v1/pods";
 const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
@@ -186,11 +187,11 @@ fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
 fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
     let story = Story { seconds: 60, ..preemption() };
     dies_everywhere(&story, 2, |objects, what| {
-        for name in ["m1", "m2"] {
-            let victim = objects[PODS].iter().find(|pod| pod["metadata"]["name"] == name);
-            let victim = victim.expect("nobody removes it");
-            assert!(victim["metadata"]["deletionTimestamp"].is_string(), "{name} stays: {what}");
-        }
+        let of_gang = |pod: &&Value| pod["metadata"]["annotations"]["pod-group-name"] == "gang";
+        let victims: Vec<&Value> = objects[PODS].iter().filter(of_gang).collect();
+        assert_eq!(victims.len(), 2, "nobody removes them: {what}");
+        let is_told = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert!(victims.iter().all(is_told), "one stays: {what}");
     });
 }
 

@@ -370,6 +370,12 @@ impl World {
         counts.of(Status::Succeeded) == 0 && counts.active_used() > 0 && !self.is_gang_satisfied(id)
     }
 
+    /// A plan placed several of its pods, and only some could be bound.
+    pub(crate) fn is_half_bound(&self, id: JobId) -> bool {
+        let job = self.job(id);
+        job.spec.half_bound && job.counts.active_allocated() > 0
+    }
+
     /// Some leaf has more pods than it needs.
     pub(crate) fn is_elastic(&self, id: JobId) -> bool {
         self.job(id).leaves.iter().any(|leaf| leaf.min_available < leaf.tasks.len() as u32)

@@ -105,6 +105,8 @@ struct LeafJobs {
 
 /// Jobs that an action has yet to serve.
 pub(crate) struct JobQueue {
+    /// Jobs of which only a part could be bound, the last one first: they go before all others, whatever their queue.
+    half_bound: Vec<JobId>,
     leaves: Vec<LeafJobs>,
     /// Tops by queue slot, kept to be filled again.
     tops: Vec<Option<Top>>,
@@ -124,7 +126,7 @@ impl JobQueue {
     pub(crate) fn new(cycle: &mut Cycle<'_>, action: ActionKind, eligible: Eligible) -> Self {
         let depth = cycle.world.config.queue_depth.get(&action).copied().unwrap_or(usize::MAX);
         let queues: Vec<QueueId> = cycle.world.queue_ids.values().copied().collect();
-        let mut leaves = Vec::new();
+        let (mut leaves, mut half_bound) = (Vec::new(), Vec::new());
         for queue in queues {
             if !cycle.world.is_live_leaf(queue) {
                 continue;
@@ -133,9 +135,12 @@ impl JobQueue {
             let candidates: Vec<JobId> = keys.map(|key| key.job).collect();
             let mut jobs = Vec::with_capacity(candidates.len());
             for job in candidates {
-                if cycle.is_eligible(job, eligible) {
-                    jobs.push(job);
+                if !cycle.is_eligible(job, eligible) {
+                    continue;
                 }
+                let served =
+                    if cycle.world.is_half_bound(job) { &mut half_bound } else { &mut jobs };
+                served.push(job);
             }
             jobs.truncate(depth);
             if !jobs.is_empty() {
@@ -148,7 +153,9 @@ impl JobQueue {
                 });
             }
         }
-        let mut queue = Self { leaves, tops: Vec::new() };
+        half_bound.sort_by_cached_key(|job| cycle.world.job_key(*job));
+        half_bound.reverse();
+        let mut queue = Self { half_bound, leaves, tops: Vec::new() };
         queue.leaves.iter_mut().for_each(|leaf| leaf.refresh(cycle));
         queue
     }
@@ -166,6 +173,9 @@ impl JobQueue {
     }
 
     fn take(&mut self, cycle: &Cycle<'_>) -> Option<JobId> {
+        if let Some(job) = self.half_bound.pop() {
+            return Some(job);
+        }
         let world = &cycle.world;
         let competition = Competition {
             tree: &world.tree,
@@ -326,5 +336,40 @@ impl Cycle<'_> {
             self.note(job, JobError::PreemptionDelay { delay, until });
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compatibility::Compatibility;
+    use crate::input::{Object, PodGroupSpec};
+    use crate::plan::{StepKind, plan};
+    use crate::plugins::testing::{group, node, one_leaf, pod, queue, running, set, world};
+    use crate::time::Timestamp;
+
+    /// Who gets the last GPU: the rest of a gang, one of whose pods runs or not, or a job that is more urgent.
+    fn last_gpu(half_bound: bool, runs: bool) -> String {
+        let mut world = world(Compatibility::Right, &[]);
+        set(&mut world, Object::Node(Box::new(node("node", 2, &[]))));
+        set(&mut world, Object::Queue(queue("queue")));
+        let gang = PodGroupSpec { half_bound, ..group("gang", one_leaf(1, None)) };
+        let urgent = PodGroupSpec { priority: 90, ..group("urgent", one_leaf(1, None)) };
+        for job in [gang, urgent] {
+            set(&mut world, Object::PodGroup(Box::new(job)));
+        }
+        let first = pod("first", if runs { "gang" } else { "nobody" }, 1);
+        for pod in [running(first, "node"), pod("second", "gang", 1), pod("rival", "urgent", 1)] {
+            set(&mut world, Object::Pod(Box::new(pod)));
+        }
+        let made = plan(&mut world, Timestamp::default());
+        let binds = made.steps.iter().filter(|step| matches!(step.kind, StepKind::Bind { .. }));
+        binds.map(|step| &*step.pod.name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_rest_of_a_gang_that_is_half_bound_goes_before_all_others() {
+        assert_eq!(last_gpu(true, true), "second");
+        assert_eq!(last_gpu(false, true), "rival", "a gang whose binds went well waits its turn");
+        assert_eq!(last_gpu(true, false), "rival", "one of which nothing is bound does, too");
     }
 }

@@ -30,6 +30,9 @@ pub struct PodGroupSpec {
     pub preemption_delay: Option<Span>,
     /// False: it asked to be left out after a failed attempt and has had it.
     pub schedulable: bool,
+    /// A plan placed several of its pods, and the bind of some failed: once others of it hold their places these come
+    /// before everything else.
+    pub half_bound: bool,
     /// The tree of members.
     pub tree: GroupSet,
 }

@@ -127,6 +127,7 @@ pub(crate) fn group(name: &str, tree: GroupSet) -> PodGroupSpec {
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,
+        half_bound: false,
         tree,
     }
 }

@@ -60,6 +60,7 @@ pub(crate) fn group(name: &str, min: u32) -> PodGroupSpec {
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,
+        half_bound: false,
         tree: GroupSet { leaves: vec![leaf], ..GroupSet::default() },
     }
 }

@@ -193,6 +193,7 @@ impl JobSketch {
             staleness_grace: None,
             preemption_delay: None,
             schedulable: true,
+            half_bound: false,
             tree: GroupSet {
                 topology: self.topology.clone(),
                 leaves: vec![GroupLeaf {

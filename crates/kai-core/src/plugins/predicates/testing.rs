@@ -112,6 +112,7 @@ pub(crate) fn group(name: &str, queue: &str, leaves: &[(&str, u32)]) -> PodGroup
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,
+        half_bound: false,
         tree: GroupSet { leaves: leaves.iter().map(leaf).collect(), ..GroupSet::default() },
     }
 }

@@ -275,8 +275,10 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
     let priority = one_of(vec![50, 50, 75, 25, 100, 125]);
     let preemptible = prop_oneof![4 => Just(true), 1 => Just(false)];
     let schedulable = prop_oneof![15 => Just(true), 1 => Just(false)];
-    (parts(), 0..MOST_QUEUES + 1, priority, preemptible, schedulable, times())
-        .prop_map(|(parts, queue, priority, preemptible, schedulable, times)| {
+    let half_bound = prop_oneof![15 => Just(false), 1 => Just(true)];
+    let flags = (preemptible, schedulable, half_bound);
+    (parts(), 0..MOST_QUEUES + 1, priority, flags, times())
+        .prop_map(|(parts, queue, priority, (preemptible, schedulable, half_bound), times)| {
             let spec = PodGroupSpec {
                 name: named(""),
                 uid: "".into(),
@@ -294,6 +296,7 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
                 staleness_grace: times.grace.map(Span::from_seconds),
                 preemption_delay: times.delay.map(Span::from_seconds),
                 schedulable,
+                half_bound,
                 tree: tree(&parts),
             };
             (spec, parts)

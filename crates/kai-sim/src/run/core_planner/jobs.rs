@@ -75,6 +75,7 @@ fn pod_group(job: &Job) -> PodGroupSpec {
         staleness_grace: job.staleness_grace_s.map(span),
         preemption_delay: job.preemption_delay_s.map(span),
         schedulable: true,
+        half_bound: false,
         tree: group_set(&job.sub_groups),
     }
 }
