@@ -57,7 +57,9 @@ impl Default for Flagged {
 pub enum Scope {
     /// A planner: also in a shard.
     Planner,
-    /// The whole process: only on the command line.
+    /// What every planner of the process looks at: only on the command line.
+    Planners,
+    /// The rest of the process: only on the command line.
     Process,
 }
 
@@ -83,6 +85,16 @@ pub struct Flag {
     pub is_switch: bool,
     /// What it does.
     pub meaning: Meaning,
+}
+
+impl Flag {
+    /// It changes what is planned.
+    pub const fn is_about_plans(&self) -> bool {
+        match self.meaning {
+            Meaning::Sets(Scope::Planner | Scope::Planners, _) | Meaning::Nothing(_) => true,
+            Meaning::Sets(Scope::Process, _) => false,
+        }
+    }
 }
 
 /// What is wrong with a flag.
@@ -133,7 +145,10 @@ pub fn apply_shard_args<'a>(
     let mut notices = Vec::new();
     for (name, value) in args {
         let flag = FLAGS.iter().find(|flag| flag.name == name);
-        if flag.is_some_and(|flag| matches!(flag.meaning, Meaning::Sets(Scope::Process, _))) {
+        let belongs_elsewhere = |flag: &Flag| {
+            matches!(flag.meaning, Meaning::Sets(Scope::Planners | Scope::Process, _))
+        };
+        if flag.is_some_and(belongs_elsewhere) {
             notices.push(format!("--{name} belongs to the process, not to a shard: it is ignored"));
             continue;
         }
@@ -155,6 +170,15 @@ const fn planner(
     set: fn(&mut Flagged, &str) -> Result<(), String>,
 ) -> Flag {
     Flag { name, default, help, is_switch: false, meaning: Meaning::Sets(Scope::Planner, set) }
+}
+
+const fn planners(
+    name: &'static str,
+    default: &'static str,
+    help: &'static str,
+    set: fn(&mut Flagged, &str) -> Result<(), String>,
+) -> Flag {
+    Flag { name, default, help, is_switch: false, meaning: Meaning::Sets(Scope::Planners, set) }
 }
 
 const fn process(
@@ -184,7 +208,7 @@ const NO_PROFILER: &str = "there is no Go profiler";
 
 /// Every flag of KAI's scheduler.
 pub const FLAGS: &[Flag] = &[
-    process(
+    planners(
         "scheduler-name",
         "kai-scheduler",
         "Pods with this spec.schedulerName are ours.",
@@ -205,7 +229,7 @@ pub const FLAGS: &[Flag] = &[
         value.clone_into(&mut to.settings.metrics.namespace);
         Ok(())
     }),
-    process(
+    planners(
         "resource-reservation-app-label",
         "kai-resource-reservation",
         "Label app of reservation pods.",
@@ -220,7 +244,7 @@ pub const FLAGS: &[Flag] = &[
         "GPU pods only on GPU workers, others only on CPU workers.",
         |to, value| boolean(value, &mut to.settings.config.params.restrict_node_scheduling),
     )),
-    process(
+    planners(
         "nodepool-label-key",
         "kai.scheduler/node-pool",
         "Label that divides the cluster; empty: it is not divided.",
@@ -232,7 +256,7 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
-    process(
+    planners(
         "queue-label-key",
         "kai.scheduler/queue",
         "Label that names the queue of a workload.",
@@ -253,7 +277,7 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
-    process(
+    planners(
         "scheduler-conf",
         "",
         "File with actions, plugins and their arguments.",
@@ -334,7 +358,7 @@ pub const FLAGS: &[Flag] = &[
         "Victims that are placed elsewhere do not count as reclaimed.",
         |to, value| boolean(value, &mut to.settings.config.params.allow_consolidating_reclaim),
     )),
-    process(
+    planner(
         "num-of-status-recording-workers",
         "5",
         "Conditions, sums and events written at once.",
@@ -351,7 +375,7 @@ pub const FLAGS: &[Flag] = &[
         "How long a gang may lack members; negative: for ever.",
         |to, value| span(value, &mut to.settings.config.params.default_staleness_grace),
     ),
-    process(
+    planner(
         "stuck-in-releasing-threshold",
         "2m",
         "How long after its deletion a pod counts as stuck.",

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kai_api::PodGroup;
+use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 pub use kai_workloads::GrouperConfig;
 use kai_workloads::chain::{Fetched, Walk};
+use kai_workloads::config::KindDefaults;
+pub use kai_workloads::config::parse_selector;
 use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
 use kai_workloads::{
     Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
@@ -347,6 +350,16 @@ impl Grouper {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Priority classes and preemptibility of kinds, from a config map.
+pub async fn kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
+    let path = object_path("/api/v1", "configmaps", place);
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    let map: Value = client.request(request).await.map_err(|error| error.to_string())?;
+    let types = map["data"][objects::KIND_DEFAULTS_KEY].as_str();
+    let types = types.ok_or_else(|| format!("it has no key {}", objects::KIND_DEFAULTS_KEY))?;
+    KindDefaults::parse(types).map_err(|error| error.to_string())
 }
 
 /// What the author of a workload can set right. A class that is missing is missed by all: the log says so.

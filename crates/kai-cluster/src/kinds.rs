@@ -39,6 +39,8 @@ pub enum Kind {
     ResourceClaim,
     /// NUMA zones of nodes.
     NodeResourceTopology,
+    /// Names and labels of namespaces.
+    Namespace,
     /// Runtime classes. Only the binder looks at them.
     RuntimeClass,
     /// How NVIDIA's operator is set up, where it is there. Only the binder looks at it.
@@ -51,7 +53,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind that planners look at.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::PriorityClass,
         Self::Queue,
         Self::Topology,
@@ -63,6 +65,7 @@ impl Kind {
         Self::PersistentVolume,
         Self::PersistentVolumeClaim,
         Self::ConfigMap,
+        Self::Namespace,
         Self::DeviceClass,
         Self::ResourceSlice,
         Self::ResourceClaim,
@@ -93,6 +96,7 @@ impl Kind {
             Self::ResourceSlice => "ResourceSlice",
             Self::ResourceClaim => "ResourceClaim",
             Self::NodeResourceTopology => "NodeResourceTopology",
+            Self::Namespace => "Namespace",
             Self::RuntimeClass => "RuntimeClass",
             Self::ClusterPolicy => "ClusterPolicy",
             Self::Config => "Config",
@@ -123,6 +127,7 @@ impl Kind {
             Self::NodeResourceTopology => {
                 "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
             }
+            Self::Namespace => "/api/v1/namespaces",
             Self::RuntimeClass => "/apis/node.k8s.io/v1/runtimeclasses",
             Self::ClusterPolicy => "/apis/nvidia.com/v1/clusterpolicies",
             Self::Config => "/apis/kai.scheduler/v1/configs",
@@ -140,7 +145,7 @@ impl Kind {
 
     /// Only their metadata is read.
     pub const fn is_metadata_only(self) -> bool {
-        matches!(self, Self::ConfigMap)
+        matches!(self, Self::ConfigMap | Self::Namespace)
     }
 
     /// A server that does not know the kind simply has none of it.

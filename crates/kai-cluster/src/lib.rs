@@ -22,6 +22,7 @@
 //! | [`config_file`] | KAI's configuration file |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`grouper`] | pods into pod groups |
+//! | [`kubelet`] | what the kubelet answers, asked on its node |
 //! | [`numa_agent`] | the agent of a node: which zones its pods have |
 //! | [`binder`] | bind requests into bound pods |
 //! | [`own_pod`] | the pod that this process runs in |
@@ -39,6 +40,7 @@ pub mod flags;
 pub mod function;
 pub mod grouper;
 pub mod kinds;
+pub mod kubelet;
 pub mod lease;
 pub mod listing;
 pub mod manifests;

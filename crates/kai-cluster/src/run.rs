@@ -127,7 +127,7 @@ fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Rece
 }
 
 /// Starts to learn of past usage, where it counts; until when plans wait for it.
-fn start_usage(
+pub(crate) fn start_usage(
     client: &Client,
     env: &Env,
     settings: &Settings,

@@ -55,6 +55,7 @@ fn key(kind: Kind) -> Option<&'static str> {
         Kind::ResourceClaim => "resourceClaims",
         Kind::NodeResourceTopology => "nodeResourceTopologies",
         Kind::PodDisruptionBudget
+        | Kind::Namespace
         | Kind::RuntimeClass
         | Kind::ClusterPolicy
         | Kind::Config

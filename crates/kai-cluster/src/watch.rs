@@ -166,6 +166,21 @@ pub async fn watch(client: Client, env: Env, kind: Kind, lists: Lists, sink: Sen
     }
 }
 
+/// Tells everything of a kind that exists now, and ends.
+pub(crate) async fn list(
+    client: Client,
+    env: Env,
+    kind: Kind,
+    sink: Sender<Change>,
+) -> Result<(), kube::Error> {
+    let lists = Lists::Paged;
+    match kind {
+        Kind::Pod => Watcher::<view::Pod>::new(client, env, kind, lists, sink).once().await,
+        Kind::Node => Watcher::<view::Node>::new(client, env, kind, lists, sink).once().await,
+        _ => Watcher::<Value>::new(client, env, kind, lists, sink).once().await,
+    }
+}
+
 struct Watcher<K> {
     client: Client,
     env: Env,
@@ -223,6 +238,21 @@ impl<K: Watched> Watcher<K> {
         let kind = self.kind.name();
         tracing::warn!(kind, error, failures = self.failures, "a watch was cut");
         self.env.sleep(delay(self.failures)).await;
+    }
+
+    /// Lists once. A list that the server forgot half-way is begun anew.
+    async fn once(mut self) -> Result<(), kube::Error> {
+        loop {
+            match self.list().await {
+                Ok(()) | Err(Stop::Unheard) => return Ok(()),
+                Err(Stop::Forgotten | Stop::Mute) => {}
+                Err(Stop::Failed(error)) if self.is_absent(&error) => {
+                    let _ = self.tell_absent().await;
+                    return Ok(());
+                }
+                Err(Stop::Failed(error)) => return Err(*error),
+            }
+        }
     }
 
     fn is_absent(&self, error: &kube::Error) -> bool {

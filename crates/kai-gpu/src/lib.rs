@@ -8,6 +8,7 @@
 //! | [`listed`] | one that answers from a list |
 //! | [`visible`] | the devices a container was told it may see |
 //! | [`count`] | how many GPUs a machine has, whatever a container sees |
+//! | [`granted`] | which device it is by the names that the device plugin gave it |
 //! | [`discovery`] | which device is ours, and what to do where none is |
 //! | [`publish`] | what a reservation pod writes on itself |
 //! | [`tegra`] | signs of a Tegra system as a container sees them |
@@ -15,6 +16,7 @@
 pub mod count;
 pub mod discovery;
 pub mod driver;
+pub mod granted;
 pub mod library;
 pub mod listed;
 pub mod nvml;

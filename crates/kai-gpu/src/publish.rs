@@ -34,6 +34,12 @@ pub fn reserve(
 }
 
 impl Reserved {
+    /// A device of which only the UUID is known.
+    pub fn named(uuid: String, machine_has: Option<u64>) -> Self {
+        tracing::info!(deviceId = uuid, "Found GPU device");
+        Self { device: Device { uuid, ..Device::default() }, driver: None, machine_has }
+    }
+
     /// Annotations of the pod. The first is the reference's; where NVML does not tell the others they are left out.
     pub fn annotations(&self) -> BTreeMap<&'static str, String> {
         let mut all = BTreeMap::from([(gpu::RESERVED_DEVICE, self.device.uuid.clone())]);

@@ -1,6 +1,7 @@
 //! `NVIDIA_VISIBLE_DEVICES`: the devices that a container was told it may see.
 
 use crate::discovery::Device;
+use crate::granted::without_replica;
 
 /// Where the device plugin puts devices that it grants by mounts; the variable then holds this folder.
 pub const MOUNTED_DEVICES: &str = "/var/run/nvidia-container-devices";
@@ -51,12 +52,11 @@ impl VisibleDevices {
     }
 }
 
-/// CDI names end in the device after `=`; replicas of time-sliced devices carry their number after `::`.
+/// CDI names end in the device after `=`.
 fn device_ref(name: &str) -> Option<DeviceRef> {
     let name = name.trim();
     let name = name.rsplit_once('=').map_or(name, |(_, device)| device);
-    let name = name.split_once("::").map_or(name, |(device, _)| device);
-    match name {
+    match without_replica(name) {
         "" | "all" => None,
         name => Some(match name.parse() {
             Ok(index) => DeviceRef::Index(index),

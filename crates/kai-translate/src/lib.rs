@@ -14,7 +14,7 @@
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
 //! | [`device_results`] | devices that a plan decided, back into the words of Kubernetes |
-//! | [`budget`], [`devices`], [`storage`], [`numa`] | what else limits placement |
+//! | [`budget`], [`devices`], [`namespace`], [`storage`], [`numa`] | what else limits placement |
 
 mod amounts;
 pub mod bind_request;
@@ -24,6 +24,7 @@ pub mod device_judge;
 pub mod device_results;
 pub mod devices;
 pub mod gpus;
+pub mod namespace;
 pub mod node;
 pub mod numa;
 pub mod partition;

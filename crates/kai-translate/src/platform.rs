@@ -21,6 +21,19 @@ pub enum Platform {
 }
 
 impl Platform {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Tegra => "tegra",
+        }
+    }
+
+    /// The platform of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Standard, Self::Tegra].into_iter().find(|platform| platform.name() == name)
+    }
+
     /// The platform of a node; the first sign decides.
     pub fn of(node: &view::Node) -> Self {
         match stated(node) {

@@ -11,8 +11,8 @@ use kai_translate::gpus::Probed;
 use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_translate::priority::PriorityClasses;
-use kai_translate::{Translated, bind_request, budget, devices, node, numa, pod, pod_group};
-use kai_translate::{queue, storage, topology};
+use kai_translate::{Translated, bind_request, budget, devices, namespace, node, numa};
+use kai_translate::{pod, pod_group, queue, storage, topology};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -176,6 +176,7 @@ fn other_objects() {
             "PodDisruptionBudget" => {
                 decoded(kind, object, |typed| budget::translate(&typed).map(whole))
             }
+            "Namespace" => decoded(kind, object, |typed| namespace::translate(&typed).map(whole)),
             "Topology" => decoded(kind, object, |typed| topology::translate(&typed).map(whole)),
             "DeviceClass" => decoded(kind, object, |typed| {
                 devices::class(&typed, &mut CelJudge::default()).map(whole)

@@ -49,3 +49,15 @@ pub(crate) enum Verb {
     /// Measure how fast the scheduler is.
     Bench(BenchArguments),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -57,6 +57,11 @@ pub(crate) struct BinderArguments {
     #[arg(long, value_parser = tegra, value_name = "JSON")]
     resource_reservation_tegra: Option<TegraSettings>,
 
+    /// Folder of nodes with the kubelet's pod-resources socket, usually /var/lib/kubelet/pod-resources: where nothing else
+    /// works, reservation pods ask the kubelet for their device; by default they do not.
+    #[arg(long, value_name = "FOLDER")]
+    resource_reservation_kubelet_pod_resources: Option<String>,
+
     /// Tell containers their devices in the notation of CDI; auto: as NVIDIA's operator is set up, if it is there.
     #[arg(long, value_enum, default_value = "auto")]
     cdi: Cdi,
@@ -108,6 +113,7 @@ impl BinderArguments {
                 },
                 pull_policy: self.resource_reservation_pull_policy.clone(),
                 tegra: self.resource_reservation_tegra.clone().unwrap_or_default(),
+                kubelet_pod_resources: self.resource_reservation_kubelet_pod_resources.clone(),
                 wait: seconds(self.resource_reservation_allocation_timeout.into()),
                 resources: self.resource_reservation_pod_resources.clone(),
                 pod_security: self.resource_reservation_pod_security_context.clone(),

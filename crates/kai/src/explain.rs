@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use kai_cluster::client;
 use kai_cluster::env::Env;
 use kai_cluster::explain::{Asked, explain};
-use kai_cluster::flags::{Flagged, apply};
+use kai_cluster::flags::Flagged;
 use kai_core::input::ObjectName;
 
 use crate::output;
+use crate::scheduler_flags::{self, PARTITION_FLAG, PlanFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,21 +39,9 @@ pub(crate) struct ExplainArguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Pods with this spec.schedulerName are ours.
-    #[arg(long, value_name = "NAME")]
-    scheduler_name: Option<String>,
-
-    /// Label that names the queue of a workload.
-    #[arg(long, value_name = "KEY")]
-    queue_label_key: Option<String>,
-
-    /// Label that divides the cluster.
-    #[arg(long, value_name = "KEY")]
-    nodepool_label_key: Option<String>,
-
-    /// The part of the cluster that is looked at; by default what carries no such label.
-    #[arg(long, value_name = "VALUE")]
-    partition_label_value: Option<String>,
+    /// Flags that `kai run` was started with, where it was; shards and Config are read from the cluster.
+    #[command(flatten)]
+    plans: PlanFlags,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,20 +53,14 @@ enum Kind {
 
 /// Explains; the exit status.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
-    let mut flagged = Flagged::default();
-    let given = [
-        ("scheduler-name", &arguments.scheduler_name),
-        ("queue-label-key", &arguments.queue_label_key),
-        ("nodepool-label-key", &arguments.nodepool_label_key),
-        ("partition-label-value", &arguments.partition_label_value),
-    ];
-    for (name, value) in given {
-        if let Some(value) = value {
-            apply(&mut flagged, name, value)?;
-        }
+    let (flagged, _) = arguments.plans.0.read()?;
+    let Flagged { mut settings, scheduler_conf, .. } = flagged;
+    if let Some(path) = scheduler_conf {
+        scheduler_flags::apply_file(&path, &mut settings)?;
     }
-    let mut settings = flagged.settings;
     settings.config.params.node_pool = settings.partition.name().map(Into::into);
+    let named = arguments.plans.0.names(PARTITION_FLAG);
+    let only = named.then(|| settings.partition.value.clone());
     let name = || ObjectName::new(arguments.namespace.as_str(), arguments.name.as_str());
     let asked = match arguments.kind {
         Kind::Pod => Asked::Pod(name()),
@@ -90,7 +73,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
         .context("cannot start the runtime")?;
     let told = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
-        anyhow::Ok(explain(&client, &Env::real(), settings, &asked).await?)
+        anyhow::Ok(explain(&client, &Env::real(), &settings, only.as_deref(), &asked).await?)
     })?;
     output::print(&told)?;
     Ok(0)

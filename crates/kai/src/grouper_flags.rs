@@ -1,7 +1,10 @@
 //! Flags of the pod grouper, under KAI's names.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
-use kai_cluster::grouper::GrouperConfig;
+use kai_cluster::grouper::{GrouperConfig, parse_selector};
+use kai_core::input::ObjectName;
 
 /// How pods are grouped.
 #[derive(Args)]
@@ -18,6 +21,34 @@ pub(crate) struct GrouperArguments {
     /// Groups that older releases made are looked for and kept.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     search_legacy_pg: bool,
+
+    /// Only pods with these labels are grouped.
+    #[arg(long, value_parser = selector, value_name = "KEY=VALUE,...")]
+    pod_label_selector: Option<Selector>,
+
+    /// Only pods of namespaces with these labels are grouped, from the moment these have them.
+    #[arg(long, value_parser = selector, value_name = "KEY=VALUE,...")]
+    namespace_label_selector: Option<Selector>,
+
+    /// Config map with defaults per kind.
+    #[arg(long, requires = "default_priorities_configmap_namespace", value_name = "NAME")]
+    default_priorities_configmap_name: Option<String>,
+
+    /// Its namespace.
+    #[arg(long, requires = "default_priorities_configmap_name", value_name = "NAME")]
+    default_priorities_configmap_namespace: Option<String>,
+}
+
+/// Labels that must be there.
+#[derive(Clone)]
+struct Selector(BTreeMap<String, String>);
+
+fn selector(text: &str) -> Result<Selector, String> {
+    let (labels, bad) = parse_selector(text);
+    match bad.first() {
+        Some(part) => Err(format!("{part:?} is no KEY=VALUE")),
+        None => Ok(Selector(labels)),
+    }
 }
 
 impl GrouperArguments {
@@ -26,5 +57,16 @@ impl GrouperArguments {
         config.knative_gang = self.knative_gang_schedule;
         config.karta = self.generic_karta_fallback;
         config.search_legacy_groups = self.search_legacy_pg;
+        let labels = |given: &Option<Selector>| given.clone().map(|given| given.0);
+        config.pod_selector = labels(&self.pod_label_selector).unwrap_or_default();
+        config.namespace_selector = labels(&self.namespace_label_selector).unwrap_or_default();
+    }
+
+    /// The config map with defaults per kind; an empty name is none.
+    pub(crate) fn kind_defaults(&self) -> Option<ObjectName> {
+        let given = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+        let name = given(&self.default_priorities_configmap_name)?;
+        let namespace = given(&self.default_priorities_configmap_namespace)?;
+        Some(ObjectName::new(namespace.as_str(), name.as_str()))
     }
 }

@@ -17,9 +17,8 @@ use kai_cluster::planner::{BindRequests, EVICTIONS_PER_SECOND, PUBLISH_AFTER, Pu
 use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
-use kai_cluster::usage::settings as usage;
 use kai_cluster::watch::Lists;
-use kai_cluster::{client, config_file, run, shards};
+use kai_cluster::{client, grouper, run, shards};
 use kube::Client;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
@@ -28,7 +27,7 @@ use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
 use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
-use crate::scheduler_flags::SchedulerFlags;
+use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -163,10 +162,21 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         if divided { shards::wishes(&client, &flagged.settings).await } else { Wishes::default() };
     let admission = surroundings.start_admission(&client, &env, &wishes).await?;
     let heed = |wishes: &Wishes| surroundings.heed(admission.as_ref(), wishes);
-    let settings = settings(arguments, flagged)?;
+    let mut settings = settings(arguments, flagged)?;
+    read_kind_defaults(&client, arguments, &mut settings).await;
     let told = Told { client, env, questions };
     follow(settings, divided, told, heed, shutdown).await;
     Ok(0)
+}
+
+/// Takes over the defaults per kind that the command line points to.
+async fn read_kind_defaults(client: &Client, arguments: &RunArguments, settings: &mut Settings) {
+    let Some(place) = arguments.grouper.kind_defaults() else { return };
+    let Some(config) = &mut settings.grouper else { return };
+    match grouper::kind_defaults(client, &place).await {
+        Ok(defaults) => config.kind_defaults = defaults,
+        Err(why) => tracing::warn!(%place, why, "no defaults per kind"),
+    }
 }
 
 /// How admission is set up, for somebody who starts it otherwise.
@@ -226,7 +236,7 @@ pub(crate) fn start_beside(
 
 /// The cluster may be divided into shards.
 fn is_divided(arguments: &RunArguments) -> bool {
-    !arguments.scheduler.names("partition-label-value")
+    !arguments.scheduler.names(PARTITION_FLAG)
 }
 
 /// What is neither planned nor asked for.
@@ -277,14 +287,7 @@ impl Surroundings<'_> {
 fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settings> {
     let Flagged { mut settings, namespace, leader_elect, scheduler_conf, .. } = flagged;
     if let Some(path) = scheduler_conf {
-        let text = std::fs::read_to_string(&path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let variable = |name: &str| std::env::var(name).ok();
-        let around = usage::Surroundings { variable: &variable, prometheus: None };
-        let notices = config_file::apply(&text, &mut settings, &around);
-        for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
-            tracing::warn!("{}: {notice}", path.display());
-        }
+        scheduler_flags::apply_file(&path, &mut settings)?;
     }
     let wanted =
         |function: &Function| arguments.only.is_empty() || arguments.only.contains(function);

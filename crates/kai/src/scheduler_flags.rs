@@ -1,7 +1,16 @@
 //! KAI's scheduler flags on our command line, made from their table.
 
+use std::path::Path;
+
+use anyhow::Context;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use kai_cluster::config_file;
 use kai_cluster::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, apply};
+use kai_cluster::planner::Settings;
+use kai_cluster::usage::settings::Surroundings;
+
+/// The flag that names the part of the cluster; whoever gives it schedules that part only.
+pub(crate) const PARTITION_FLAG: &str = "partition-label-value";
 
 /// The flags that were given, in the order of the table.
 #[derive(Clone, Default)]
@@ -28,6 +37,19 @@ impl SchedulerFlags {
     }
 }
 
+/// Takes over what KAI's configuration file says; what of it means nothing is logged.
+pub(crate) fn apply_file(path: &Path, settings: &mut Settings) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let around = Surroundings { variable: &variable, prometheus: None };
+    let notices = config_file::apply(&text, settings, &around);
+    for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
+        tracing::warn!("{}: {notice}", path.display());
+    }
+    Ok(())
+}
+
 fn argument(flag: &Flag) -> Arg {
     let help = match flag.default {
         "" => flag.help.to_owned(),
@@ -47,9 +69,23 @@ fn argument(flag: &Flag) -> Arg {
     }
 }
 
+/// The flags that pass `filter`, on a command.
+fn augment(command: Command, filter: impl Fn(&&Flag) -> bool) -> Command {
+    command.args(FLAGS.iter().filter(filter).map(argument))
+}
+
+/// The flags that pass `filter` and were given.
+fn given(matches: &ArgMatches, filter: impl Fn(&&Flag) -> bool) -> SchedulerFlags {
+    let value = |flag: &Flag| {
+        let value = matches.get_one::<String>(flag.name)?;
+        Some((flag.name, value.clone()))
+    };
+    SchedulerFlags { given: FLAGS.iter().filter(filter).filter_map(value).collect() }
+}
+
 impl Args for SchedulerFlags {
     fn augment_args(command: Command) -> Command {
-        command.args(FLAGS.iter().map(argument))
+        augment(command, |_| true)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -59,11 +95,32 @@ impl Args for SchedulerFlags {
 
 impl FromArgMatches for SchedulerFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let value = |flag: &Flag| {
-            let value = matches.get_one::<String>(flag.name)?;
-            Some((flag.name, value.clone()))
-        };
-        Ok(Self { given: FLAGS.iter().filter_map(value).collect() })
+        Ok(given(matches, |_| true))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Those of the flags that change what is planned, for whoever plans beside `kai run`.
+#[derive(Clone, Default)]
+pub(crate) struct PlanFlags(pub(crate) SchedulerFlags);
+
+impl Args for PlanFlags {
+    fn augment_args(command: Command) -> Command {
+        augment(command, |flag| flag.is_about_plans())
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for PlanFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self(given(matches, |flag| flag.is_about_plans())))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

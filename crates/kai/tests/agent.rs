@@ -1,5 +1,8 @@
 //! `kai agent reserve` as a process, with a stub of NVIDIA's library. Without a C compiler these tests are skipped.
 
+#[path = "cluster/kubelet_socket.rs"]
+mod kubelet_socket;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -103,6 +106,47 @@ fn what_nvml_refuses_is_told_in_its_words() {
         none.contains("found 0 devices, 1 was expected. The container sees no device"),
         "{none}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_library_the_kubelet_is_asked_which_device_the_pod_has() {
+    let test = "without_the_library_the_kubelet_is_asked_which_device_the_pod_has";
+    if Path::new("/dev/nvidiactl").exists() {
+        return skipped(test, "this machine has NVIDIA's library");
+    }
+    let socket = std::env::temp_dir().join(format!("kai-reserve-{}", std::process::id()));
+    let listener = tokio::net::UnixListener::bind(&socket).expect("a socket");
+    let message = kubelet_socket::Answer::default();
+    let played = tokio::spawn(kubelet_socket::serve(listener, message.clone()));
+    let gpu = |id: &str| {
+        let devices =
+            [kubelet_socket::field(1, b"nvidia.com/gpu"), kubelet_socket::field(2, id.as_bytes())];
+        kubelet_socket::field(2, &devices.concat())
+    };
+    let other = kubelet_socket::pod("reservations", "other", &gpu("GPU-b::1"));
+    *message.lock().expect("it") =
+        [other.clone(), kubelet_socket::pod("reservations", "ours", &gpu("GPU-a::7"))].concat();
+    let asked = |arguments: &[&str]| {
+        let flags = ["--podresources-socket", socket.to_str().expect("text")];
+        let pod = [("POD_NAMESPACE", "reservations"), ("POD_NAME", "ours")];
+        reserve(&[&flags, arguments].concat(), &pod)
+    };
+    let text = String::from_utf8(asked(&["--print"]).stdout).expect("text");
+    assert!(text.starts_with("kubelet  GPU-a  <- a reservation here keeps this one\n"), "{text}");
+    assert!(text.contains("unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND. "), "{text}");
+    let json: serde_json::Value = serde_json::from_slice(&asked(&["--json"]).stdout).expect("JSON");
+    assert_eq!((&json["ours"], &json["library"]), (&"GPU-a".into(), &serde_json::Value::Null));
+    // The kubelet does not know the pod: why NVML failed is told first.
+    *message.lock().expect("it") = other;
+    let output = asked(&["--print"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).expect("text");
+    let nvml = text.find("Error while running the app: unable to initialize NVML: ");
+    let kubelet =
+        text.find("The kubelet does not tell the device either: it gave this pod 0 devices");
+    assert!(nvml.is_some() && nvml < kubelet, "{text}");
+    played.abort();
+    std::fs::remove_file(&socket).expect("it goes");
 }
 
 #[test]

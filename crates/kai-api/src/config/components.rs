@@ -88,6 +88,8 @@ settings! {
         reservation_container_security_context: SecurityContext,
         /// What they are given on Jetsons.
         tegra: Tegra,
+        /// Folder of nodes with the kubelet's pod-resources socket, which they ask where nothing else works.
+        kubelet_pod_resources: String,
     }
 }
 

@@ -53,6 +53,9 @@ pub const DRIVER_VERSION: &str = "kai.scheduler/gpu-driver-version";
 /// Annotation on a reservation pod, ours: what it was given beside its device.
 pub const RESERVATION_RUNG: &str = "kai.scheduler/reservation-rung";
 
+/// Annotation on a reservation pod, ours: what its node was when it was made, `standard` or `tegra`.
+pub const RESERVATION_PLATFORM: &str = "kai.scheduler/reservation-platform";
+
 /// Annotation on a sharing pod, ours: the devices it was given, `<group>=<device>,...`. KAI writes nothing of the kind.
 pub const DEVICES: &str = "kai.scheduler/gpu-devices";
 

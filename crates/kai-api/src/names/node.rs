@@ -33,6 +33,9 @@ pub const GPU_SHARES: &str = "kai.scheduler/gpu-shares";
 /// Condition, ours: what its GPUs are is understood well enough to share them.
 pub const GPUS_UNDERSTOOD: &str = "kai.scheduler/GpusUnderstood";
 
+/// Condition, ours: reservation pods on the node find their device.
+pub const GPUS_FOUND: &str = "kai.scheduler/GpusFound";
+
 /// `single`, `mixed`, or none.
 pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
 

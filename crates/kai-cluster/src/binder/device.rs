@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::node as node_names;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
@@ -11,8 +10,8 @@ use kai_translate::view;
 
 use super::clash::MOST_TRIED;
 use super::facts::{Life, Vanished};
-use super::profile::{Ladder, Rung};
-use super::reservation::{self, Blueprint, Reservation, Trouble};
+use super::profile::Rung;
+use super::reservation::{self, Blueprint, NEVER_CREATED, Reservation, Trouble};
 use super::writes::{Failure, Order};
 use super::{Binder, DeviceKey, Item, PATIENCE, TRIES, delay};
 
@@ -37,8 +36,8 @@ pub(super) struct DeviceMemory {
     /// Reservations in a row that came to nothing.
     tries: u32,
     not_before: Option<Timestamp>,
-    /// The reservation that is being made.
-    making: Option<ObjectName>,
+    /// The reservation that is being made, and what it is given.
+    making: Option<(ObjectName, Rung)>,
     /// Reservations that were discarded, and when.
     pub(super) discarded: BTreeMap<ObjectName, Timestamp>,
     /// Users that were told to go, and when.
@@ -175,10 +174,10 @@ impl Binder {
             }
             return;
         }
-        if let Some(device) = one.device {
+        if let Some(device) = one.device.clone() {
             memory.failure = None;
             memory.tries = 0;
-            self.rung_worked(&key.node, one.rung);
+            self.rung_worked(&key.node, &one);
             self.evict_users_of_other(key, memory, &device, now);
         }
     }
@@ -193,7 +192,9 @@ impl Binder {
         now: Timestamp,
     ) -> Option<String> {
         if let Some(Trouble { reason, blames_rung }) = &one.trouble {
-            self.rung_failed(&key.node, one.rung.filter(|_| *blames_rung), reason);
+            if *blames_rung {
+                self.rung_failed(&key.node, one, reason);
+            }
             return Some(reason.clone());
         }
         if let Some(device) = &one.device {
@@ -211,25 +212,12 @@ impl Binder {
             self.look_again_at(late, Item::Device(key.clone()));
             return None;
         }
-        let reason = format!("it did not tell its device within {} s", wait.as_seconds());
-        self.rung_failed(&key.node, one.rung, &reason);
-        Some(reason)
-    }
-
-    /// Reservation pods of the node that are given this find their device.
-    fn rung_worked(&mut self, node: &Text, rung: Option<Rung>) {
-        let Some(rung) = rung else { return };
-        let ladder = self.ladders.entry(node.clone()).or_default();
-        if ladder.works != Some(rung) {
-            ladder.worked(rung);
-            self.due.insert(Item::Node(node.clone()));
+        let mut reason = format!("it did not tell its device within {} s", wait.as_seconds());
+        if one.is_being_created {
+            reason = format!("{reason}; {NEVER_CREATED}");
         }
-    }
-
-    fn rung_failed(&mut self, node: &Text, rung: Option<Rung>, why: &str) {
-        let Some(rung) = rung else { return };
-        self.ladders.entry(node.clone()).or_default().failed(rung, why);
-        self.due.insert(Item::Node(node.clone()));
+        self.rung_failed(&key.node, one, &reason);
+        Some(reason)
     }
 
     /// All reservations of the group have devices of others: another one is made beside them, if there may be more.
@@ -281,25 +269,22 @@ impl Binder {
         let taken: Vec<&ObjectName> = self.facts.reservations(key).map(|(pod, _)| pod).collect();
         let mut names = (0..).map(|number| reservation::name(key, number, settings));
         let Some(name) = names.find(|name| !taken.contains(&name)) else { return };
+        let Some(rung) = self.next_rung(&key.node) else { return };
         let Some(node) = self.facts.node(&key.node) else { return };
-        let (_, rungs, class) = self.rungs(node);
-        let mut ladder = self.ladders.get(&key.node).cloned().unwrap_or_else(|| {
-            let known = node.view.metadata.annotations.get(node_names::LADDER);
-            known.map(|text| Ladder::read(text)).unwrap_or_default()
-        });
+        let climb = self.climb(node);
         let blueprint = Blueprint {
             name: &name,
             device: key,
             tolerations: &tolerations,
             is_fake: node.is_fake(),
-            rung: ladder.next(&rungs),
-            class,
+            rung,
+            platform: climb.platform,
+            class: climb.class,
         };
-        let pod = reservation::manifest(blueprint, settings);
-        self.ladders.insert(key.node.clone(), ladder);
+        let pod = reservation::manifest(blueprint, &self.settings.reservation);
         self.facts.expect_reservation(name.clone());
         self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
-        memory.making = Some(name);
+        memory.making = Some((name, rung));
         memory.busy = true;
     }
 
@@ -364,8 +349,9 @@ impl Binder {
     ) {
         let memory = self.devices.entry(key.clone()).or_default();
         memory.busy = false;
-        if let Some(name) = memory.making.take() {
-            self.facts.take_reservation(&name, ended.as_deref().ok());
+        let made = memory.making.take();
+        if let Some((name, _)) = &made {
+            self.facts.take_reservation(name, ended.as_deref().ok());
         }
         match ended {
             Ok(_) => {
@@ -377,8 +363,12 @@ impl Binder {
             Err(failure) => {
                 memory.tries += 1;
                 memory.not_before = Some(now.plus(delay(memory.tries)));
-                if !failure.may_pass() || memory.tries >= TRIES {
-                    memory.failure = Some(failure.reason);
+                let is_refused = !failure.may_pass();
+                if is_refused || memory.tries >= TRIES {
+                    memory.failure = Some(failure.reason.clone());
+                }
+                if let Some((_, rung)) = made.filter(|_| is_refused) {
+                    self.rung_refused(&key.node, rung, &failure.reason);
                 }
             }
         }

@@ -47,8 +47,8 @@ pub(super) struct Facts {
     nodes: BTreeMap<Text, NodeFacts>,
     reservations: BTreeMap<DeviceKey, BTreeMap<ObjectName, Reservation>>,
     devices_of_reservation: BTreeMap<ObjectName, DeviceKey>,
-    /// Runtime classes that exist.
-    pub(super) classes: BTreeSet<String>,
+    /// Runtime classes that exist, and the runtimes they stand for.
+    pub(super) classes: BTreeMap<String, String>,
     /// How NVIDIA's operator is set up.
     pub(super) policies: ClusterPolicies,
     /// What reservations tell of the GPUs of nodes.
@@ -128,6 +128,12 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
+    /// Its container runtime may have this one; not every version tells.
+    pub(super) fn may_have_runtime(&self, handler: &str) -> bool {
+        let told = &self.view.status.runtime_handlers;
+        told.is_empty() || told.iter().any(|one| one.name == handler)
+    }
+
     /// Its devices are only claimed to be there.
     pub(super) fn is_fake(&self) -> bool {
         self.view.metadata.labels.get(node_names::FAKE_GPU).is_some_and(|label| label == "true")
@@ -209,7 +215,7 @@ impl Facts {
             nodes: BTreeMap::new(),
             reservations: BTreeMap::new(),
             devices_of_reservation: BTreeMap::new(),
-            classes: BTreeSet::new(),
+            classes: BTreeMap::new(),
             policies: ClusterPolicies::default(),
             reserved: ReservedDevices::default(),
             users: Index::default(),
@@ -305,11 +311,13 @@ impl Facts {
                 let spec = typed.as_ref().and_then(|class| storage::class(class).object);
                 self.volumes.set_class(&name.name, spec);
             }
-            Kind::RuntimeClass if object.is_some() => {
-                self.classes.insert(name.name.to_string());
-            }
             Kind::RuntimeClass => {
                 self.classes.remove(&*name.name);
+                let handler = object.map(|object| object["handler"].as_str().unwrap_or_default());
+                self.classes
+                    .extend(handler.map(|handler| (name.name.to_string(), handler.to_owned())));
+                // What its reservation pods may be given stands on each node.
+                self.touched.extend(self.nodes.keys().cloned().map(Item::Node));
             }
             Kind::ClusterPolicy => self.policies.set(name.name.clone(), object),
             _ => {}

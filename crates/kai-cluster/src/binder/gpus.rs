@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::facts::Facts;
-use super::profile::Ladder;
+use super::ladder::Ladder;
 use super::reservation::{self, Blueprint};
 use super::{Binder, BinderSettings, DeviceKey, SharedDevice};
 use crate::metrics::{Labels, Page};
@@ -112,18 +112,20 @@ pub fn reservation_pod(
 ) -> Value {
     let mut binder = Binder::new(settings.clone());
     binder.apply(&Change::Node(Box::new(node.clone())));
-    binder.facts.classes = classes.iter().map(ToString::to_string).collect();
+    let named = classes.iter().map(|name| ((*name).to_owned(), (*name).to_owned()));
+    binder.facts.classes = named.collect();
     let device = DeviceKey { node: node.metadata.name.as_str().into(), group: group.into() };
     let name = reservation::name(&device, 0, &settings.reservation);
     let Some(known) = binder.facts.node(&device.node) else { return Value::Null };
-    let (_, rungs, class) = binder.rungs(known);
+    let climb = binder.climb(known);
     let blueprint = Blueprint {
         name: &name,
         device: &device,
         tolerations: &[],
         is_fake: known.is_fake(),
-        rung: Ladder::default().next(&rungs),
-        class,
+        rung: Ladder::default().next(&climb.rungs),
+        platform: climb.platform,
+        class: climb.class,
     };
     reservation::manifest(blueprint, &settings.reservation)
 }

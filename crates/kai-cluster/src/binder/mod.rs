@@ -10,8 +10,10 @@
 //! | `attempt` | one attempt to carry a request out: which step is next |
 //! | `clash` | groups of a node that got one device |
 //! | `profile` | what a reservation pod is given on which nodes |
+//! | `ladder` | which of that works on a node, found out by trying |
 //! | `cdi` | whether devices are named in the notation of CDI |
-//! | `notes` | what is written on nodes: shares, rungs, whether they are understood |
+//! | `notes` | what is written on nodes: shares, rungs |
+//! | `conditions` | conditions of nodes: are their GPUs understood, do reservation pods find them |
 //! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
 //! | `room` | whether a device has room for one more |
 //! | `gang` | pods that are bound together or not at all |
@@ -28,6 +30,7 @@ mod attempt;
 mod cdi;
 mod claims;
 mod clash;
+mod conditions;
 mod device;
 pub mod driver;
 mod facts;
@@ -35,6 +38,7 @@ mod gang;
 mod gpus;
 mod holdings;
 mod index;
+mod ladder;
 mod notes;
 mod profile;
 mod repair;
@@ -62,8 +66,8 @@ pub use settings::{
 use attempt::Attempt;
 use device::DeviceMemory;
 use facts::Facts;
+use ladder::Ladder;
 use notes::NoteMemory;
-use profile::Ladder;
 use repair::Repair;
 use writes::{Order, Report};
 

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use kai_api::names::node as names;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
-use kai_core::world::gpu_facts::{GpuFacts, Sharing};
+use kai_core::world::gpu_facts::GpuFacts;
 use kai_translate::time::seconds;
 use serde::{Deserialize, Serialize};
 
+use super::conditions::{self, NodeCondition};
 use super::facts::{Facts, Life, NodeFacts};
 use super::writes::{Failure, Order};
-use super::{Binder, Item, delay, profile};
+use super::{Binder, Item, delay};
 
 /// A node is written at most this often.
 const PAUSE: Span = seconds(10);
@@ -30,34 +31,8 @@ pub(super) struct NoteMemory {
 pub(super) struct Note {
     /// Annotations that are set, or removed.
     pub(super) annotations: BTreeMap<&'static str, Option<String>>,
-    pub(super) condition: Option<GpuCondition>,
+    pub(super) conditions: Vec<NodeCondition>,
 }
-
-/// Whether the GPUs of a node are understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GpuCondition {
-    pub(super) status: &'static str,
-    pub(super) reason: &'static str,
-    pub(super) message: &'static str,
-}
-
-const UNDERSTOOD: GpuCondition = GpuCondition {
-    status: "True",
-    reason: "Understood",
-    message: "the number and the memory of its GPUs are known",
-};
-const COUNT_UNKNOWN: GpuCondition = GpuCondition {
-    status: "False",
-    reason: "PhysicalGpuCountUnknown",
-    message: "the node is time-sliced and does not tell how many GPUs it has, so they are not shared; label it \
-              nvidia.com/gpu.count=<number of physical GPUs>",
-};
-const MEMORY_UNKNOWN: GpuCondition = GpuCondition {
-    status: "False",
-    reason: "GpuMemoryUnknown",
-    message: "nothing tells how much memory its GPUs have, so pods with gpu-memory are not placed on it; label it \
-              nvidia.com/gpu.memory=<MiB of one GPU>",
-};
 
 /// A device that is shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,21 +61,14 @@ impl Facts {
     }
 }
 
-fn condition(gpus: &GpuFacts) -> GpuCondition {
-    if gpus.sharing == Sharing::UnknownDeviceCount {
-        COUNT_UNKNOWN
-    } else if gpus.memory_known {
-        UNDERSTOOD
-    } else {
-        MEMORY_UNKNOWN
-    }
-}
-
 impl Binder {
     pub(super) fn look_at_node(&mut self, name: &Text, now: Timestamp) {
         if self.facts.node(name).is_none() {
             self.notes.remove(name);
             self.ladders.remove(name);
+        }
+        if self.ladders.contains_key(name) {
+            self.ladder(name); // the node may be another one now
         }
         let Some(note) = self.note(name) else { return };
         let memory = self.notes.entry(name.clone()).or_default();
@@ -127,19 +95,13 @@ impl Binder {
         if shares.is_some() || known.is_some_and(|known| self.is_stale(name, known)) {
             wanted.insert(names::GPU_SHARES, shares);
         }
-        if let Some(ladder) = self.ladders.get(name) {
-            let (platform, rungs, _) = self.rungs(node);
-            wanted.insert(names::LADDER, Some(ladder.write(platform, &rungs)));
+        let (ladder, climb) = (self.ladders.get(name), self.climb(node));
+        if let Some(ladder) = ladder {
+            wanted.insert(names::LADDER, Some(ladder.write(&climb.rungs)));
         }
         wanted.retain(|key, value| shown.get(*key) != value.as_ref());
-        let mut conditions = node.view.status.conditions.iter();
-        let known = conditions.find(|one| one.type_ == names::GPUS_UNDERSTOOD);
-        let condition = condition(&gpus);
-        let differs = match known {
-            Some(known) => known.status != condition.status || known.reason != condition.reason,
-            None => gpus.advertised > 0 && condition != UNDERSTOOD,
-        };
-        let note = Note { annotations: wanted, condition: differs.then_some(condition) };
+        let conditions = conditions::changed(node, &gpus, ladder, climb.runtime);
+        let note = Note { annotations: wanted, conditions };
         (note != Note::default()).then_some(note)
     }
 
@@ -167,19 +129,6 @@ impl Binder {
             tracing::warn!(node = %name, reason = failure.reason, "what is known of a node's GPUs was not written on it");
         }
         self.due.insert(Item::Node(name.clone()));
-    }
-
-    /// The platform of a node, the rungs of its reservation pods and their runtime class.
-    pub(super) fn rungs(
-        &self,
-        node: &NodeFacts,
-    ) -> (kai_translate::platform::Platform, Vec<profile::Rung>, Option<&str>) {
-        let settings = &self.settings.reservation;
-        let platform = profile::platform(&node.view, settings);
-        let cdi = self.uses_cdi(node);
-        let class = profile::runtime_class(&settings.runtime_class, &self.facts.classes, cdi);
-        let may_be_privileged = settings.tegra.privileged != super::Privilege::No;
-        (platform, profile::rungs(platform, class.is_some(), may_be_privileged), class)
     }
 
     /// Containers on the node are told their devices in the notation of CDI.

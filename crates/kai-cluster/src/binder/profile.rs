@@ -1,7 +1,5 @@
 //! What a reservation pod needs beside a device to find out which one it is. On most nodes nothing, or a runtime class. On
 //! Jetsons and their like the container runtime brings neither library nor devices: they are mounted.
-//!
-//! What a node needs is tried rung by rung. The rung that worked is remembered on the node.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +13,10 @@ use super::settings::{ReservationSettings, RuntimeClassSetting, TegraMode};
 /// The class that NVIDIA's container toolkit and k3s install, and the one for CDI alone.
 const USUAL_CLASS: &str = "nvidia";
 const CDI_CLASS: &str = "nvidia-cdi";
+
+/// Where a reservation pod finds the kubelet's socket.
+const KUBELET_FOLDER: &str = "/var/lib/kubelet/pod-resources";
+const KUBELET_VOLUME: &str = "kubelet-pod-resources";
 
 /// What a reservation pod is given beside its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ pub(super) enum Rung {
     Privileged,
     /// The same without a runtime class: that it exists does not mean that the node has it.
     PrivilegedWithoutRuntimeClass,
+    /// The kubelet's socket, and the user that may ask there.
+    Kubelet,
 }
 
 impl Rung {
@@ -45,7 +49,7 @@ impl Rung {
         serde_json::from_value(json!(name)).ok()
     }
 
-    fn has_class(self) -> bool {
+    pub(super) fn has_class(self) -> bool {
         matches!(self, Self::RuntimeClass | Self::Libraries | Self::Privileged)
     }
 
@@ -74,88 +78,48 @@ pub(super) fn platform(node: &view::Node, settings: &ReservationSettings) -> Pla
 
 /// The runtime class of reservation pods: the configured one if it exists, else the usual one, else that of CDI where CDI
 /// is on, else none.
+///
+/// `existing` are classes and the runtimes they stand for; so is the answer.
 pub(super) fn runtime_class<'a>(
-    setting: &'a RuntimeClassSetting,
-    existing: &'a std::collections::BTreeSet<String>,
+    setting: &RuntimeClassSetting,
+    existing: &'a BTreeMap<String, String>,
     cdi: bool,
-) -> Option<&'a str> {
-    let exists = |name: &&str| existing.contains(*name);
-    match setting {
-        RuntimeClassSetting::None => None,
-        RuntimeClassSetting::Auto(preferred) => preferred
-            .as_deref()
-            .filter(exists)
-            .or(Some(USUAL_CLASS).filter(exists))
-            .or(Some(CDI_CLASS).filter(exists).filter(|_| cdi)),
-    }
+) -> Option<(&'a str, &'a str)> {
+    let RuntimeClassSetting::Auto(preferred) = setting else { return None };
+    let wanted = [preferred.as_deref(), Some(USUAL_CLASS), Some(CDI_CLASS).filter(|_| cdi)];
+    let mut found = wanted.into_iter().flatten().filter_map(|name| existing.get_key_value(name));
+    found.next().map(|(name, handler)| (name.as_str(), handler.as_str()))
+}
+
+/// What there is to give.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means {
+    /// A runtime class.
+    pub(super) runtime_class: bool,
+    /// Privilege, where it is needed.
+    pub(super) privilege: bool,
+    /// The kubelet's socket.
+    pub(super) kubelet: bool,
 }
 
 /// The rungs of a node in the order in which they are tried.
-pub(super) fn rungs(platform: Platform, has_class: bool, may_be_privileged: bool) -> Vec<Rung> {
-    let mut rungs = match (platform, may_be_privileged) {
+pub(super) fn rungs(platform: Platform, means: Means) -> Vec<Rung> {
+    let mut rungs = match (platform, means.privilege) {
         (Platform::Standard, _) => vec![],
         (Platform::Tegra, true) => vec![Rung::Privileged],
         (Platform::Tegra, false) => vec![Rung::Libraries],
     };
-    if has_class {
+    if means.runtime_class {
         if rungs.contains(&Rung::Privileged) {
             rungs.push(Rung::PrivilegedWithoutRuntimeClass);
         }
         rungs.push(Rung::RuntimeClass);
     }
     rungs.push(Rung::Plain);
+    if means.kubelet {
+        rungs.push(Rung::Kubelet);
+    }
     rungs
-}
-
-/// What is known of the rungs of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ladder {
-    /// The rung that worked.
-    pub(super) works: Option<Rung>,
-    /// Rungs that did not, and why.
-    pub(super) failed: BTreeMap<Rung, String>,
-}
-
-impl Ladder {
-    /// As it stands on a node.
-    pub(super) fn read(text: &str) -> Self {
-        let value: Value = serde_json::from_str(text).unwrap_or_default();
-        let works = value["works"].as_str().and_then(Rung::named);
-        Self { works, failed: BTreeMap::new() }
-    }
-
-    /// For people, and for us after a restart.
-    pub(super) fn write(&self, platform: Platform, rungs: &[Rung]) -> String {
-        let platform = match platform {
-            Platform::Standard => "standard",
-            Platform::Tegra => "tegra",
-        };
-        json!({"platform": platform, "rungs": rungs, "works": self.works, "failed": self.failed})
-            .to_string()
-    }
-
-    /// The rung to try next: the one that worked, else the first that has not failed. When all have, they are tried anew.
-    pub(super) fn next(&mut self, rungs: &[Rung]) -> Rung {
-        if let Some(works) = self.works.filter(|works| rungs.contains(works)) {
-            return works;
-        }
-        if rungs.iter().all(|rung| self.failed.contains_key(rung)) {
-            self.failed.clear();
-        }
-        let untried = rungs.iter().find(|rung| !self.failed.contains_key(rung));
-        untried.copied().unwrap_or(Rung::Plain)
-    }
-
-    pub(super) fn worked(&mut self, rung: Rung) {
-        self.works = Some(rung);
-        self.failed.clear();
-    }
-
-    /// The rung did not work, for this reason.
-    pub(super) fn failed(&mut self, rung: Rung, why: &str) {
-        self.works = self.works.filter(|works| *works != rung);
-        self.failed.insert(rung, why.to_owned());
-    }
 }
 
 /// Gives a reservation pod what the rung says.
@@ -167,6 +131,18 @@ pub(super) fn equip(
 ) {
     if let Some(class) = class.filter(|_| rung.has_class()) {
         pod["spec"]["runtimeClassName"] = json!(class);
+    }
+    if let Some(folder) = settings.kubelet_pod_resources.as_ref().filter(|_| rung == Rung::Kubelet)
+    {
+        let volume =
+            json!({"name": KUBELET_VOLUME, "hostPath": {"path": folder, "type": "Directory"}});
+        pod["spec"]["volumes"] = json!([volume]);
+        let container = &mut pod["spec"]["containers"][0];
+        container["volumeMounts"] =
+            json!([{"name": KUBELET_VOLUME, "mountPath": KUBELET_FOLDER, "readOnly": true}]);
+        // The socket is root's. Nothing else is needed: what is forbidden otherwise stays forbidden.
+        container["securityContext"]["runAsUser"] = json!(0);
+        container["securityContext"]["runAsNonRoot"] = json!(false);
     }
     if !rung.has_libraries() {
         return;
@@ -208,53 +184,38 @@ pub(super) fn equip(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
     fn a_class_is_used_where_it_exists() {
-        let existing = |names: &[&str]| -> BTreeSet<String> {
-            names.iter().map(ToString::to_string).collect()
+        let class = |setting: &RuntimeClassSetting, names: &[&str], cdi| {
+            let existing = names.iter().map(|name| ((*name).to_owned(), format!("{name}-runtime")));
+            let existing: BTreeMap<String, String> = existing.collect();
+            let class = runtime_class(setting, &existing, cdi);
+            class.map(|(name, handler)| format!("{name} {handler}"))
         };
         let auto = RuntimeClassSetting::Auto(Some("gpu".to_owned()));
-        assert_eq!(runtime_class(&auto, &existing(&["gpu", "nvidia"]), false), Some("gpu"));
-        assert_eq!(runtime_class(&auto, &existing(&["nvidia"]), false), Some("nvidia"));
-        assert_eq!(runtime_class(&auto, &existing(&["nvidia-cdi"]), false), None);
-        assert_eq!(runtime_class(&auto, &existing(&["nvidia-cdi"]), true), Some("nvidia-cdi"));
-        assert_eq!(runtime_class(&RuntimeClassSetting::None, &existing(&["nvidia"]), true), None);
+        let found = |names, cdi| class(&auto, names, cdi);
+        assert_eq!(found(&["gpu", "nvidia"], false).as_deref(), Some("gpu gpu-runtime"));
+        assert_eq!(found(&["nvidia"], false).as_deref(), Some("nvidia nvidia-runtime"));
+        assert_eq!(found(&["nvidia-cdi"], false), None);
+        assert_eq!(found(&["nvidia-cdi"], true).as_deref(), Some("nvidia-cdi nvidia-cdi-runtime"));
+        assert_eq!(class(&RuntimeClassSetting::None, &["nvidia"], true), None);
     }
 
     #[test]
     fn only_jetsons_are_given_folders_and_privilege() {
+        use Platform::{Standard, Tegra};
         use Rung::{Libraries, Plain, Privileged, PrivilegedWithoutRuntimeClass, RuntimeClass};
-        assert_eq!(rungs(Platform::Standard, false, true), [Plain]);
-        assert_eq!(rungs(Platform::Standard, true, true), [RuntimeClass, Plain]);
-        let tegra = rungs(Platform::Tegra, true, true);
+        let class = Means { runtime_class: true, privilege: true, kubelet: false };
+        let no_class = Means { runtime_class: false, ..class };
+        assert_eq!(rungs(Standard, no_class), [Plain]);
+        assert_eq!(rungs(Standard, class), [RuntimeClass, Plain]);
+        let tegra = rungs(Tegra, class);
         assert_eq!(tegra, [Privileged, PrivilegedWithoutRuntimeClass, RuntimeClass, Plain]);
-        assert_eq!(rungs(Platform::Tegra, false, false), [Libraries, Plain]);
-    }
-
-    #[test]
-    fn rungs_are_climbed_and_the_one_that_worked_is_kept() {
-        let rungs = rungs(Platform::Standard, true, true);
-        let mut ladder = Ladder::default();
-        assert_eq!(ladder.next(&rungs), Rung::RuntimeClass);
-        ladder.failed(Rung::RuntimeClass, "no such handler");
-        assert_eq!(ladder.next(&rungs), Rung::Plain);
-        ladder.failed(Rung::Plain, "no library");
-        assert_eq!(ladder.next(&rungs), Rung::RuntimeClass);
-        ladder.failed(Rung::RuntimeClass, "no such handler");
-        ladder.worked(Rung::Plain);
-        let text = ladder.write(Platform::Standard, &rungs);
-        assert_eq!(
-            text,
-            r#"{"platform":"standard","rungs":["runtime-class","plain"],"works":"plain","failed":{}}"#
-        );
-        assert_eq!(Ladder::read(&text), ladder);
-        assert_eq!(ladder.next(&rungs), Rung::Plain);
-        ladder.failed(Rung::Plain, "it broke");
-        assert_eq!(ladder.next(&rungs), Rung::RuntimeClass);
-        assert_eq!(Ladder::read("nonsense"), Ladder::default());
+        let unprivileged = Means { privilege: false, ..no_class };
+        assert_eq!(rungs(Tegra, unprivileged), [Libraries, Plain]);
+        let asking = Means { kubelet: true, ..no_class };
+        assert_eq!(rungs(Standard, asking), [Plain, Rung::Kubelet]);
     }
 }

@@ -2,6 +2,7 @@
 
 use kai_api::names::{env, gpu, objects, third_party};
 use kai_core::input::{ObjectName, Text};
+use kai_translate::platform::Platform;
 use kai_translate::view;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -25,6 +26,16 @@ const DEAD_ENDS: [&str; 8] = [
 const IMAGE_TROUBLES: [&str; 4] =
     ["ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"];
 
+/// How a container ends that did not even run.
+const NEVER_RAN: [&str; 2] = ["ContainerCannotRun", "StartError"];
+
+/// How the program says that it cannot know its device: NVML refuses, or there is none or more than one.
+const FINAL_WORDS: [&str; 2] = ["unable to ", "found "];
+
+/// Ends the reason where a node made no container in time.
+pub(super) const NEVER_CREATED: &str =
+    "its container was never made: kubectl describe pod tells why";
+
 /// A reservation pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reservation {
@@ -37,8 +48,12 @@ pub(super) struct Reservation {
     pub(super) device: Option<Text>,
     /// Why it will never tell.
     pub(super) trouble: Option<Trouble>,
+    /// The node has not made its container yet.
+    pub(super) is_being_created: bool,
     /// What it was given beside its device.
     pub(super) rung: Option<Rung>,
+    /// What its node was when it was made.
+    pub(super) platform: Option<Platform>,
 }
 
 /// Why a reservation pod will never tell its device.
@@ -52,46 +67,84 @@ pub(super) struct Trouble {
 impl Reservation {
     pub(super) fn read(pod: &view::Pod) -> Self {
         let metadata = &pod.metadata;
-        let device = metadata.annotations.get(gpu::RESERVED_DEVICE);
+        let annotation = |key: &str| metadata.annotations.get(key).map(String::as_str);
         Self {
             uid: metadata.uid.as_str().into(),
             version: metadata.resource_version.clone(),
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             leaving: metadata.is_terminating(),
-            device: device.filter(|text| !text.is_empty()).map(|text| text.as_str().into()),
+            device: device(pod).map(Text::from),
             trouble: trouble(pod),
-            rung: metadata
-                .annotations
-                .get(gpu::RESERVATION_RUNG)
-                .and_then(|name| Rung::named(name)),
+            is_being_created: is_being_created(pod),
+            rung: annotation(gpu::RESERVATION_RUNG).and_then(Rung::named),
+            platform: annotation(gpu::RESERVATION_PLATFORM).and_then(Platform::named),
         }
+    }
+}
+
+/// The device that a reservation pod has told.
+fn device(pod: &view::Pod) -> Option<&str> {
+    let told = pod.metadata.annotations.get(gpu::RESERVED_DEVICE);
+    told.map(String::as_str).filter(|device| !device.is_empty())
+}
+
+/// A reason and what is to be said of it.
+fn said(reason: &str, message: &str) -> String {
+    match (reason, message) {
+        ("", message) => message.to_owned(),
+        (reason, "") => reason.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
     }
 }
 
 fn trouble(pod: &view::Pod) -> Option<Trouble> {
     let status = &pod.status;
-    let said = |reason: &str, message: &str| match (reason, message) {
-        ("", message) => message.to_owned(),
-        (reason, "") => reason.to_owned(),
-        (reason, message) => format!("{reason}: {message}"),
-    };
     if let Some(phase @ ("Failed" | "Succeeded")) = status.phase.as_deref() {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let why = said(&text(&status.reason), &text(&status.message));
         let reason = if why.is_empty() { format!("it is {phase}") } else { why };
         return Some(Trouble { reason, blames_rung: false });
     }
-    let mut stuck = status.container_statuses.iter().filter_map(|one| {
-        let waiting = one.state.waiting.as_ref()?;
-        DEAD_ENDS.contains(&waiting.reason.as_str()).then_some((one, waiting))
-    });
-    let (container, waiting) = stuck.next()?;
+    let containers = &status.container_statuses;
+    // What was once in the way is over where it has told its device.
+    let mut silent = containers.iter().filter(|_| device(pod).is_none());
+    containers.iter().find_map(stuck).or_else(|| silent.find_map(gave_up))
+}
+
+/// The node does not start the container, or not any more.
+fn stuck(container: &view::ContainerStatus) -> Option<Trouble> {
+    let waiting = container.state.waiting.as_ref();
+    let waiting = waiting.filter(|waiting| DEAD_ENDS.contains(&waiting.reason.as_str()))?;
     // What the program said last is worth more than that it is started again and again.
     let ended = container.last_state.terminated.as_ref().map(|ended| ended.message.trim());
     let last = ended.and_then(|log| last_words(log).or(Some(log).filter(|log| !log.is_empty())));
     let message = last.unwrap_or(&waiting.message);
     let blames_rung = !IMAGE_TROUBLES.contains(&waiting.reason.as_str());
     Some(Trouble { reason: said(&waiting.reason, message), blames_rung })
+}
+
+/// The container ended in a way that starting it again does not help. Others may have passed by then: whether the API
+/// server answered, for one.
+fn gave_up(container: &view::ContainerStatus) -> Option<Trouble> {
+    let states = [&container.state, &container.last_state];
+    states.into_iter().filter_map(|state| state.terminated.as_ref()).find_map(|ended| {
+        let reason = if NEVER_RAN.contains(&ended.reason.as_str()) {
+            said(&ended.reason, ended.message.trim())
+        } else {
+            let words = last_words(&ended.message)?;
+            FINAL_WORDS.iter().any(|begin| words.starts_with(begin)).then(|| words.to_owned())?
+        };
+        Some(Trouble { reason, blames_rung: true })
+    })
+}
+
+/// The node has not made the container yet.
+fn is_being_created(pod: &view::Pod) -> bool {
+    let mut waiting = pod.status.container_statuses.iter().filter_map(|one| {
+        let is_first = one.last_state.terminated.is_none();
+        one.state.waiting.as_ref().filter(|_| is_first)
+    });
+    waiting.any(|waiting| waiting.reason == "ContainerCreating")
 }
 
 /// Why the program in a reservation pod ended, out of the end of its log.
@@ -129,13 +182,15 @@ pub(super) struct Blueprint<'a> {
     /// The node's devices are only claimed to be there.
     pub(super) is_fake: bool,
     pub(super) rung: Rung,
+    /// What the node is.
+    pub(super) platform: Platform,
     /// The runtime class, where the rung has one.
     pub(super) class: Option<&'a str>,
 }
 
 /// The reservation pod.
 pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings) -> Value {
-    let Blueprint { name, device, tolerations, is_fake, rung, class } = blueprint;
+    let Blueprint { name, device, tolerations, is_fake, rung, platform, class } = blueprint;
     let field = |variable: &str, path: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut container = json!({
         "name": objects::RESERVATION_CONTAINER,
@@ -177,7 +232,9 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         container["args"] = json!(["sleep", "infinity"]);
         return pod;
     }
-    pod["metadata"]["annotations"][gpu::RESERVATION_RUNG] = json!(rung.name());
+    let annotations = &mut pod["metadata"]["annotations"];
+    annotations[gpu::RESERVATION_RUNG] = json!(rung.name());
+    annotations[gpu::RESERVATION_PLATFORM] = json!(platform.name());
     profile::equip(&mut pod, rung, class, settings);
     pod
 }
@@ -211,7 +268,8 @@ mod tests {
     }
 
     fn blueprint<'a>(name: &'a ObjectName, device: &'a DeviceKey, rung: Rung) -> Blueprint<'a> {
-        Blueprint { name, device, tolerations: &[], is_fake: false, rung, class: Some("nvidia") }
+        let (platform, class) = (Platform::Standard, Some("nvidia"));
+        Blueprint { name, device, tolerations: &[], is_fake: false, rung, platform, class }
     }
 
     #[test]
@@ -268,6 +326,29 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_the_kubelet_is_root_and_may_do_nothing_else() {
+        let folder = Some("/var/lib/k0s/kubelet/pod-resources".to_owned());
+        let settings =
+            ReservationSettings { kubelet_pod_resources: folder, ..ReservationSettings::default() };
+        let (device, name) = (device(), ObjectName::new("r", "p"));
+        let pod = manifest(blueprint(&name, &device, Rung::Kubelet), &settings);
+        let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
+        assert!(spec["runtimeClassName"].is_null());
+        let folder = json!({"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"});
+        assert_eq!(spec["volumes"], json!([{"name": "kubelet-pod-resources", "hostPath": folder}]));
+        assert_eq!(
+            container["volumeMounts"],
+            json!([{"name": "kubelet-pod-resources", "mountPath": "/var/lib/kubelet/pod-resources", "readOnly": true}])
+        );
+        assert_eq!(
+            container["securityContext"],
+            json!({"allowPrivilegeEscalation": false, "runAsNonRoot": false, "runAsUser": 0, "capabilities": {"drop": ["all"]}})
+        );
+        let plain = manifest(blueprint(&name, &device, Rung::Plain), &settings);
+        assert!(plain["spec"]["volumes"].is_null(), "only where nothing else works");
+    }
+
+    #[test]
     fn one_device_is_asked_for_whatever_is_configured() {
         let configured = json!({"requests": {"cpu": "1m", "nvidia.com/gpu": "4"}});
         let settings = ReservationSettings { resources: Some(configured), ..Default::default() };
@@ -309,5 +390,31 @@ mod tests {
         let text = text.replace("ImagePullBackOff", "ContainerCreating");
         let pod: view::Pod = serde_json::from_str(&text).expect("a pod");
         assert_eq!(trouble(&pod), None);
+        assert!(is_being_created(&pod));
+    }
+
+    #[test]
+    fn what_starting_again_does_not_help_is_told_at_once_and_what_may_pass_is_not() {
+        let ended = |state: &str, words: &str| -> view::Pod {
+            let ended = json!({"reason": "Error", "message": format!("INFO x\nError while running the app: {words}\n")});
+            let status =
+                json!({"containerStatuses": [{state: {"terminated": ended}}], "phase": "Running"});
+            serde_json::from_value(json!({"status": status})).expect("a pod")
+        };
+        let reason = |pod: &view::Pod| trouble(pod).map(|trouble| trouble.reason);
+        let words = "unable to initialize NVML: Driver Not Loaded. Check";
+        let mut pod = ended("state", words);
+        assert_eq!(reason(&pod).as_deref(), Some(words));
+        // It may run again by the time we see it.
+        assert_eq!(reason(&ended("lastState", words)).as_deref(), Some(words));
+        let words = "found 0 devices, 1 was expected. The container";
+        assert_eq!(reason(&ended("lastState", words)).as_deref(), Some(words));
+        assert_eq!(reason(&ended("lastState", "could not patch pod. error: timeout")), None);
+        pod.metadata.annotations.insert(gpu::RESERVED_DEVICE.to_owned(), "GPU-1".to_owned());
+        assert_eq!(trouble(&pod), None, "it told later");
+        let text = r#"{"status": {"containerStatuses": [{"lastState": {"terminated": {"reason": "StartError", "message": "no such runtime"}}}]}}"#;
+        let pod: view::Pod = serde_json::from_str(text).expect("a pod");
+        assert_eq!(reason(&pod).as_deref(), Some("StartError: no such runtime"));
+        assert!(trouble(&pod).is_some_and(|trouble| trouble.blames_rung));
     }
 }

@@ -41,6 +41,8 @@ pub struct ReservationSettings {
     pub pull_policy: String,
     /// What they are given on Jetsons and their like.
     pub tegra: TegraSettings,
+    /// The folder of nodes with the kubelet's socket, for nodes on which NVML cannot be used; none: it is not asked.
+    pub kubelet_pod_resources: Option<String>,
     /// How long one may take to name its device.
     pub wait: Span,
     /// Resources beside the device, a `ResourceRequirements`.
@@ -149,6 +151,7 @@ impl Default for ReservationSettings {
             runtime_class: RuntimeClassSetting::Auto(None),
             pull_policy: "IfNotPresent".to_owned(),
             tegra: TegraSettings::default(),
+            kubelet_pod_resources: None,
             wait: seconds(defaults::RESERVATION_WAIT_SECONDS),
             resources: None,
             pod_security: None,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::node as names;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
@@ -10,7 +9,8 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
-use super::notes::{GpuCondition, Note};
+use super::conditions::NodeCondition;
+use super::notes::Note;
 use super::sharing::ConfigMap;
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
 use super::{DeviceKey, holdings};
@@ -277,18 +277,22 @@ async fn write_note(
     now: Timestamp,
 ) -> Result<(), Failure> {
     let path = format!("/api/v1/nodes/{node}");
-    let Note { annotations, condition } = note;
+    let Note { annotations, conditions } = note;
     if !annotations.is_empty() {
         let patch = json!({"metadata": {"annotations": annotations}});
         let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
     }
-    if let Some(GpuCondition { status, reason, message }) = condition {
+    if !conditions.is_empty() {
         let moment = time::format(now);
-        let condition = json!({
-            "type": names::GPUS_UNDERSTOOD, "status": status, "reason": reason, "message": message,
-            "lastHeartbeatTime": moment, "lastTransitionTime": moment,
-        });
-        let patch = json!({"status": {"conditions": [condition]}});
+        let condition = |one: &NodeCondition| {
+            let NodeCondition { kind, reason, message, .. } = one;
+            json!({
+                "type": kind, "status": one.status(), "reason": reason, "message": message,
+                "lastHeartbeatTime": moment, "lastTransitionTime": moment,
+            })
+        };
+        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+        let patch = json!({"status": {"conditions": conditions}});
         let path = path + "/status";
         let _: Value = send(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await?;
     }
@@ -362,10 +366,24 @@ pub(super) async fn delete(
     if let Some(uid) = uid {
         options["preconditions"] = json!({"uid": &**uid});
     }
-    match send::<Value>(client, "DELETE", path, None, &options).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 && uid.is_some() => Ok(()),
+    let Err(error) = send::<Value>(client, "DELETE", path, None, &options).await else {
+        return Ok(());
+    };
+    let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
+    let is_gone = match (code, uid) {
+        (404, _) => true,
+        // Another has the name; or it is still there, and the server could not remove it just now.
+        (409, Some(uid)) => !is_there(client, path, uid).await?,
+        _ => false,
+    };
+    if is_gone { Ok(()) } else { Err(error.into()) }
+}
+
+async fn is_there(client: &Client, path: &str, uid: &str) -> Result<bool, Failure> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match client.request::<Value>(request).await {
+        Ok(object) => Ok(object["metadata"]["uid"] == uid),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,6 +1,7 @@
 //! `kai explain`: why a pod or a group waits and how a queue stands, in words. The cluster is read, one plan is made on the
-//! side and nothing is written.
+//! side, as the shard that it concerns would make it, and nothing is written.
 
+mod reading;
 mod table;
 
 use std::fmt::Write as _;
@@ -13,14 +14,9 @@ use kai_core::report::explain;
 use kube::Client;
 
 use crate::env::Env;
-use crate::function::Function;
-use crate::grouper::Grouper;
-use crate::lease::Gate;
-use crate::orders::{Order, Report};
 use crate::planner::{Planner, Settings};
-use crate::run::start_watches;
+use crate::shards::scheduled_parts;
 use crate::status::accounts::Accounts;
-use crate::watch::Lists;
 use table::{Row, table};
 
 /// What is asked about.
@@ -34,32 +30,65 @@ pub enum Asked {
     Queue(Text),
 }
 
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::PodGroup(group) => write!(f, "pod group {group}"),
+            Self::Queue(queue) => write!(f, "queue {queue}"),
+        }
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// There is no such object, or it is not ours.
     #[error("there is no {0} here; another scheduler's, or in another part of the cluster?")]
     Unknown(String),
-    /// The cluster cannot be read.
-    #[error("the cluster cannot be read")]
-    Unreadable,
+    /// Something cannot be read.
+    #[error("{0}: {1}")]
+    Unreadable(&'static str, Box<kube::Error>),
 }
 
-/// Explains something.
+/// Explains something. `only` is the part of the cluster that is looked at; by default the one it is in.
 pub async fn explain(
     client: &Client,
     env: &Env,
-    settings: Settings,
+    base: &Settings,
+    only: Option<&str>,
     asked: &Asked,
 ) -> Result<String, ExplainError> {
-    let mut planner = read(client, env, settings).await?;
-    let job = asked_job(&planner, asked);
+    let parts = scheduled_parts(client, env, base, only).await;
+    let parts = parts.map_err(|error| ExplainError::Unreadable("settings", Box::new(error)))?;
+    let mut reading = Box::pin(reading::read(client, env, parts)).await?;
+    let unknown = || ExplainError::Unknown(asked.to_string());
+    let meant = reading.iter().position(|part| schedules(&part.planner, asked));
+    let reading = reading.get_mut(meant.unwrap_or_default()).ok_or_else(unknown)?;
+    let heads = reading.heads();
+    let planner = &mut reading.planner;
+    let job = asked_job(planner, asked);
     let made = planner.plan_aside(job.as_ref(), env.now());
-    let scene = Scene { planner: &planner, made: &made };
-    match asked {
+    let scene = Scene { planner, made: &made };
+    let told = match asked {
         Asked::Pod(pod) => scene.pod(pod),
         Asked::PodGroup(group) => scene.group(group),
         Asked::Queue(queue) => scene.queue(queue),
+    };
+    Ok(told? + &heads)
+}
+
+/// What is asked about is in the part of the cluster that the planner schedules. Every part knows all pods, but only the
+/// groups and queues that are its own.
+fn schedules(planner: &Planner, asked: &Asked) -> bool {
+    let accounts = planner.accounts();
+    match asked {
+        Asked::Queue(queue) => accounts.queue(queue).is_some(),
+        Asked::Pod(_) | Asked::PodGroup(_) => {
+            let group = asked_job(planner, asked);
+            let account = group.and_then(|group| accounts.group(&group));
+            account.is_some_and(|account| account.queue.is_some())
+        }
     }
 }
 
@@ -69,31 +98,6 @@ fn asked_job(planner: &Planner, asked: &Asked) -> Option<ObjectName> {
         Asked::PodGroup(group) => Some(group.clone()),
         Asked::Queue(_) => None,
     }
-}
-
-/// A planner that knows the cluster as it is now. Groups that are not written yet are found out, and not written.
-async fn read(client: &Client, env: &Env, mut settings: Settings) -> Result<Planner, ExplainError> {
-    settings.election = None;
-    settings.functions = Function::FOLLOWING.into();
-    settings.schedules = true;
-    let closed = Gate::closed(env.clone());
-    let config = settings.grouper.clone();
-    let grouper = config.map(|config| Grouper::new(client, env.clone(), config, &closed));
-    let mut planner = Planner::new(settings);
-    let mut changes = start_watches(client, env, Lists::default());
-    while !planner.is_ready() {
-        let change = changes.recv().await.ok_or(ExplainError::Unreadable)?;
-        planner.apply(change, env.now());
-    }
-    let classes = planner.class_names();
-    for order in planner.take_orders() {
-        if let (Order::Group(pod), Some(grouper)) = (order, &grouper)
-            && let Some(grouped) = grouper.group(*pod, classes.clone()).await
-        {
-            planner.settle(Report::Grouped(Box::new(grouped)), env.now());
-        }
-    }
-    Ok(planner)
 }
 
 struct Scene<'a> {

@@ -7,13 +7,9 @@
 //! | module | subject |
 //! |---|---|
 //! | [`zones`] | cores and their zones, from `/sys` |
-//! | [`pod_resources`] | what the kubelet gave to containers |
-//! | `wire` | the little of gRPC and its encoding that this takes |
 //! | [`placement`] | what stands on a pod |
 
 pub mod placement;
-pub mod pod_resources;
-mod wire;
 pub mod zones;
 
 use std::collections::BTreeMap;
@@ -28,6 +24,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::env::Env;
+use crate::kubelet::pod_resources;
 use crate::orders::{MERGE_PATCH, object_path, send};
 use pod_resources::Kubelet;
 use zones::Zones;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use kai_api::names::resources::CPU;
 use serde_json::{Map, Value, json};
 
-use super::pod_resources::PodResources;
 use super::zones::Zones;
+use crate::kubelet::pod_resources::PodResources;
 
 /// The annotation of a pod; none where nothing of it is aligned.
 ///
@@ -20,7 +20,7 @@ pub fn annotation(pod: &PodResources, zones: &Zones) -> Option<String> {
     for container in &pod.containers {
         for devices in &container.devices {
             if let [zone] = devices.zones[..] {
-                add(zone, &devices.resource, devices.count);
+                add(zone, &devices.resource, devices.ids.len() as u64);
             }
         }
         for zone in container.cores.iter().filter_map(|core| zones.of(*core)) {
@@ -62,16 +62,17 @@ fn quantity(mut amount: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pod_resources::{ContainerResources, Devices, Memory};
     use super::*;
+    use crate::kubelet::pod_resources::{ContainerResources, Devices, Memory};
 
     /// Two zones of four cores.
     fn zones() -> Zones {
         (0..8).map(|core| (core, core / 4)).collect()
     }
 
-    fn devices(resource: &str, count: u64, zones: &[i64]) -> Devices {
-        Devices { resource: resource.to_owned(), count, zones: zones.to_vec() }
+    fn devices(resource: &str, count: usize, zones: &[i64]) -> Devices {
+        let ids = vec!["id".to_owned(); count];
+        Devices { resource: resource.to_owned(), ids, zones: zones.to_vec() }
     }
 
     fn memory(kind: &str, bytes: u64, zones: &[i64]) -> Memory {

@@ -8,6 +8,7 @@ mod evictions;
 mod gangs;
 mod gpus;
 mod leading;
+mod namespaces;
 mod objects;
 mod pods;
 mod promises;
@@ -161,6 +162,8 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    /// Labels of namespaces.
+    namespaces: BTreeMap<Text, BTreeMap<String, String>>,
     /// Nodes of ours, as they were told.
     nodes: BTreeMap<Text, view::Node>,
     /// Devices that reservation pods keep.
@@ -221,6 +224,7 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            namespaces: BTreeMap::new(),
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),

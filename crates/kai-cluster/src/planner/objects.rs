@@ -28,6 +28,7 @@ impl Planner {
                 let name = object_name(object);
                 self.tell(Delta::Set(Object::ConfigMap(name)));
             }
+            Kind::Namespace => self.set_namespace(object),
             Kind::CsiDriver => self.set_driver(object),
             Kind::PersistentVolumeClaim => self.set_volume_claim(object),
             Kind::DeviceClass => self.set_device_class(object),
@@ -68,6 +69,9 @@ impl Planner {
                 }
                 if kind == Kind::Node {
                     self.lose_node(&name.name);
+                }
+                if kind == Kind::Namespace {
+                    self.namespaces.remove(&name.name);
                 }
                 self.lose_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {
@@ -211,6 +215,7 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
         Kind::Topology => ObjectKey::Topology(name.name),
         Kind::PodDisruptionBudget => ObjectKey::Budget(name),
         Kind::ConfigMap => ObjectKey::ConfigMap(name),
+        Kind::Namespace => ObjectKey::Namespace(name.name),
         Kind::PersistentVolumeClaim => ObjectKey::Storage(StorageKey::Claim(name)),
         Kind::PersistentVolume => ObjectKey::Storage(StorageKey::Volume(name.name)),
         Kind::StorageClass => ObjectKey::Storage(StorageKey::Class(name.name)),

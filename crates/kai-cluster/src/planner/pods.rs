@@ -205,7 +205,7 @@ impl Planner {
 
     fn is_grouped_by_us(&self, pod: &PodSpec) -> bool {
         let ended = matches!(pod.status, Status::Succeeded | Status::Failed);
-        self.settings.grouper.is_some() && pod.role == PodRole::Workload && !ended
+        pod.role == PodRole::Workload && !ended && self.groups_in(&pod.name.namespace)
     }
 
     /// Finds the groups of all pods of which none is known.
@@ -225,7 +225,7 @@ impl Planner {
         }
     }
 
-    fn find_group(&mut self, name: &ObjectName) {
+    pub(super) fn find_group(&mut self, name: &ObjectName) {
         let Some(config) = &self.settings.grouper else { return };
         let Some(entry) = self.pods.get_mut(name) else { return };
         if !matches!(entry.group, Membership::Unknown) {

@@ -116,12 +116,8 @@ impl Configured {
             grouper.queue_label_key = settings.config.params.queue_label_key.to_string();
             let labels = global.pod_label_selector.clone();
             take(&mut grouper.pod_selector, &BTreeMap::new(), labels);
-        }
-        if global.namespace_label_selector.as_ref().is_some_and(|labels| !labels.is_empty()) {
-            self.problems.push(
-                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces"
-                    .to_owned(),
-            );
+            let labels = global.namespace_label_selector.clone();
+            take(&mut grouper.namespace_selector, &BTreeMap::new(), labels);
         }
         self.wishes.json_log = global.json_log;
     }
@@ -224,6 +220,8 @@ impl Configured {
         if let container @ Some(_) = value(wanted.reservation_container_security_context.as_ref()) {
             take(&mut to.container_security, &usual.container_security, Some(container));
         }
+        let kubelet = wanted.kubelet_pod_resources.filter(|folder| !folder.is_empty());
+        take(&mut to.kubelet_pod_resources, &usual.kubelet_pod_resources, Some(kubelet));
         match wanted.tegra.map(|tegra| serde_json::from_value(json!(tegra))).transpose() {
             Ok(tegra) => take(&mut to.tegra, &usual.tegra, tegra),
             Err(error) => {
@@ -328,14 +326,14 @@ mod tests {
     fn everything_that_is_honoured_arrives() {
         let told = told(json!({
             "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true,
-                "podLabelSelector": {"a": "b"}},
+                "podLabelSelector": {"a": "b"}, "namespaceLabelSelector": {"c": "d"}},
             "podGrouper": {"args": {"gangScheduleKnative": false, "genericKartaFallback": false,
                 "defaultPrioritiesConfigMapName": "map", "defaultPrioritiesConfigMapNamespace": "space"}},
             "queueController": {"metricsNamespace": "m", "queueLabelToMetricLabel": "team=crew",
                 "queueLabelToDefaultMetricValue": "team=none", "webhooks": {"enableValidation": false}},
             "binder": {"volumeBindingTimeoutSeconds": 7, "cdiEnabled": true, "plugins": {"hamicore": {"enabled": true}},
                 "resourceReservation": {"image": {"repository": "here", "tag": "1"}, "allocationTimeout": 9,
-                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}},
+                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}, "kubeletPodResources": "/k",
                     "tegra": {"mode": "on", "devices": ["/dev/nvmap"], "nodeSelector": {"edge": "yes"}}}},
             "admission": {"gpuSharing": true, "gpuPodRuntimeClassName": "old", "queueLabelSelector": true},
         }));
@@ -346,7 +344,10 @@ mod tests {
         assert_eq!((metrics.namespace.as_str(), metrics.queue_labels), ("m", vec![label]));
         let grouper = grouper.expect("a grouper");
         assert_eq!((grouper.queue_label_key.as_str(), grouper.knative_gang), ("q", false));
-        assert_eq!(grouper.pod_selector["a"], "b");
+        assert_eq!(
+            (grouper.pod_selector["a"].as_str(), grouper.namespace_selector["c"].as_str()),
+            ("b", "d")
+        );
         let binder = binder.expect("a binder");
         assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
         assert_eq!(binder.reservation.image, "here/resource-reservation:1");
@@ -362,6 +363,7 @@ mod tests {
             ..TegraSettings::default()
         };
         assert_eq!(binder.reservation.tegra, tegra);
+        assert_eq!(binder.reservation.kubelet_pod_resources.as_deref(), Some("/k"));
         assert_eq!(told.kind_defaults, Some(ObjectName::new("space", "map")));
         let Wishes { json_log, admission } = told.wishes;
         assert_eq!(
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_named_and_the_rest_counts() {
         let told = told(json!({
-            "global": {"namespaceLabelSelector": {"a": "b"}, "schedulerName": "s"},
+            "global": {"schedulerName": "s"},
             "podGrouper": {"args": {"defaultPrioritiesConfigMapName": "map"}, "service": {"enabled": false}},
             "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
             "binder": {"plugins": {"magic": {}, "gpusharing": {"enabled": false, "arguments": {"typo": "1"}}}},
@@ -388,7 +390,6 @@ mod tests {
         assert_eq!(
             told.problems,
             [
-                "spec.global.namespaceLabelSelector: heeded by admission only, grouping looks at all namespaces",
                 "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
                 "spec.queueController: \"team\" is no label=value",
                 "spec.binder.plugins.gpusharing: it cannot be turned off",

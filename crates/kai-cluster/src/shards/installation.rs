@@ -27,13 +27,13 @@ pub(super) struct Installation {
 
 /// One planner and where it comes from.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// The shard; none: no object asked for it.
-    pub(super) shard: Option<Text>,
+    pub(crate) shard: Option<Text>,
     /// How it plans.
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     /// What about the shard makes no sense.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 impl Installation {

@@ -10,7 +10,7 @@ mod translate;
 use std::future::Future;
 
 use kai_api::names::objects;
-use kai_core::input::{ObjectName, Text};
+use kai_core::input::Text;
 use kai_core::time::Span;
 use kai_workloads::config::KindDefaults;
 use kube::Client;
@@ -19,17 +19,19 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 use crate::env::Env;
+use crate::grouper;
 use crate::kinds::Kind;
 use crate::metrics;
-use crate::orders::{MERGE_PATCH, object_path, send};
+use crate::orders::{MERGE_PATCH, send};
 use crate::planner::Settings;
 use crate::run::{WAITING_CHANGES, run_planner, start_watches};
 use crate::serve::Question;
-use crate::watch::{Change, Lists, watch};
+use crate::watch::{self, Change, Lists, watch};
 use conditions::{Fared, Fares};
 use configured::Configured;
 pub use configured::{AdmissionWishes, Wishes};
-use installation::{Installation, Part};
+use installation::Installation;
+pub(crate) use installation::Part;
 pub(crate) use translate::{default_plugins, known_plugin, search_budgets};
 
 /// Changes of settings that come together count together.
@@ -139,6 +141,46 @@ pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
     installation.configured(base).wishes
 }
 
+/// How the parts of the cluster are scheduled, as `Config` and shards are now. `only` is the part that is looked at; one
+/// that no shard describes is scheduled as the command line says.
+pub(crate) async fn scheduled_parts(
+    client: &Client,
+    env: &Env,
+    base: &Settings,
+    only: Option<&str>,
+) -> Result<Vec<Part>, kube::Error> {
+    let (sink, mut changes) = channel(WAITING_CHANGES);
+    let mut installation = Installation::default();
+    let told = async move {
+        for kind in [Kind::Config, Kind::SchedulingShard] {
+            watch::list(client.clone(), env.clone(), kind, sink.clone()).await?;
+        }
+        Ok::<(), kube::Error>(())
+    };
+    let heard = async {
+        while let Some(change) = changes.recv().await {
+            installation.apply(&change);
+        }
+    };
+    let (listed, ()) = tokio::join!(told, heard);
+    listed?;
+    let planned = plan(client, &installation, base).await;
+    let is_meant = |part: &Part| {
+        let named = part.shard.is_some() && only == Some(&part.settings.partition.value);
+        part.settings.schedules && (only.is_none() || named)
+    };
+    // Among several shards grouping is done once for all; whoever looks at one of them alone does it for that one.
+    let grouper = planned.parts.iter().find_map(|part| part.settings.grouper.clone());
+    let mut parts: Vec<Part> = planned.parts.into_iter().filter(is_meant).collect();
+    for part in &mut parts {
+        part.settings.grouper.clone_from(&grouper);
+    }
+    if parts.is_empty() {
+        parts.push(Part { shard: None, settings: base.clone(), problems: Vec::new() });
+    }
+    Ok(parts)
+}
+
 fn watch_settings(client: &Client, env: &Env, lists: Lists, kinds: &[Kind]) -> Receiver<Change> {
     let (sink, changes) = channel(WAITING_CHANGES);
     for kind in kinds {
@@ -158,23 +200,15 @@ struct Plan {
 async fn plan(client: &Client, installation: &Installation, base: &Settings) -> Plan {
     let Configured { mut settings, wishes, kind_defaults, mut problems } =
         installation.configured(base);
-    if let (Some(grouper), Some(place)) = (&mut settings.grouper, kind_defaults) {
-        match read_kind_defaults(client, &place).await {
+    let usual = KindDefaults::default();
+    let grouper = settings.grouper.as_mut().filter(|grouper| grouper.kind_defaults == usual);
+    if let (Some(grouper), Some(place)) = (grouper, kind_defaults) {
+        match grouper::kind_defaults(client, &place).await {
             Ok(defaults) => grouper.kind_defaults = defaults,
             Err(why) => problems.push(format!("config map {place}: {why}")),
         }
     }
     Plan { parts: installation.parts(settings), wishes, problems }
-}
-
-/// Priority classes and preemptibility of kinds, from the config map that `Config` names.
-async fn read_kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
-    let path = object_path("/api/v1", "configmaps", place);
-    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-    let map: Value = client.request(request).await.map_err(|error| error.to_string())?;
-    let types = map["data"][objects::KIND_DEFAULTS_KEY].as_str();
-    let types = types.ok_or_else(|| format!("it has no key {}", objects::KIND_DEFAULTS_KEY))?;
-    KindDefaults::parse(types).map_err(|error| error.to_string())
 }
 
 /// Says on the objects how they fare.

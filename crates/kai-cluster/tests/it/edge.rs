@@ -60,6 +60,66 @@ fn a_runtime_class_that_the_node_does_not_have_is_given_up_and_the_rung_that_wor
     assert!(reservation.expect("a reservation")["spec"].get("runtimeClassName").is_none());
 }
 
+/// Reservation pods, the earliest first.
+fn reservations(pods: &[Value]) -> Vec<&Value> {
+    pods.iter().filter(|pod| pod["metadata"]["namespace"] != "a").collect()
+}
+
+fn is_privileged(reservation: &Value) -> bool {
+    reservation["spec"]["containers"][0]["securityContext"]["privileged"] == true
+}
+
+#[test]
+fn what_worked_before_the_node_became_a_jetson_is_not_kept() {
+    // It becomes one while a device is shared, and its reservation runs on.
+    let node =
+        || gpu_node("2", &json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "2"}));
+    let mut jetson = node();
+    jetson["metadata"]["labels"]["kai.scheduler/tegra"] = json!("on");
+    let mut running = story(node(), vec![sharing("before", 30_000)]);
+    running.later = vec![(30, NODES, jetson.clone()), (40, PODS, sharing("after", 30_000))];
+    let (log, objects) = play(running);
+    assert_eq!(bound(&objects[PODS]), 2, "{log:#?}");
+    let privileged: Vec<bool> =
+        reservations(&objects[PODS]).into_iter().map(is_privileged).collect();
+    assert_eq!(privileged, [false, true]);
+    let ladder = annotation(&objects[NODES][0], "kai.scheduler/reservation-ladder");
+    assert_eq!((&ladder["platform"], &ladder["works"]), (&json!("tegra"), &json!("privileged")));
+
+    // Nobody looked when it became one: what stands on it is about something else.
+    let remembered = json!({"platform": "standard", "rungs": ["plain"], "works": "plain"});
+    jetson["metadata"]["annotations"] =
+        json!({"kai.scheduler/reservation-ladder": remembered.to_string()});
+    let (_, objects) = play(story(jetson.clone(), vec![sharing("p", 8000)]));
+    assert!(is_privileged(reservations(&objects[PODS])[0]));
+    // What stands on it about a Jetson counts.
+    let remembered = json!({"platform": "tegra", "works": "plain"});
+    jetson["metadata"]["annotations"] =
+        json!({"kai.scheduler/reservation-ladder": remembered.to_string()});
+    let (_, objects) = play(story(jetson, vec![sharing("p", 8000)]));
+    assert!(!is_privileged(reservations(&objects[PODS])[0]));
+}
+
+#[test]
+fn a_node_without_the_runtime_of_the_class_says_so_until_its_devices_are_found() {
+    let mut node = gpu_node("1", &known());
+    node["status"]["runtimeHandlers"] = json!([{"name": ""}, {"name": "runc"}]);
+    let mut story = story(node, vec![sharing("p", 8000)]);
+    story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
+    story.agents = vec![1000, 1]; // the first never tells
+    let (log, objects) = play(story);
+    assert_eq!(bound(&objects[PODS]), 1, "{log:#?}");
+    let first = writes(&log)
+        .into_iter()
+        .find(|line| line.contains("POST") && line.contains("gpu-reservation"));
+    assert!(first.is_some_and(|line| !line.contains("runtimeClassName")), "{log:#?}");
+    let said = |reason: &str| times(&writes(&log), reason).first().copied();
+    let (missing, found) = (said("RuntimeNotOnNode"), said(r#""reason":"Found""#));
+    assert!(missing.is_some() && missing < found, "{log:#?}");
+    let conditions = objects[NODES][0]["status"]["conditions"].to_string();
+    assert!(conditions.contains("kai.scheduler/GpusFound"), "{conditions}");
+}
+
 #[test]
 fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
     let policy = |enabled: bool| json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/version": "v25.10.1"}}, "spec": {"cdi": {"enabled": enabled}}});

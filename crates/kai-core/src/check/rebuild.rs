@@ -25,6 +25,7 @@ impl World {
         objects.extend(self.volumes.objects());
         objects.extend(self.claims.objects());
         objects.extend(self.config_maps.iter().cloned().map(Object::ConfigMap));
+        objects.extend(self.namespaces.values().cloned().map(Object::Namespace));
         objects.extend(self.topologies.values().cloned().map(Object::Topology));
         objects.extend(self.budgets.values().cloned().map(Object::Budget));
         objects.extend(self.usage.values().cloned().map(Object::Usage));

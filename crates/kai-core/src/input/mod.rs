@@ -19,7 +19,7 @@ pub use queue::QueueSpec;
 pub use storage::StorageObject;
 
 use crate::fairness::Amounts;
-use crate::input::selectors::LabelSelector;
+use crate::input::selectors::{LabelSelector, Labels};
 
 /// A shared, immutable string.
 pub type Text = Arc<str>;
@@ -86,6 +86,8 @@ pub enum Object {
     ConfigMap(ObjectName),
     /// A budget of voluntary disruptions.
     Budget(BudgetSpec),
+    /// A namespace.
+    Namespace(NamespaceSpec),
 }
 
 /// The identity of an object.
@@ -119,6 +121,8 @@ pub enum ObjectKey {
     ConfigMap(ObjectName),
     /// A disruption budget.
     Budget(ObjectName),
+    /// A namespace by name.
+    Namespace(Text),
 }
 
 /// Past use of one queue.
@@ -163,6 +167,15 @@ pub struct BindRequestSpec {
     pub claim_allocations: Vec<(Text, devices::Allocation)>,
     /// True when it failed for good: it then holds nothing.
     pub failed: bool,
+}
+
+/// A namespace, which pods of other namespaces may select by its labels.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespaceSpec {
+    /// Its name.
+    pub name: Text,
+    /// Its labels.
+    pub labels: Labels,
 }
 
 /// How many pods of a selection may be disrupted now.

@@ -173,10 +173,25 @@ pub struct PodTerm {
     pub topology_key: Text,
     /// Pods the term speaks of.
     pub selector: LabelSelector,
-    /// Namespaces it looks in, the pod's own where empty (and no selector is given).
-    pub namespaces: Vec<Text>,
-    /// True: all namespaces, whatever is listed.
-    pub all_namespaces: bool,
+    /// Namespaces it looks in.
+    pub namespaces: TermNamespaces,
+}
+
+/// Namespaces that a term of pod (anti-)affinity looks in.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum TermNamespaces {
+    /// That of the pod whose term it is.
+    #[default]
+    Own,
+    /// Every namespace.
+    All,
+    /// Those that are named, and those whose labels are selected.
+    Chosen {
+        /// Names.
+        named: Vec<Text>,
+        /// Labels of further ones; none: no further ones.
+        selector: Option<LabelSelector>,
+    },
 }
 
 /// What NUMA alignment looks at.

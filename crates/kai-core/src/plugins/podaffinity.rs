@@ -54,16 +54,16 @@ pub(crate) fn scores(world: &World, task: TaskId) -> Option<DomainScores> {
     for node in world.terms.with_drawn().map(|id| world.node(id)) {
         for other in seen_pods(world, task, node) {
             let other = &world.task(other).spec;
-            sums.add_preferences(other, pod, node);
+            sums.add_preferences(world, other, pod, node);
             for term in &other.constraints.pod_affinity {
-                sums.add_term(required, term, other, pod, node);
+                sums.add_term(world, (required, term), other, pod, node);
             }
         }
     }
     if has_terms {
         for (_, node) in world.nodes() {
             for other in seen_pods(world, task, node) {
-                sums.add_preferences(pod, &world.task(other).spec, node);
+                sums.add_preferences(world, pod, &world.task(other).spec, node);
             }
         }
     }
@@ -84,23 +84,23 @@ impl DomainScores {
     }
 
     /// What the preferences of `owner` say of `other`, one of them being on `node`.
-    fn add_preferences(&mut self, owner: &PodSpec, other: &PodSpec, node: &Node) {
+    fn add_preferences(&mut self, world: &World, owner: &PodSpec, other: &PodSpec, node: &Node) {
         for (weight, term) in &owner.constraints.preferred_pod_terms {
-            self.add_term(*weight, term, owner, other, node);
+            self.add_term(world, (*weight, term), owner, other, node);
         }
     }
 
     fn add_term(
         &mut self,
-        weight: i64,
-        term: &PodTerm,
+        world: &World,
+        (weight, term): (i64, &PodTerm),
         owner: &PodSpec,
         other: &PodSpec,
         node: &Node,
     ) {
         let key = &term.topology_key;
         let Some(value) = node.spec.labels.get(key) else { return };
-        if weight == 0 || !speaks_of(term, &owner.name.namespace, other) {
+        if weight == 0 || !speaks_of(world, term, &owner.name.namespace, other) {
             return;
         }
         let at = self.by_key.iter().position(|(known, _)| known == key).unwrap_or_else(|| {

@@ -72,6 +72,7 @@ impl World {
             Object::Storage(object) => effect_of(self.volumes.set(object)),
             Object::ConfigMap(name) => effect_of(self.config_maps.insert(name)),
             Object::Budget(spec) => put(&mut self.budgets, spec.name.clone(), spec),
+            Object::Namespace(spec) => put(&mut self.namespaces, spec.name.clone(), spec),
         }
     }
 
@@ -107,6 +108,7 @@ impl World {
             ObjectKey::Storage(key) => effect_of(self.volumes.remove(key)),
             ObjectKey::ConfigMap(name) => effect_of(self.config_maps.remove(name)),
             ObjectKey::Budget(name) => effect_of(self.budgets.remove(name).is_some()),
+            ObjectKey::Namespace(name) => effect_of(self.namespaces.remove(name).is_some()),
         }
     }
 

@@ -63,6 +63,7 @@ impl World {
         let _ = writeln!(text, "{:?}", self.volumes);
         text.push_str(&self.claims.describe());
         let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
+        let _ = writeln!(text, "{:?}", self.namespaces);
         text
     }
 

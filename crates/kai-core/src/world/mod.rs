@@ -34,7 +34,8 @@ use crate::config::Config;
 use crate::fairness::QueueTree;
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::input::{
-    BindRequestSpec, BudgetSpec, NumaSpec, ObjectName, QueueSpec, Text, TopologySpec, UsageSpec,
+    BindRequestSpec, BudgetSpec, NamespaceSpec, NumaSpec, ObjectName, QueueSpec, Text,
+    TopologySpec, UsageSpec,
 };
 use crate::plugins::Policy;
 use crate::plugins::dynamicresources::Claims;
@@ -88,6 +89,7 @@ pub struct World {
     pub(crate) volumes: Volumes,
     pub(crate) terms: TermIndex,
     pub(crate) config_maps: BTreeSet<ObjectName>,
+    pub(crate) namespaces: BTreeMap<Text, NamespaceSpec>,
     pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
     pub(crate) totals: Totals,
     pub(crate) job_index: JobIndex,
@@ -166,6 +168,7 @@ impl World {
             volumes: Volumes::default(),
             terms: TermIndex::default(),
             config_maps: BTreeSet::new(),
+            namespaces: BTreeMap::new(),
             budgets: BTreeMap::new(),
             totals: Totals::default(),
             job_index: JobIndex::default(),

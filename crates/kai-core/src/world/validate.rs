@@ -91,7 +91,8 @@ pub(super) fn problems(object: &Object) -> Vec<InputProblem> {
         | Object::Claim(_)
         | Object::Storage(_)
         | Object::ConfigMap(_)
-        | Object::Budget(_) => Vec::new(),
+        | Object::Budget(_)
+        | Object::Namespace(_) => Vec::new(),
     }
 }
 

@@ -5,21 +5,20 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm};
 use kai_api::names::gpu;
 use kai_core::input::Text;
-use kai_core::input::pod::{HostPort, PodConstraints, PodTerm};
+use kai_core::input::pod::{HostPort, PodConstraints, PodTerm, TermNamespaces};
 use kai_core::input::selectors::NodeTerm;
 
-use crate::problem::Complaints;
 use crate::selectors::{self, non_empty};
 use crate::{tolerations, view};
 
 /// Every address of the host.
 const ANY_ADDRESS: &str = "0.0.0.0";
 
-pub(super) fn constraints(pod: &view::Pod, complaints: &mut Complaints) -> PodConstraints {
+pub(super) fn constraints(pod: &view::Pod) -> PodConstraints {
     let spec = &pod.spec;
     let selector = spec.node_selector.iter();
     let affinity = spec.affinity.as_deref();
-    let (pod_affinity, pod_anti_affinity, preferred_pod_terms) = pod_terms(affinity, complaints);
+    let (pod_affinity, pod_anti_affinity, preferred_pod_terms) = pod_terms(affinity);
     PodConstraints {
         node_selector: selector
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
@@ -65,53 +64,48 @@ fn host_ports(pod: &view::Pod) -> Vec<HostPort> {
 
 type PodTerms = (Vec<PodTerm>, Vec<PodTerm>, Vec<(i64, PodTerm)>);
 
-fn pod_terms(affinity: Option<&Affinity>, complaints: &mut Complaints) -> PodTerms {
+fn pod_terms(affinity: Option<&Affinity>) -> PodTerms {
     let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
     let far = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let mut read = |terms: Option<&Vec<PodAffinityTerm>>, path: &str| -> Vec<PodTerm> {
-        let each = terms.into_iter().flatten().enumerate();
-        each.map(|(at, term)| pod_term(term, &format!("{path}[{at}]"), complaints)).collect()
+    let read = |terms: Option<&Vec<PodAffinityTerm>>| -> Vec<PodTerm> {
+        terms.into_iter().flatten().map(pod_term).collect()
     };
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let pod_affinity = read(
         near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref()),
-        &format!("spec.affinity.podAffinity.{required}"),
     );
-    let pod_anti_affinity = read(
-        far.and_then(|far| far.required_during_scheduling_ignored_during_execution.as_ref()),
-        &format!("spec.affinity.podAntiAffinity.{required}"),
-    );
-    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
+    let pod_anti_affinity =
+        read(far.and_then(|far| far.required_during_scheduling_ignored_during_execution.as_ref()));
     let wanted =
         near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref());
     let unwanted =
         far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref());
     let mut weighted = Vec::new();
-    for (terms, sign, path) in [(wanted, 1, "podAffinity"), (unwanted, -1, "podAntiAffinity")] {
-        for (at, term) in terms.into_iter().flatten().enumerate() {
-            let path = format!("spec.affinity.{path}.{preferred}[{at}].podAffinityTerm");
-            let read = pod_term(&term.pod_affinity_term, &path, complaints);
-            weighted.push((sign * i64::from(term.weight), read));
+    for (terms, sign) in [(wanted, 1), (unwanted, -1)] {
+        for term in terms.into_iter().flatten() {
+            weighted.push((sign * i64::from(term.weight), pod_term(&term.pod_affinity_term)));
         }
     }
     (pod_affinity, pod_anti_affinity, weighted)
 }
 
-fn pod_term(term: &PodAffinityTerm, path: &str, complaints: &mut Complaints) -> PodTerm {
-    let every = term.namespace_selector.as_ref().map(|selector| {
-        selector.match_labels.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
-            && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-    });
-    if every == Some(false) {
-        let message =
-            "only the empty selector (every namespace) is understood; list the namespaces instead";
-        complaints.add(format!("{path}.namespaceSelector"), message);
-    }
+fn pod_term(term: &PodAffinityTerm) -> PodTerm {
     PodTerm {
         topology_key: term.topology_key.as_str().into(),
         selector: selectors::label_selector(term.label_selector.as_ref()),
-        namespaces: term.namespaces.iter().flatten().map(|name| name.as_str().into()).collect(),
-        all_namespaces: every == Some(true),
+        namespaces: namespaces(term),
+    }
+}
+
+/// An empty selector means every namespace; neither names nor a selector, that of the pod.
+fn namespaces(term: &PodAffinityTerm) -> TermNamespaces {
+    let named: Vec<Text> =
+        term.namespaces.iter().flatten().map(|name| name.as_str().into()).collect();
+    let selector = term.namespace_selector.as_ref();
+    let selector = selector.map(|selector| selectors::label_selector(Some(selector)));
+    match selector {
+        None if named.is_empty() => TermNamespaces::Own,
+        Some(selector) if selector.requirements.is_empty() => TermNamespaces::All,
+        selector => TermNamespaces::Chosen { named, selector },
     }
 }
 

@@ -57,6 +57,17 @@ pub struct NodeStatus {
     /// The system.
     #[serde(rename = "nodeInfo", deserialize_with = "null_is_default")]
     pub node_info: NodeInfo,
+    /// Runtimes of containers that it has, where it tells.
+    #[serde(rename = "runtimeHandlers", deserialize_with = "null_is_default")]
+    pub runtime_handlers: Vec<RuntimeHandler>,
+}
+
+/// A runtime of containers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RuntimeHandler {
+    /// Its name; none: the node's default.
+    pub name: String,
 }
 
 /// The system of a node.

@@ -8,8 +8,9 @@ use clap::Args;
 use kai_api::duration::{Units, parse_duration};
 use kai_cluster::client;
 use kai_cluster::env::Env;
+use kai_cluster::kubelet::pod_resources;
 use kai_cluster::numa_agent::zones::Zones;
-use kai_cluster::numa_agent::{self, NumaAgentSettings, placement, pod_resources};
+use kai_cluster::numa_agent::{self, NumaAgentSettings, placement};
 use kai_core::time::Span;
 
 use crate::log::Log;
@@ -32,11 +33,7 @@ pub(crate) struct NumaArguments {
     node_name: Option<String>,
 
     /// Where the kubelet says what it gave to containers.
-    #[arg(
-        long,
-        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock",
-        value_name = "FILE"
-    )]
+    #[arg(long, default_value = pod_resources::SOCKET, value_name = "FILE")]
     podresources_socket: PathBuf,
 
     /// Where the kernel says which zone a core is in.

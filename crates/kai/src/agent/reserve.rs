@@ -10,13 +10,15 @@ use clap::Args;
 use kai_api::names::{env as variables, gpu};
 use kai_cluster::client;
 use kai_cluster::env::Env;
+use kai_cluster::kubelet::pod_resources;
 use kai_cluster::own_pod::OwnPod;
 use kai_core::input::ObjectName;
 use kai_gpu::count::{BUS, on_bus};
 use kai_gpu::discovery::{DiscoveryError, Found, look};
 use kai_gpu::driver::SystemLoader;
+use kai_gpu::granted::granted;
 use kai_gpu::library::{self, OpenError, Opened};
-use kai_gpu::publish::reserve;
+use kai_gpu::publish::{Reserved, reserve};
 use kai_gpu::tegra;
 use kai_gpu::visible::{MOUNTED_DEVICES, VisibleDevices};
 use serde::Serialize;
@@ -30,14 +32,15 @@ Examples:
   kai agent reserve --print    on any machine: which GPUs NVML finds, and which would be ours
 
 POD_NAMESPACE and POD_NAME name the pod. NVIDIA_VISIBLE_DEVICES says which GPU is ours where several are seen.
-NVML_LIBRARY_PATHS names folders, separated by colons, in which libnvidia-ml.so.1 is looked for.";
+NVML_LIBRARY_PATHS names folders, separated by colons, in which libnvidia-ml.so.1 is looked for.
+Where NVML does not work and the kubelet's socket is there, the kubelet is asked which GPU this pod was given.";
 
 /// Exit status where there is no device, as of the reference.
 const FAILED: u8 = 1;
 /// How much is logged: as much as the reference does.
 const VERBOSITY: u8 = 3;
 
-/// What to do with the device. Flags beside `--print` and `--json` are those of KAI's program.
+/// What to do with the device. Flags beside `--print`, `--json` and `--podresources-socket` are those of KAI's program.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReserveArguments {
@@ -52,6 +55,10 @@ pub(crate) struct ReserveArguments {
     /// Where the cluster is; by default that of the surroundings.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+
+    /// Where the kubelet says what it gave to this pod, if NVML does not tell.
+    #[arg(long, default_value = pod_resources::SOCKET, value_name = "FILE")]
+    podresources_socket: PathBuf,
 
     /// Format of the log.
     #[arg(long, value_name = "FORMAT", value_parser = ["console", "json"])]
@@ -84,14 +91,15 @@ pub(crate) fn run(arguments: &ReserveArguments) -> anyhow::Result<u8> {
     if developing.is_some() || stack_traces.is_some() || times.is_some() {
         tracing::debug!("--zap-devel, --zap-stacktrace-level and --zap-time-encoder mean nothing");
     }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let socket = &arguments.podresources_socket;
     let ended = if arguments.print || arguments.json {
-        print(arguments.json)
+        runtime.block_on(print(socket, arguments.json))
     } else {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
-        runtime.block_on(keep(arguments.kubeconfig.as_deref()))
+        runtime.block_on(keep(arguments.kubeconfig.as_deref(), socket))
     };
     if let Err(error) = ended {
         output::complain(&format!("Error while running the app: {error:#}\n"));
@@ -115,7 +123,7 @@ fn verbosity(level: &str) -> anyhow::Result<u8> {
     })
 }
 
-async fn keep(kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+async fn keep(kubeconfig: Option<&Path>, socket: &Path) -> anyhow::Result<()> {
     let client = client::connect(kubeconfig).await;
     let client = client.map_err(|error| anyhow!("could not create client, err: {error}"))?;
     let name = own_name().context("could not get pod details, err")?;
@@ -124,9 +132,7 @@ async fn keep(kubeconfig: Option<&Path>) -> anyhow::Result<()> {
         pod.map_err(|error| anyhow!("could not check if pod was already patched, err: {error}"))?;
     if !pod.annotations().contains_key(gpu::RESERVED_DEVICE) {
         tracing::info!(namespace = %name.namespace, name = %name.name, "Looking for GPU device id for pod");
-        let Opened { nvml, .. } = open()?;
-        let reserved = reserve(&*nvml, &visible(), on_bus(Path::new(BUS)))?;
-        drop(nvml);
+        let reserved = find(&name, socket).await?;
         let written = pod.annotate(&reserved.annotations()).await;
         written.map_err(|error| anyhow!("could not patch pod. error: {error}"))?;
         tracing::info!("Pod was updated with GPU device UUID");
@@ -138,6 +144,35 @@ async fn keep(kubeconfig: Option<&Path>) -> anyhow::Result<()> {
         _ = tokio::signal::ctrl_c() => {}
     }
     Ok(())
+}
+
+/// The device that this pod was given, as NVML tells, else the kubelet.
+async fn find(pod: &ObjectName, socket: &Path) -> anyhow::Result<Reserved> {
+    let machine_has = on_bus(Path::new(BUS));
+    match open().and_then(|opened| Ok(reserve(&*opened.nvml, &visible(), machine_has)?)) {
+        Err(error) if socket.exists() => {
+            let uuid = by_kubelet(pod, socket, &error).await?;
+            tracing::warn!("The kubelet tells the device: {error:#}");
+            Ok(Reserved::named(uuid, machine_has))
+        }
+        told => told,
+    }
+}
+
+/// The UUID of the device that the kubelet gave to this pod, where NVML failed with this error.
+async fn by_kubelet(
+    pod: &ObjectName,
+    socket: &Path,
+    error: &anyhow::Error,
+) -> anyhow::Result<String> {
+    let neither = |why: &dyn std::fmt::Display| {
+        anyhow!("{error:#}. The kubelet does not tell the device either: {why}")
+    };
+    let pods = pod_resources::list(&Env::real(), socket).await.map_err(|error| neither(&error))?;
+    let own =
+        pods.iter().filter(|one| (&*one.namespace, &*one.name) == (&*pod.namespace, &*pod.name));
+    let names: Vec<&str> = own.flat_map(|own| own.devices(gpu::NVIDIA)).collect();
+    granted(&names).map_err(|error| neither(&error))
 }
 
 fn own_name() -> anyhow::Result<ObjectName> {
@@ -185,36 +220,52 @@ fn visible() -> VisibleDevices {
 /// What is printed.
 #[derive(Serialize)]
 struct Printed {
-    library: PathBuf,
+    /// None: it does not work, and the kubelet tells which device is ours.
+    library: Option<PathBuf>,
     #[serde(flatten)]
     found: Found,
     /// UUID of the device that a reservation would keep.
     ours: Option<String>,
-    /// Why there is none.
+    /// Why there is none, or why NVML does not tell.
     why_none: Option<String>,
     /// What tells that this is a Tegra system.
     tegra: Option<String>,
 }
 
-fn print(json: bool) -> anyhow::Result<()> {
-    let Opened { nvml, library } = open()?;
-    let found = look(&*nvml)?;
-    let ours = found.ours(&visible());
-    let (ours, why_none) = match ours {
-        Ok(device) => (Some(device.uuid.clone()), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+async fn print(socket: &Path, json: bool) -> anyhow::Result<()> {
     let tegra = tegra::sign(&|path| std::fs::read_to_string(path).ok());
-    let printed = Printed { library, found, ours, why_none, tegra };
+    let printed = match (open(), own_name()) {
+        (Ok(Opened { nvml, library }), _) => {
+            let found = look(&*nvml)?;
+            let (ours, why_none) = match found.ours(&visible()) {
+                Ok(device) => (Some(device.uuid.clone()), None),
+                Err(error) => (None, Some(error.to_string())),
+            };
+            Printed { library: Some(library), found, ours, why_none, tegra }
+        }
+        (Err(error), Ok(pod)) if socket.exists() => {
+            let ours = Some(by_kubelet(&pod, socket, &error).await?);
+            let why_none = Some(format!("{error:#}"));
+            Printed { library: None, found: Found::default(), ours, why_none, tegra }
+        }
+        (Err(error), _) => return Err(error),
+    };
     let text = if json { serde_json::to_string_pretty(&printed)? + "\n" } else { table(&printed) };
     output::print(&text).context("cannot print")
 }
 
+/// Marks a device in the table.
+const OURS: &str = "  <- a reservation here keeps this one";
+
 fn table(printed: &Printed) -> String {
     let unknown = || "unknown".to_owned();
-    let mut text = format!("library  {}\n", printed.library.display());
-    let driver = printed.found.driver.clone().unwrap_or_else(unknown);
-    let _ = writeln!(text, "driver   {driver}");
+    let mut text = String::new();
+    if let Some(library) = &printed.library {
+        let driver = printed.found.driver.clone().unwrap_or_else(unknown);
+        let _ = writeln!(text, "library  {}\ndriver   {driver}", library.display());
+    } else if let Some(uuid) = &printed.ours {
+        let _ = writeln!(text, "kubelet  {uuid}{OURS}");
+    }
     if let Some(sign) = &printed.tegra {
         let _ = writeln!(text, "tegra    {sign}");
     }
@@ -222,7 +273,7 @@ fn table(printed: &Printed) -> String {
         let name = device.name.clone().unwrap_or_else(unknown);
         let memory = device.memory_mib.map_or_else(unknown, |mib| format!("{mib} MiB"));
         let is_ours = printed.ours.as_ref() == Some(&device.uuid);
-        let mark = if is_ours { "  <- a reservation here keeps this one" } else { "" };
+        let mark = if is_ours { OURS } else { "" };
         let _ = writeln!(text, "GPU {:<4} {}  {name}  {memory}{mark}", device.index, device.uuid);
     }
     if let Some(why) = &printed.why_none {

@@ -14,6 +14,7 @@ mod installation;
 mod leases;
 mod logged;
 mod mortal;
+mod namespaces;
 mod served;
 mod shards;
 mod sharing;

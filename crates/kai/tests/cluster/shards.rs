@@ -67,4 +67,15 @@ async fn each_shard_schedules_its_part_and_is_read_live() {
         .create_pod(&world.pod("later", &[(QUEUE, &queue), (POOL, "gpu")], &json!({"cpu": "1"})))
         .await;
     assert_eq!(world.wait_bound("later").await, "sharded-g");
+    // What is explained is what the shard decides, without a word on the command line.
+    let strict = json!({"spec": {"args": {"restrict-node-scheduling": "true"}}});
+    world.patch(&format!("{SHARDS}/gpu"), &strict).await;
+    let told = world.explain("kai", &["pod", "later"]).await;
+    assert!(told.ends_with("Planned as shard gpu plans\n"), "{told}");
+    world.kill_kai(); // it may not have seen the change yet, and would bind the pod
+    world
+        .create_pod(&world.pod("refused", &[(QUEUE, &queue), (POOL, "gpu")], &json!({"cpu": "1"})))
+        .await;
+    let told = world.explain("kai", &["pod", "refused"]).await;
+    assert!(told.contains("can't run on non cpu nodes"), "{told}");
 }

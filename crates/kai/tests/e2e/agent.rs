@@ -1,16 +1,8 @@
 //! `kai agent numa` beside a kubelet that is played: what it observes stands on the pods, and the planner counts it.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use kai_e2e::cluster::Cluster;
 use kai_e2e::objects::{pod, queue};
 use kai_e2e::room::Room;
@@ -19,10 +11,8 @@ use kai_e2e::zones::{OBSERVED, zoned_node, zones_of};
 use tokio::net::UnixListener;
 
 use crate::installation;
+use crate::kubelet_socket::{self, Answer, field, serve};
 use crate::real::Real;
-
-/// What the kubelet answers.
-type Answer = Arc<Mutex<Vec<u8>>>;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -49,50 +39,13 @@ impl Drop for Folder {
     }
 }
 
-/// A field of protocol buffers.
-fn field(number: u8, inner: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(inner.len()).expect("short");
-    assert!(length < 0x80, "lengths of one byte");
-    [&[number << 3 | 2, length], inner].concat()
-}
-
 /// A pod that has a core and four GPUs of a zone.
 fn holder(namespace: &str, name: &str, zone: u8, core: u8) -> Vec<u8> {
     let topology = field(3, &field(1, &[8, zone]));
     let ids: Vec<u8> = (0..4).flat_map(|at| field(2, format!("G{at}").as_bytes())).collect();
     let devices = [field(1, b"nvidia.com/gpu"), ids, topology].concat();
     let container = [field(2, &devices), field(3, &[core])].concat();
-    let pod = [field(1, name.as_bytes()), field(2, namespace.as_bytes()), field(3, &container)];
-    field(1, &pod.concat())
-}
-
-fn answer(
-    answer: &Answer,
-    request: &Request<Incoming>,
-) -> Response<impl hyper::body::Body<Data = Bytes, Error = Infallible> + use<>> {
-    assert_eq!(request.uri().path(), "/v1.PodResourcesLister/List");
-    let message = answer.lock().expect("it").clone();
-    let length = u32::try_from(message.len()).expect("short");
-    let body = [&[0], length.to_be_bytes().as_slice(), &message].concat();
-    let trailers = async {
-        let status = (http::HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
-        Some(Ok(HeaderMap::from_iter([status])))
-    };
-    let body = Full::new(Bytes::from(body)).with_trailers(trailers);
-    Response::builder().header("content-type", "application/grpc").body(body).expect("it")
-}
-
-/// Plays the kubelet at a socket.
-async fn serve(listener: UnixListener, message: Answer) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let message = Arc::clone(&message);
-        let service = service_fn(move |request| {
-            std::future::ready(Ok::<_, Infallible>(answer(&message, &request)))
-        });
-        let connection = http2::Builder::new(TokioExecutor::new());
-        tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-    }
+    kubelet_socket::pod(namespace, name, &container)
 }
 
 /// The annotation of a pod.
@@ -112,7 +65,7 @@ async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()
     };
     let folder = Folder::new();
     let message = Answer::default();
-    let kubelet = tokio::spawn(serve(UnixListener::bind(folder.path("socket"))?, message.clone()));
+    let played = tokio::spawn(serve(UnixListener::bind(folder.path("socket"))?, message.clone()));
     let client = plane.admin().await?;
     let real = Arc::new(Real { plane, client });
     let cluster: Arc<dyn Cluster> = real.clone();
@@ -149,7 +102,7 @@ async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()
     *message.lock().expect("it") = field(1, &pod);
     let is_gone = async || Ok(observed(&room, "first").await?.is_none());
     room.until("the agent takes it back", is_gone).await?;
-    kubelet.abort();
+    played.abort();
     room.close().await;
     Ok(())
 }

@@ -4,6 +4,8 @@
 mod agent;
 #[path = "../cluster/installation.rs"]
 mod installation;
+#[path = "../cluster/kubelet_socket.rs"]
+mod kubelet_socket;
 mod real;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ mod crowd;
 #[path = "../cluster/installation.rs"]
 mod installation;
 mod kinds;
+mod kubelet;
 mod memory;
 #[allow(dead_code, reason = "what other tests need")]
 #[path = "../cluster/mortal.rs"]

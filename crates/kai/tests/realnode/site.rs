@@ -63,7 +63,7 @@ impl Site {
     }
 
     /// Makes the queues of the quick start; `test` is one of them.
-    async fn queues(&self) {
+    pub(crate) async fn queues(&self) {
         let text = include_str!("../../../../docs/quickstart/queues.yaml");
         let queues: Vec<Value> = serde_saphyr::from_multiple(text).expect("YAML");
         for queue in &queues {

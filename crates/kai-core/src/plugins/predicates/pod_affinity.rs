@@ -3,7 +3,8 @@
 //! Rules: a *domain* is all nodes with one value of a label. Every required affinity term needs a pod that matches
 //! all of them in the node's domain; when no pod anywhere does, a pod that matches its own terms may be the first.
 //! A node without the label of an affinity term is refused. No pod in the domain may match a required
-//! anti-affinity term, and the required anti-affinity of pods in the domain must not match the pod.
+//! anti-affinity term, and the required anti-affinity of pods in the domain must not match the pod. A term looks at
+//! pods of the namespaces it names or selects by their labels, as these are now; else of its own pod's.
 //!
 //! The domains are collected once per pod: its own terms ask all pods, the others' terms are asked only on nodes
 //! that hold such pods. Each node is then answered by looking its labels up.
@@ -13,23 +14,38 @@ use rustc_hash::FxHashSet;
 use super::kubernetes::seen_pods;
 use super::texts;
 use crate::ids::TaskId;
-use crate::input::pod::{PodConstraints, PodTerm};
-use crate::input::selectors::Labels;
+use crate::input::pod::{PodConstraints, PodTerm, TermNamespaces};
+use crate::input::selectors::{LabelSelector, Labels};
 use crate::input::{PodSpec, Text};
 use crate::report::refusal::NodeRefusal;
 use crate::world::World;
 use crate::world::node::Node;
 
 /// Whether `term` of a pod in `owner_namespace` speaks of `pod`.
-pub(crate) fn speaks_of(term: &PodTerm, owner_namespace: &Text, pod: &PodSpec) -> bool {
+pub(crate) fn speaks_of(
+    world: &World,
+    term: &PodTerm,
+    owner_namespace: &Text,
+    pod: &PodSpec,
+) -> bool {
     let namespace = &pod.name.namespace;
-    let looks_there = term.all_namespaces
-        || if term.namespaces.is_empty() {
-            namespace == owner_namespace
-        } else {
-            term.namespaces.contains(namespace)
-        };
+    let looks_there = match &term.namespaces {
+        TermNamespaces::Own => namespace == owner_namespace,
+        TermNamespaces::All => true,
+        TermNamespaces::Chosen { named, selector } => {
+            named.contains(namespace)
+                || selector.as_ref().is_some_and(|selector| selects(world, selector, namespace))
+        }
+    };
     looks_there && term.selector.matches(&pod.labels)
+}
+
+/// A namespace that is not known has no labels.
+fn selects(world: &World, selector: &LabelSelector, namespace: &Text) -> bool {
+    match world.namespaces.get(namespace) {
+        Some(known) => selector.matches(&known.labels),
+        None => selector.matches(&Labels::new()),
+    }
 }
 
 /// Values of labels: a few keys, many values.
@@ -99,17 +115,17 @@ impl AffinityFacts {
             attracting: Domains::default(),
             repelling: Domains::default(),
             unwelcoming: Domains::default(),
-            matches_itself: matches_all(&constraints.pod_affinity, &pod.name.namespace, pod),
+            matches_itself: matches_all(world, &constraints.pod_affinity, &pod.name.namespace, pod),
         };
         for node in world.terms.guarded().map(|id| world.node(id)) {
             for other in seen_pods(world, task, node) {
-                facts.ask(pod, &world.task(other).spec, node);
+                facts.ask(world, pod, &world.task(other).spec, node);
             }
         }
         if has_terms {
             for (_, node) in world.nodes() {
                 for other in seen_pods(world, task, node) {
-                    facts.meet(pod, &world.task(other).spec, node);
+                    facts.meet(world, pod, &world.task(other).spec, node);
                 }
             }
         }
@@ -117,26 +133,26 @@ impl AffinityFacts {
     }
 
     /// What the pod's own terms say of `other` on `node`.
-    fn meet(&mut self, pod: &PodSpec, other: &PodSpec, node: &Node) {
+    fn meet(&mut self, world: &World, pod: &PodSpec, other: &PodSpec, node: &Node) {
         let namespace = &pod.name.namespace;
         let labels = &node.spec.labels;
         let affinity = &pod.constraints.pod_affinity;
-        if matches_all(affinity, namespace, other) {
+        if matches_all(world, affinity, namespace, other) {
             for term in affinity {
                 self.attracting.add(&term.topology_key, labels);
             }
         }
         for term in &pod.constraints.pod_anti_affinity {
-            if speaks_of(term, namespace, other) {
+            if speaks_of(world, term, namespace, other) {
                 self.repelling.add(&term.topology_key, labels);
             }
         }
     }
 
     /// What the anti-affinity of `other` on `node` says of the pod.
-    fn ask(&mut self, pod: &PodSpec, other: &PodSpec, node: &Node) {
+    fn ask(&mut self, world: &World, pod: &PodSpec, other: &PodSpec, node: &Node) {
         for term in &other.constraints.pod_anti_affinity {
-            if speaks_of(term, &other.name.namespace, pod) {
+            if speaks_of(world, term, &other.name.namespace, pod) {
                 self.unwelcoming.add(&term.topology_key, &node.spec.labels);
             }
         }
@@ -181,17 +197,19 @@ pub(super) fn is_silent(world: &World, task: TaskId) -> bool {
         && AffinityFacts::new(world, task).is_none_or(|facts| facts.unwelcoming.is_empty())
 }
 
-fn matches_all(terms: &[PodTerm], owner_namespace: &Text, pod: &PodSpec) -> bool {
-    !terms.is_empty() && terms.iter().all(|term| speaks_of(term, owner_namespace, pod))
+fn matches_all(world: &World, terms: &[PodTerm], owner_namespace: &Text, pod: &PodSpec) -> bool {
+    !terms.is_empty() && terms.iter().all(|term| speaks_of(world, term, owner_namespace, pod))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::compatibility::Compatibility;
     use crate::ids::TaskId;
-    use crate::input::pod::PodTerm;
+    use crate::input::pod::{PodTerm, TermNamespaces};
+    use crate::input::selectors::{LabelSelector, Operator};
+    use crate::input::{NamespaceSpec, Object};
     use crate::plugins::predicates::TaskContext;
-    use crate::plugins::predicates::testing::{Cluster, node, pod, term};
+    use crate::plugins::predicates::testing::{Cluster, node, pod, requirement, term};
     use crate::status::Status;
 
     const FREE: &str = "";
@@ -289,12 +307,59 @@ mod tests {
         let mut cluster = zones();
         cluster.pod(pod("db").in_namespace("other").label("app", "db").on("a1"));
         let base = term("zone", "app", "db");
-        let listed = PodTerm { namespaces: vec!["other".into()], ..base.clone() };
-        let everywhere = PodTerm { all_namespaces: true, ..base.clone() };
-        for (term, meets) in [(base, false), (listed, true), (everywhere, true)] {
+        let named = TermNamespaces::Chosen { named: vec!["other".into()], selector: None };
+        let nowhere = TermNamespaces::Chosen { named: Vec::new(), selector: None };
+        let cases = [
+            (TermNamespaces::Own, false),
+            (named, true),
+            (TermNamespaces::All, true),
+            (nowhere, false),
+        ];
+        for (namespaces, meets) in cases {
+            let term = PodTerm { namespaces, ..base.clone() };
             let task = cluster.pod(pod("p").away_from(term.clone()));
             assert_eq!(cluster.refusal(task, "a1").is_some(), meets, "{term:?}");
         }
+    }
+
+    #[test]
+    fn terms_select_namespaces_by_the_labels_they_have_now() {
+        let mut cluster = zones();
+        let team = |value: &str| {
+            let labels = [("team".into(), value.into())].into();
+            Object::Namespace(NamespaceSpec { name: "other".into(), labels })
+        };
+        let selecting = |operator: Operator, values: &[&str]| {
+            let requirements = vec![requirement("team", operator, values)];
+            let selector = Some(LabelSelector { requirements });
+            TermNamespaces::Chosen { named: Vec::new(), selector }
+        };
+        cluster.pod(pod("db").in_namespace("other").label("app", "db").on("a1"));
+        let away = |namespaces| PodTerm { namespaces, ..term("zone", "app", "db") };
+        let with = cluster.pod(pod("p").away_from(away(selecting(Operator::In, &["red"]))));
+        let without = cluster.pod(pod("q").away_from(away(selecting(Operator::DoesNotExist, &[]))));
+        let refused =
+            |cluster: &Cluster| [with, without].map(|task| cluster.refusal(task, "a1").is_some());
+        assert_eq!(refused(&cluster), [false, true], "unknown namespaces have no labels");
+        cluster.set(team("red"));
+        assert_eq!(refused(&cluster), [true, false]);
+        cluster.set(team("blue"));
+        assert_eq!(refused(&cluster), [false, false]);
+    }
+
+    #[test]
+    fn pods_already_there_select_namespaces_too() {
+        let mut cluster = zones();
+        let selector =
+            LabelSelector { requirements: vec![requirement("loud", Operator::Exists, &[])] };
+        let namespaces = TermNamespaces::Chosen { named: Vec::new(), selector: Some(selector) };
+        let shy = PodTerm { namespaces, ..term("zone", "app", "x") };
+        cluster.pod(pod("shy").away_from(shy).on("a2"));
+        let guest = cluster.pod(pod("p").in_namespace("other").label("app", "x"));
+        assert_eq!(answers(&cluster, guest), [FREE; 4]);
+        let labels = [("loud".into(), "".into())].into();
+        cluster.set(Object::Namespace(NamespaceSpec { name: "other".into(), labels }));
+        assert_eq!(answers(&cluster, guest), [EXISTING, EXISTING, FREE, FREE]);
     }
 
     #[test]

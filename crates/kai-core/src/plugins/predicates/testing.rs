@@ -6,7 +6,8 @@ use crate::fairness::{Amounts, UNLIMITED};
 use crate::ids::TaskId;
 use crate::input::node::{Allocatable, NodeSpec, ObservedGpus, Taint};
 use crate::input::pod::{
-    GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, Toleration,
+    GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, TermNamespaces,
+    Toleration,
 };
 use crate::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, PodGroupSpec, Preemptibility};
 use crate::input::selectors::{LabelSelector, Labels, Operator, Requirement};
@@ -361,8 +362,7 @@ pub(crate) fn term(topology_key: &str, key: &str, value: &str) -> PodTerm {
     PodTerm {
         topology_key: topology_key.into(),
         selector: LabelSelector { requirements: vec![requirement(key, Operator::In, &[value])] },
-        namespaces: Vec::new(),
-        all_namespaces: false,
+        namespaces: TermNamespaces::Own,
     }
 }
 

@@ -97,6 +97,7 @@ pub(crate) fn key_of(object: &Object) -> ObjectKey {
         Object::Slice(spec) => ObjectKey::Slice(spec.name.clone()),
         Object::Claim(spec) => ObjectKey::Claim(spec.name.clone()),
         Object::ConfigMap(name) => ObjectKey::ConfigMap(name.clone()),
+        Object::Namespace(spec) => ObjectKey::Namespace(spec.name.clone()),
         Object::Budget(spec) => ObjectKey::Budget(spec.name.clone()),
         Object::Storage(_) => unreachable!("clusters here have no storage"),
     }

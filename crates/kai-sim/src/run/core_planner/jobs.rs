@@ -1,7 +1,8 @@
 //! Jobs, tasks, bindings under way, foreign pods and disruption budgets in the core's words.
 
 use kai_core::input::pod::{
-    GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, Toleration,
+    GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, TermNamespaces,
+    Toleration,
 };
 use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use kai_core::input::{
@@ -236,11 +237,15 @@ fn host_port(port: &format::HostPort) -> HostPort {
 }
 
 fn pod_term(term: &format::PodTerm) -> PodTerm {
+    let named = texts(&term.namespaces);
     PodTerm {
         topology_key: text(&term.topology_key),
         selector: exact(&term.match_labels),
-        namespaces: texts(&term.namespaces),
-        all_namespaces: false,
+        namespaces: if named.is_empty() {
+            TermNamespaces::Own
+        } else {
+            TermNamespaces::Chosen { named, selector: None }
+        },
     }
 }
 

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 
-pub use super::wire::CallError;
-use super::wire::{self, Field, Message};
+use super::wire::{self, CallError, Field, Message};
 use crate::env::Env;
 
 const METHOD: &str = "/v1.PodResourcesLister/List";
 const PATIENCE: Span = seconds(10);
+
+/// Where the kubelet listens.
+pub const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub struct PodResources {
     pub namespace: String,
     /// Its containers.
     pub containers: Vec<ContainerResources>,
+}
+
+impl PodResources {
+    /// Names of the devices of a resource that its containers have.
+    pub fn devices(&self, resource: &str) -> Vec<&str> {
+        let devices = self.containers.iter().flat_map(|container| &container.devices);
+        let devices = devices.filter(|devices| devices.resource == resource);
+        devices.flat_map(|devices| &devices.ids).map(String::as_str).collect()
+    }
 }
 
 /// What a container was given.
@@ -39,8 +50,8 @@ pub struct ContainerResources {
 pub struct Devices {
     /// The resource.
     pub resource: String,
-    /// How many.
-    pub count: u64,
+    /// Their names, as the device plugin chose them.
+    pub ids: Vec<String>,
     /// Zones they are in.
     pub zones: Vec<i64>,
 }
@@ -119,7 +130,7 @@ fn devices(message: &[u8]) -> Option<Devices> {
     for field in Message(message) {
         match field? {
             (1, Field::Bytes(bytes)) => devices.resource = text(bytes)?,
-            (2, Field::Bytes(_)) => devices.count += 1,
+            (2, Field::Bytes(bytes)) => devices.ids.push(text(bytes)?),
             (3, Field::Bytes(bytes)) => devices.zones = zones(bytes)?,
             _ => {}
         }
@@ -195,7 +206,7 @@ mod tests {
         let container = ContainerResources {
             devices: vec![Devices {
                 resource: "nvidia.com/gpu".to_owned(),
-                count: 2,
+                ids: vec!["GPU-0".to_owned(), "GPU-1".to_owned()],
                 zones: vec![1],
             }],
             cores: vec![2, 3, 5],
