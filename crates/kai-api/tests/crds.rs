@@ -190,6 +190,108 @@ fn queue_columns_are_kais() {
     );
 }
 
+/// Everything a schema demands of values, but types and the notation of quantities.
+fn demands(node: &Value, path: &str, stop: &[&str], out: &mut Vec<String>) {
+    let last = path.rsplit('.').next().unwrap_or_default().trim_end_matches(['[', ']', '{', '}']);
+    if stop.contains(&last) {
+        return;
+    }
+    let keys = ["required", "enum", "default", "minimum", "exclusiveMinimum", "maximum"];
+    let keys = keys.iter().chain(&["minItems", "maxItems", "minLength", "maxLength", "pattern"]);
+    for key in keys.filter(|key| !node[**key].is_null()) {
+        if *key != "pattern" || node["x-kubernetes-int-or-string"] != true {
+            out.push(format!("{path} {key} {}", node[*key]));
+        }
+    }
+    for rule in node["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        out.push(format!("{path} rule {}", rule["message"]));
+    }
+    for (name, child) in node["properties"].as_object().into_iter().flatten() {
+        demands(child, &format!("{path}.{name}"), stop, out);
+    }
+    for (inner, sign) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if node[inner].is_object() {
+            demands(&node[inner], &format!("{path}{sign}"), stop, out);
+        }
+    }
+}
+
+#[test]
+fn what_is_demanded_of_values_is_what_kai_demands() {
+    let name = r#"pattern "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$""#;
+    let label = r#"pattern "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$""#;
+    let window = r#"pattern "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$""#;
+    let expected: [(&str, Vec<String>); 5] = [
+        ("Queue", vec!["spec default {}".into()]),
+        (
+            "PodGroup",
+            [
+                "spec default {}",
+                "spec.minMember minimum 0",
+                "spec.minSubGroup minimum 0",
+                r#"spec.preemptibility enum ["preemptible","non-preemptible"]"#,
+                r#"spec.subGroups[] required ["name"]"#,
+                "spec.subGroups[].minMember minimum 0",
+                "spec.subGroups[].minSubGroup minimum 0",
+                "spec.subGroups[].name minLength 1",
+                &format!("spec.subGroups[].name {name}"),
+                &format!("spec.subGroups[].parent {name}"),
+            ]
+            .map(str::to_owned)
+            .into(),
+        ),
+        (
+            "BindRequest",
+            [
+                "spec default {}",
+                r#"spec.extendedResourceClaimAllocation.containerMappings[] required ["containerName","requestName","resourceName"]"#,
+                r#"spec.predictedNUMAZones[] required ["amount","zone"]"#,
+            ]
+            .map(str::to_owned)
+            .into(),
+        ),
+        (
+            "Topology",
+            [
+                r#"spec required ["levels"]"#,
+                "spec.levels minItems 1",
+                "spec.levels maxItems 16",
+                r#"spec.levels rule "nodeLabel structure is immutable; only aliases may be edited""#,
+                r#"spec.levels rule "nodeLabel must be unique""#,
+                r#"spec.levels rule "the kubernetes.io/hostname label can only be used at the lowest level of topology""#,
+                r#"spec.levels[] required ["nodeLabel"]"#,
+                "spec.levels[].alias minLength 1",
+                "spec.levels[].alias maxLength 316",
+                &format!("spec.levels[].alias {label}"),
+                "spec.levels[].nodeLabel minLength 1",
+                "spec.levels[].nodeLabel maxLength 316",
+                &format!("spec.levels[].nodeLabel {label}"),
+            ]
+            .map(str::to_owned)
+            .into(),
+        ),
+        (
+            "SchedulingShard",
+            [
+                "spec default {}",
+                "spec.goMemLimitRatio minimum 0",
+                "spec.goMemLimitRatio exclusiveMinimum true",
+                "spec.goMemLimitRatio maximum 1",
+                r#"spec.usageDBConfig required ["clientType"]"#,
+                &format!("spec.usageDBConfig.usageParams.windowSize {window}"),
+            ]
+            .map(str::to_owned)
+            .into(),
+        ),
+    ];
+    let crds = definitions();
+    for (kind, wanted) in expected {
+        let mut found = Vec::new();
+        demands(schema(&crds[kind], "spec"), "spec", &EMBEDDED, &mut found);
+        assert_eq!(found, wanted, "{kind}");
+    }
+}
+
 /// An object with every field of the schema, of the type the schema gives it.
 fn full_object(node: &Value) -> Value {
     if node["x-kubernetes-int-or-string"] == true {

@@ -478,6 +478,56 @@ mod tests {
         }
     }
 
+    /// KAI's flags with their defaults.
+    const KAI: [(&str, &str); 38] = [
+        ("allow-consolidating-reclaim", "true"),
+        ("burst", "300"),
+        ("cpu-worker-node-label-key", "node-role.kubernetes.io/cpu-worker"),
+        ("default-staleness-grace-period", "60s"),
+        ("detailed-fit-errors", "false"),
+        ("enable-profiler", "false"),
+        ("feature-gates", ""),
+        ("full-hierarchy-fairness", "true"),
+        ("gpu-worker-node-label-key", "node-role.kubernetes.io/gpu-worker"),
+        ("leader-elect", "false"),
+        ("listen-address", ":8080"),
+        ("log-flush-frequency", "5s"),
+        ("log-json", "false"),
+        ("max-consolidation-preemptees", "16"),
+        ("metrics-namespace", "kai"),
+        ("mig-worker-node-label-key", "node-role.kubernetes.io/mig-enabled"),
+        ("namespace", "kai-scheduler"),
+        ("nodepool-label-key", "kai.scheduler/node-pool"),
+        ("num-of-status-recording-workers", "5"),
+        ("partition-label-value", ""),
+        ("plugin-server-port", "8081"),
+        ("profiler-port", "8182"),
+        ("pyroscope-address", ""),
+        ("pyroscope-block-profiler-rate", "5"),
+        ("pyroscope-mutex-profiler-rate", "5"),
+        ("qps", "50"),
+        ("queue-label-key", "kai.scheduler/queue"),
+        ("resource-reservation-app-label", "kai-resource-reservation"),
+        ("restrict-node-scheduling", "false"),
+        ("schedule-csi-storage", "false"),
+        ("schedule-period", "1s"),
+        ("scheduler-conf", ""),
+        ("scheduler-name", "kai-scheduler"),
+        ("stuck-in-releasing-threshold", "2m"),
+        ("update-pod-eviction-condition", "false"),
+        ("use-scheduling-signatures", "true"),
+        ("v", "3"),
+        ("version", "true"),
+    ];
+
+    #[test]
+    fn the_flags_are_kais_with_kais_defaults() {
+        let mut ours: Vec<(&str, &str)> =
+            FLAGS.iter().map(|flag| (flag.name, flag.default)).collect();
+        ours.sort_unstable();
+        assert_eq!(ours, KAI);
+    }
+
     #[test]
     fn a_shard_sets_what_belongs_to_it_and_is_told_of_the_rest() {
         let mut flagged = Flagged::default();

@@ -23,10 +23,11 @@ use kube::discovery::{ApiResource, Scope, pinned_kind};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
 
 use crate::env::Env;
 use crate::lease::Gate;
-use crate::orders::{APPLY_PATCH, MERGE_PATCH, object_path, send};
+use crate::orders::{APPLY_PATCH, MERGE_PATCH, Report, object_path, send};
 
 /// The name under which groups are written.
 const MANAGER: &str = "kai-pod-grouper";
@@ -91,6 +92,25 @@ pub struct Grouper {
     forbidden: Mutex<BTreeMap<Gvk, Timestamp>>,
 }
 
+/// How the attempts to group a pod failed.
+#[derive(Default)]
+struct Failures {
+    latest: String,
+    told: String,
+}
+
+impl Failures {
+    /// An attempt failed; what is to be told of it, which is the same only once.
+    fn note(&mut self, why: String) -> Option<String> {
+        let before = std::mem::replace(&mut self.latest, why);
+        if before != self.latest || self.told == self.latest {
+            return None;
+        }
+        self.told.clone_from(&self.latest);
+        Some(self.latest.clone())
+    }
+}
+
 #[derive(Deserialize)]
 struct List<T> {
     items: Vec<T>,
@@ -111,10 +131,17 @@ impl Grouper {
         })
     }
 
-    /// Finds the group of a pod, and writes it unless the pod is its own; tries until it succeeds or the pod is gone.
-    pub async fn group(&self, pod: Pod, classes: Vec<String>) -> Option<Grouped> {
+    /// Finds the group of a pod, and writes it unless the pod is its own; tries until it succeeds or the pod is gone. What
+    /// fails twice in the same way is reported: owners may come into sight, or be on their way out.
+    pub async fn group(
+        &self,
+        pod: Pod,
+        classes: Vec<String>,
+        reports: &Sender<Report>,
+    ) -> Option<Grouped> {
         let name = pod_name(&pod);
         let mut delay = FIRST_DELAY;
+        let mut failures = Failures::default();
         loop {
             let permit = self.limit.acquire().await;
             let ended = self.try_group(&pod, &classes).await;
@@ -124,7 +151,14 @@ impl Grouper {
                     let uid = pod.metadata.uid.as_str().into();
                     return Some(Grouped { pod: name, uid, grouping });
                 }
-                Err(error) => tracing::warn!(pod = %name, %error, "not grouped yet"),
+                Err(error) => {
+                    tracing::warn!(pod = %name, %error, "not grouped yet");
+                    if let Some(why) = failures.note(error.to_string()) {
+                        let uid = pod.metadata.uid.as_str().into();
+                        let report = Report::NotGrouped { pod: name.clone(), uid, why };
+                        let _ = reports.send(report).await;
+                    }
+                }
             }
             if !self.may_try_again(&pod, &mut delay).await {
                 return None;
@@ -373,4 +407,18 @@ pub(crate) fn for_its_author(plan: &PodGroupPlan) -> Vec<String> {
 
 fn pod_name(pod: &Pod) -> ObjectName {
     ObjectName::new(pod.metadata.namespace.as_str(), pod.metadata.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failures;
+
+    #[test]
+    fn what_fails_twice_in_the_same_way_is_told_once() {
+        let mut failures = Failures::default();
+        let told =
+            ["a", "b", "b", "b", "a", "a", "b", "b"].map(|why| failures.note(why.to_owned()));
+        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        assert_eq!(told, [None, None, Some("b"), None, None, Some("a"), None, Some("b")]);
+    }
 }

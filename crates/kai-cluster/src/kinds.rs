@@ -148,6 +148,11 @@ impl Kind {
         matches!(self, Self::ConfigMap | Self::Namespace)
     }
 
+    /// It is of `resource.k8s.io`, which servers have in several versions.
+    pub const fn is_about_devices(self) -> bool {
+        matches!(self, Self::DeviceClass | Self::ResourceSlice | Self::ResourceClaim)
+    }
+
     /// A server that does not know the kind simply has none of it.
     pub const fn may_be_absent(self) -> bool {
         matches!(

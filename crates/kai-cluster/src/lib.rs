@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | how a client is set up |
+//! | [`device_api`] | older versions of `resource.k8s.io` |
 //! | [`function`] | the functions, each of which may run alone |
 //! | [`lease`] | which of several processes acts |
 //! | [`kinds`] | the kinds that are watched |
@@ -34,6 +35,7 @@ pub mod binder;
 pub mod client;
 pub mod config_file;
 pub mod deployments;
+pub mod device_api;
 pub mod env;
 pub mod explain;
 pub mod flags;

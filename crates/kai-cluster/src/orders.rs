@@ -98,6 +98,15 @@ pub enum Report {
     },
     /// The group of a pod is known.
     Grouped(Box<crate::grouper::Grouped>),
+    /// The group of a pod was looked for in vain, and is looked for again.
+    NotGrouped {
+        /// The pod.
+        pod: ObjectName,
+        /// Its UID.
+        uid: Text,
+        /// Why.
+        why: String,
+    },
     /// Past usage of queues, and how long it took to learn it.
     Usage {
         /// Shares of what there was.

@@ -201,9 +201,7 @@ impl Runner {
             while let Ok(change) = changes.try_recv() {
                 self.apply(change);
             }
-            if let Some(binder) = &mut self.binder {
-                binder.step();
-            }
+            self.step_binder();
             self.planner.record_usage(self.env.now());
             self.send_orders();
             self.plan_if_due();
@@ -219,6 +217,15 @@ impl Runner {
         let planner = &self.planner;
         let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder];
         others.into_iter().chain([planned]).flatten().min()
+    }
+
+    /// Binds go on; how they ended is told with everything else.
+    fn step_binder(&mut self) {
+        let Some(binder) = &mut self.binder else { return };
+        binder.step();
+        for ended in binder.take_ended() {
+            self.planner.note_ended_bind(&ended, self.env.now());
+        }
     }
 
     fn settle(&mut self, report: Report) {
@@ -292,7 +299,7 @@ impl Runner {
                 (Order::Group(pod), Some(grouper)) => {
                     let classes = self.planner.class_names();
                     self.env.spawn("group", async move {
-                        if let Some(grouped) = grouper.group(*pod, classes).await {
+                        if let Some(grouped) = grouper.group(*pod, classes, &reports).await {
                             let _ = reports.send(Report::Grouped(Box::new(grouped))).await;
                         }
                     });

@@ -1,6 +1,7 @@
 //! A snapshot of the cluster in KAI's form: listed from the API when somebody asks, without secrets and values of
 //! environment variables.
 
+use kai_translate::device_versions::into_v1;
 use kube::Client;
 use serde_json::{Map, Value, json};
 
@@ -103,6 +104,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The object without what nobody but its owner should read.
 fn redacted(kind: Kind, mut object: Value) -> Value {
+    if kind.is_about_devices() {
+        into_v1(&mut object);
+    }
     let metadata = &mut object["metadata"];
     if let Some(metadata) = metadata.as_object_mut() {
         metadata.remove("managedFields");

@@ -6,6 +6,7 @@ use futures::StreamExt;
 use http::header::{ACCEPT, HeaderValue};
 use kai_core::input::ObjectName;
 use kai_core::time::Span;
+use kai_translate::device_versions::into_v1;
 use kai_translate::time::seconds;
 use kai_translate::view;
 use kube::Client;
@@ -98,7 +99,10 @@ impl Watched for Value {
         self["metadata"]["resourceVersion"].as_str().unwrap_or_default()
     }
 
-    fn into_change(self, kind: Kind) -> Change {
+    fn into_change(mut self, kind: Kind) -> Change {
+        if kind.is_about_devices() {
+            into_v1(&mut self);
+        }
         Change::Object(kind, Box::new(self))
     }
 }

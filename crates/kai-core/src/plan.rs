@@ -18,6 +18,7 @@ use crate::report::device_trials::DeviceTrial;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::refused_nodes::RefusedNodes;
+use crate::report::searches::SearchReport;
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
 use crate::report::{explain, text};
@@ -45,6 +46,8 @@ pub struct CyclePlan {
     pub wake_at: Option<Timestamp>,
     /// What devices had left when pods were tried, where that was asked for.
     pub device_trials: Vec<DeviceTrial>,
+    /// Searches for victims, in the order they were made.
+    pub searches: Vec<SearchReport>,
     /// Work done: nodes tried and values saved.
     pub work_units: u64,
 }
@@ -177,16 +180,25 @@ pub fn plan_and_explain(
     run_cycle(world, now, details, observe)
 }
 
-/// The same plan for those who measure and log: `after` is called behind every action, and what devices had left is noted
-/// where `device_trials` asks for it.
+/// The same plan for those who measure and log: `passed` is called when the world is ready for actions and behind every
+/// action, and what devices had left is noted where `device_trials` asks for it.
 pub fn plan_and_measure(
     world: &mut World,
     now: Timestamp,
     device_trials: bool,
-    mut after: impl FnMut(ActionKind),
+    mut passed: impl FnMut(Milestone),
 ) -> CyclePlan {
-    let details = Details { asked_about: None, device_trials, after: Some(&mut after) };
+    let details = Details { asked_about: None, device_trials, passed: Some(&mut passed) };
     run_cycle(world, now, details, |_| {})
+}
+
+/// Where a cycle has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Milestone {
+    /// Shares are divided and the world is ready for actions.
+    Opened,
+    /// An action is done.
+    Acted(ActionKind),
 }
 
 /// What is told beside the plan.
@@ -196,8 +208,8 @@ struct Details<'a> {
     asked_about: Option<JobId>,
     /// What devices had left is noted.
     device_trials: bool,
-    /// Called behind every action.
-    after: Option<&'a mut dyn FnMut(ActionKind)>,
+    /// Told where the cycle has come to.
+    passed: Option<&'a mut dyn FnMut(Milestone)>,
 }
 
 fn run_cycle(
@@ -223,11 +235,15 @@ fn run_cycle(
     } else {
         Vec::new()
     };
+    let mut passed = |milestone: Milestone| {
+        if let Some(passed) = &mut details.passed {
+            passed(milestone);
+        }
+    };
+    passed(Milestone::Opened);
     for action in cycle.world.config.actions.clone() {
         actions::run(&mut cycle, action);
-        if let Some(after) = &mut details.after {
-            after(action);
-        }
+        passed(Milestone::Acted(action));
     }
     let plan = CyclePlan { job_order, ..cycle.conclude() };
     observe(cycle.world);
@@ -302,6 +318,7 @@ impl Cycle<'_> {
             fair_shares,
             job_order: Vec::new(),
             device_trials: self.trials.take().unwrap_or_default(),
+            searches: std::mem::take(&mut self.searches),
             wake_at: self.wake_at,
             work_units: self.work(),
         }

@@ -58,7 +58,7 @@ pub enum Check {
     TegraDeviceMount,
     /// On Tegra: not privileged.
     TegraPrivileged,
-    /// The namespace of reservations forbids what Tegra needs.
+    /// The namespace of reservations forbids what Tegra, or asking the kubelet, needs.
     PodSecurity,
     /// `OpenShift` forbids pods.
     OpenShiftScc,

@@ -118,6 +118,36 @@ fn the_schedulers_own_word_on_a_node_counts() {
     assert!(node("False", "GpuMemoryUnknown").has_errors());
 }
 
+#[test]
+fn a_node_that_says_that_it_lacks_the_runtime_is_believed() {
+    let name = fixture("gpu-memory-label")["nodes"][0]["metadata"]["name"].clone();
+    let condition = json!({"type": "kai.scheduler/GpusFound", "status": "False", "reason": "RuntimeNotOnNode", "message": "why"});
+    let node = json!({"metadata": {"name": name}, "status": {"conditions": [condition]}});
+    let found = found(&json!({"nodes": [node]}));
+    let mut findings = found.findings.iter();
+    let finding = findings.find(|one| one.check == Check::RuntimeNotOnNode).expect("a finding");
+    assert_eq!(
+        (format!("Node {}", name.as_str().expect("a name")), "why"),
+        (finding.object.clone(), finding.message.as_str())
+    );
+}
+
+#[test]
+fn a_namespace_must_allow_what_asking_the_kubelet_takes() {
+    let mut over = fixture("pod-security");
+    let Value::Object(healthy) = fixture("healthy") else { panic!("an object") };
+    let names = |part: &str| -> Vec<Value> {
+        let objects = healthy[part].as_array().expect("a list").iter();
+        objects.map(|object| object["metadata"]["name"].clone()).collect()
+    };
+    over["without"] = json!({"nodes": names("nodes")});
+    assert!(!self::names(&found(&over)).contains(&"pod-security"), "nobody needs more");
+    let binder =
+        json!({"resourceReservation": {"kubeletPodResources": "/var/lib/kubelet/pod-resources"}});
+    over["configs"] = json!([{"metadata": {"name": "kai-config"}, "spec": {"binder": binder}}]);
+    assert!(self::names(&found(&over)).contains(&"pod-security"));
+}
+
 /// The reservation pod is gone by then.
 #[test]
 fn a_bind_that_failed_tells_what_its_reservation_said() {

@@ -133,6 +133,7 @@ fn shares(queue: &VectorQueue) -> QueueShares {
         fair_share: pick(|share| share.fair_share),
         priority: queue.priority,
         created: Timestamp::from_seconds(queue.created_unix),
+        tolerance: 0.0,
     }
 }
 

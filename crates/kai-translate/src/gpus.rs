@@ -78,6 +78,9 @@ fn own_memory(node: &view::Node, unified: bool) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use kai_core::compatibility::Compatibility;
+    use kai_core::input::node::WholeGpuPolicy;
+    use kai_core::world::gpu_facts::GpuFacts;
     use serde_json::json;
 
     use super::*;
@@ -118,5 +121,56 @@ mod tests {
         assert_eq!(known, ObservedGpus { count: Some(1), memory_mib: Some(123_724) });
         let server = observed(&node("unheard-of", "6.8", "512Gi"), &Probed::default());
         assert_eq!(server, ObservedGpus::default());
+    }
+
+    /// What the planner makes of a node: how many devices, and how much memory each has.
+    fn understood(node: &view::Node, probed: &Probed) -> (i64, Option<i64>) {
+        let spec = crate::node::translate(node, probed).object.expect("a node");
+        let facts = GpuFacts::of(&spec, Compatibility::Right, WholeGpuPolicy::default(), 0);
+        (facts.physical, facts.memory_known.then_some(facts.memory_mib))
+    }
+
+    #[test]
+    fn the_first_that_tells_decides_and_the_next_where_it_is_silent() {
+        const COUNT: &str = "kai.scheduler/gpu-count";
+        const MEMORY: &str = "kai.scheduler/gpu-memory-mib";
+        let mut node = node("NVIDIA-Thor-A30", "6.8.12-tegra", "12048Mi");
+        node.status.allocatable =
+            serde_json::from_value(json!({"nvidia.com/gpu": "20"})).expect("an amount");
+        let texts = |pairs: &[(&str, &str)]| {
+            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            pairs.iter().map(owned).collect::<Vec<_>>()
+        };
+        node.metadata.annotations.extend(texts(&[(COUNT, "2"), (MEMORY, "200")]));
+        node.metadata.labels.extend(texts(&[(COUNT, "8"), (MEMORY, "800")]));
+        node.metadata.labels.extend(texts(&[
+            ("nvidia.com/gpu.count", "3"),
+            ("nvidia.com/gpu.memory", "300"),
+            ("nvidia.com/gpu.replicas", "5"),
+        ]));
+        let uuids = (0..7).map(|number| format!("GPU-{number}")).collect();
+        let mut probed = Probed { uuids, count: Some(6), memory_mib: Some(600) };
+        assert_eq!(understood(&node, &probed), (2, Some(200)), "what somebody wrote on it");
+        node.metadata.annotations.clear();
+        assert_eq!(understood(&node, &probed), (8, Some(800)), "as a label, too");
+        node.metadata.labels.retain(|key, _| !key.starts_with("kai.scheduler/"));
+        assert_eq!(understood(&node, &probed), (3, Some(300)), "its labels");
+        node.metadata.labels.remove("nvidia.com/gpu.memory");
+        node.metadata.labels.remove("nvidia.com/gpu.count");
+        assert_eq!(understood(&node, &probed), (4, Some(600)), "replicas; what was found on it");
+        node.metadata.labels.remove("nvidia.com/gpu.replicas");
+        probed.memory_mib = None;
+        assert_eq!(understood(&node, &probed), (6, Some(24_576)), "its bus; its product");
+        probed.count = None;
+        node.metadata.labels.remove("nvidia.com/gpu.product");
+        assert_eq!(
+            understood(&node, &probed),
+            (1, Some(10_000)),
+            "a Jetson has one, and its memory"
+        );
+        node.status.node_info.kernel_version.clear();
+        assert_eq!(understood(&node, &probed), (7, None), "devices that were seen; nothing");
+        probed.uuids.clear();
+        assert_eq!(understood(&node, &probed), (20, None), "what is advertised");
     }
 }

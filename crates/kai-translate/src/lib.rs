@@ -13,6 +13,7 @@
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
+//! | [`device_versions`] | objects of `resource.k8s.io` before `v1` |
 //! | [`device_results`] | devices that a plan decided, back into the words of Kubernetes |
 //! | [`budget`], [`devices`], [`namespace`], [`storage`], [`numa`] | what else limits placement |
 
@@ -22,6 +23,7 @@ pub mod budget;
 pub mod decode;
 pub mod device_judge;
 pub mod device_results;
+pub mod device_versions;
 pub mod devices;
 pub mod gpus;
 pub mod namespace;

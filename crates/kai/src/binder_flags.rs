@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use kai_cluster::binder::{
-    BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting, TegraSettings,
+    BinderPlugin, BinderSettings, CdiSetting, PluginWishes, ReservationSettings,
+    RuntimeClassSetting, TegraSettings,
 };
 use kai_translate::pod::PodRules;
 use kai_translate::time::seconds;
@@ -69,6 +70,11 @@ pub(crate) struct BinderArguments {
     /// The same as --cdi=on, or with =false as --cdi=off.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOLEAN")]
     cdi_enabled: Option<bool>,
+
+    /// The binder's plugins by name, JSON: enabled, priority, arguments. There are volumebinding and dynamicresources
+    /// (bindTimeoutSeconds), gpusharing (cdiEnabled) and hamicore.
+    #[arg(long, value_parser = plugins, value_name = "JSON")]
+    plugins: Option<PluginWishes>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,6 +82,13 @@ enum Cdi {
     Auto,
     On,
     Off,
+}
+
+/// What makes no sense is an error.
+fn plugins(text: &str) -> Result<PluginWishes, String> {
+    let said = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let wishes = PluginWishes::read(&said);
+    if wishes.problems.is_empty() { Ok(wishes) } else { Err(wishes.problems.join("; ")) }
 }
 
 fn tegra(text: &str) -> Result<TegraSettings, String> {
@@ -92,15 +105,18 @@ fn object(text: &str) -> Result<Value, String> {
 
 impl BinderArguments {
     pub(crate) fn settings(&self, rules: &PodRules) -> BinderSettings {
-        let reservation = ReservationSettings::default();
+        let (reservation, usual) = (ReservationSettings::default(), BinderSettings::default());
+        let wishes = self.plugins.clone().unwrap_or_default();
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
             scheduler_name: rules.scheduler_name.clone(),
-            cdi: match (self.cdi_enabled, self.cdi) {
+            plugins: wishes.plugins,
+            volumes_wait: wishes.timeout.unwrap_or(usual.volumes_wait),
+            cdi: wishes.cdi.unwrap_or(match (self.cdi_enabled, self.cdi) {
                 (Some(true), _) | (None, Cdi::On) => CdiSetting::On,
                 (Some(false), _) | (None, Cdi::Off) => CdiSetting::Off,
                 (None, Cdi::Auto) => CdiSetting::Auto,
-            },
+            }),
             reservation: ReservationSettings {
                 namespace: self.resource_reservation_namespace.clone(),
                 service_account: self.resource_reservation_service_account.clone(),
@@ -119,7 +135,11 @@ impl BinderArguments {
                 pod_security: self.resource_reservation_pod_security_context.clone(),
                 container_security: security.or(reservation.container_security),
             },
-            ..BinderSettings::default()
         }
+    }
+
+    /// Containers are told limits of memory, where that was said.
+    pub(crate) fn hami_core(&self) -> Option<bool> {
+        self.plugins.as_ref().map(|wishes| wishes.plugins.has(BinderPlugin::HamiCore))
     }
 }

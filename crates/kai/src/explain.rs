@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use kai_cluster::client;
 use kai_cluster::env::Env;
 use kai_cluster::explain::{Asked, explain};
 use kai_cluster::flags::Flagged;
+use kai_cluster::{client, device_api};
 use kai_core::input::ObjectName;
 
 use crate::output;
@@ -73,6 +73,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
         .context("cannot start the runtime")?;
     let told = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
+        let client = device_api::adapted(client).await;
         anyhow::Ok(explain(&client, &Env::real(), &settings, only.as_deref(), &asked).await?)
     })?;
     output::print(&told)?;

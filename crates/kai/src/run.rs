@@ -18,7 +18,7 @@ use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
 use kai_cluster::watch::Lists;
-use kai_cluster::{client, grouper, run, shards};
+use kai_cluster::{client, device_api, grouper, run, shards};
 use kube::Client;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
@@ -134,7 +134,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
 
 async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::Result<u8> {
     let log = Arc::new(log);
-    let (client, env) = (client::connect(arguments.kubeconfig.as_deref()).await?, Env::real());
+    let client = client::connect(arguments.kubeconfig.as_deref()).await?;
+    let (client, env) = (device_api::adapted(client).await, Env::real());
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .context("cannot listen for signals")?;
     let shutdown = async move {
@@ -249,7 +250,11 @@ struct Surroundings<'a> {
 impl Surroundings<'_> {
     fn admission(&self, wishes: &Wishes) -> Option<AdmissionSettings> {
         let asked_for = self.arguments.only.contains(&Function::Admission);
-        self.arguments.admission.settings(asked_for, &self.flagged, &wishes.admission)
+        let wishes = AdmissionWishes {
+            hami_core: self.arguments.binder.hami_core().or(wishes.admission.hami_core),
+            ..wishes.admission.clone()
+        };
+        self.arguments.admission.settings(asked_for, &self.flagged, &wishes)
     }
 
     /// Starts admission where it runs here; where its settings are changed.

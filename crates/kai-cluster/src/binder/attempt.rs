@@ -16,14 +16,12 @@ use kai_translate::time::seconds;
 use super::claims::ClaimStep;
 use super::device::DeviceState;
 use super::facts::{Awaited, Life, PodFacts};
+use super::plugins::BinderPlugin;
 use super::request::{Progress, Request};
 use super::volumes::{ReserveVolume, SelectNode, VolumeStep};
 use super::writes::{Order, Tell, Undo, Write};
 use super::{Binder, DeviceKey, Item, PATIENCE, sharing};
 
-/// KAI's names of the parts that bind volumes and claims.
-const VOLUMES: &str = "volumebinding";
-const CLAIMS: &str = "dynamicresources";
 /// How long members that are ready wait for the rest of their gang.
 const GANG_PATIENCE: Span = seconds(60);
 
@@ -361,6 +359,7 @@ impl Binder {
         pod: &PodFacts,
         now: Timestamp,
     ) -> Move {
+        let plugins = &self.settings.plugins;
         match stage {
             Stage::Reserve if !request.is_fraction() => Move::Next(Stage::Volumes),
             Stage::Reserve => match self.reserved_devices(request) {
@@ -368,12 +367,19 @@ impl Binder {
                 Ok(None) => Move::Wait(None),
                 Err(reason) => Move::fail(reason),
             },
+            Stage::Volumes if !plugins.has(BinderPlugin::VolumeBinding) => {
+                Move::Next(Stage::Claims)
+            }
             Stage::Volumes => self.bind_volumes(request, attempt, pod, now),
+            Stage::Claims if !plugins.has(BinderPlugin::DynamicResources) => {
+                Move::Next(after_claims(request))
+            }
             Stage::Claims => self.take_claims(request, attempt, pod, now),
             Stage::Label => match labels(request, pod) {
                 Some(labels) => Move::write(Write::Label { uid: pod.uid.clone(), labels }),
                 None => Move::Next(Stage::Configure),
             },
+            Stage::Configure if !plugins.has(BinderPlugin::GpuSharing) => Move::Next(Stage::Bind),
             Stage::Configure => match self.config_maps(request, pod) {
                 Ok(Some(maps)) => Move::write(Write::Configure { uid: pod.uid.clone(), maps }),
                 Ok(None) => Move::Next(Stage::Reserve), // a reservation was lost
@@ -391,7 +397,7 @@ impl Binder {
         pod: &PodFacts,
         now: Timestamp,
     ) -> Move {
-        let fail = |reason: String| Move::fail(failed_in(VOLUMES, &reason));
+        let fail = |reason: String| Move::fail(failed_in(BinderPlugin::VolumeBinding, &reason));
         let was_asked_for = |claim: &ObjectName| attempt.asked_volumes.contains(claim);
         match self.volume_step(request, pod, was_asked_for) {
             Ok(VolumeStep::Done) => Move::Next(Stage::Claims),
@@ -418,10 +424,9 @@ impl Binder {
         pod: &PodFacts,
         now: Timestamp,
     ) -> Move {
-        let fail = |reason: String| Move::fail(failed_in(CLAIMS, &reason));
+        let fail = |reason: String| Move::fail(failed_in(BinderPlugin::DynamicResources, &reason));
         match self.claim_step(request, pod) {
-            Ok(ClaimStep::Done) if request.is_fraction() => Move::Next(Stage::Label),
-            Ok(ClaimStep::Done) => Move::Next(Stage::Bind),
+            Ok(ClaimStep::Done) => Move::Next(after_claims(request)),
             Ok(ClaimStep::Write(write)) => Move::Write(write),
             Ok(ClaimStep::Await(what, reason)) => {
                 let late = attempt.entered.plus(PATIENCE);
@@ -471,8 +476,15 @@ impl Binder {
         let Some(view) = &pod.view else { return Ok(None) };
         let devices: Vec<&str> = devices.iter().map(|(_, device)| &**device).collect();
         let portion = request.spec.received_gpu.as_ref().and_then(|gpu| gpu.portion.as_deref());
-        let cdi = self.facts.node(&request.node).is_some_and(|node| self.uses_cdi(node));
-        sharing::config_maps(view, &devices, portion.unwrap_or_default(), cdi).map(Some)
+        let told = sharing::Told {
+            devices: &devices,
+            portion: portion.unwrap_or_default(),
+            cdi: self.facts.node(&request.node).is_some_and(|node| self.uses_cdi(node)),
+            limit_mib: self
+                .memory_limit(request, pod)
+                .map_err(|why| failed_in(BinderPlugin::HamiCore, &why))?,
+        };
+        sharing::config_maps(view, &told).map(Some)
     }
 
     fn bind(&self, request: &Request, attempt: &Attempt, pod: &PodFacts, now: Timestamp) -> Move {
@@ -518,9 +530,14 @@ impl Binder {
     }
 }
 
+/// Only pods that share devices are labelled and told about them.
+fn after_claims(request: &Request) -> Stage {
+    if request.is_fraction() { Stage::Label } else { Stage::Bind }
+}
+
 /// A failure in KAI's words.
-fn failed_in(plugin: &str, reason: &str) -> String {
-    format!("plugin {plugin} failed in PreBind: {reason}")
+fn failed_in(plugin: BinderPlugin, reason: &str) -> String {
+    format!("plugin {} failed in PreBind: {reason}", plugin.name())
 }
 
 /// Labels that the pod has to get or lose; none: it is labelled as it should be.

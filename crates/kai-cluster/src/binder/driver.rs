@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::writes::{self, Report};
-use super::{Binder, BinderSettings};
+use super::{Binder, BinderSettings, EndedBind};
 use crate::env::Env;
 use crate::kinds::Kind;
 use crate::metrics::Page;
@@ -80,6 +80,11 @@ impl Driver {
     /// When something is to be done although nothing changed.
     pub fn wake_at(&self) -> Option<kai_core::time::Timestamp> {
         self.binder.wake_at()
+    }
+
+    /// How binds ended since the latest call.
+    pub fn take_ended(&mut self) -> Vec<EndedBind> {
+        self.binder.take_ended()
     }
 
     /// Adds what is measured to a page.

@@ -3,6 +3,7 @@
 
 use kai_api::names::storage as names;
 use kai_core::input::{ObjectName, Text};
+use kai_translate::device_versions::into_v1;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -22,11 +23,17 @@ fn claim_path(claim: &ObjectName) -> String {
     object_path(CLAIMS, "resourceclaims", claim)
 }
 
+/// A claim as the server has it now, in whatever version.
+fn claim_answer(mut claim: Value) -> Answer {
+    into_v1(&mut claim);
+    Answer::Object(Kind::ResourceClaim, Box::new(claim))
+}
+
 /// Makes the claim for extended resources of a pod.
 pub(super) async fn make_claim(client: &Client, pod: &ObjectName, object: &Value) -> Written {
     let path = format!("{CLAIMS}/namespaces/{}/resourceclaims", pod.namespace);
     let made: Value = send(client, "POST", &path, None, object).await?;
-    Ok(Answer::Object(Kind::ResourceClaim, Box::new(made)))
+    Ok(claim_answer(made))
 }
 
 /// Names that claim in the status of the pod, or no longer.
@@ -57,7 +64,7 @@ pub(super) async fn take_claim(client: &Client, take: TakeClaim) -> Written {
     let metadata = json!({"uid": &*uid, "resourceVersion": version});
     let body = json!({"metadata": metadata, "status": status});
     let answer = patch(client, &format!("{path}/status"), &body).await?;
-    Ok(Answer::Object(Kind::ResourceClaim, Box::new(answer)))
+    Ok(claim_answer(answer))
 }
 
 /// Gives a claim back. With its last pod it loses its devices, and then the finalizer.

@@ -21,6 +21,7 @@
 //! | `claims` | claims of devices |
 //! | `device` | a shared device: its reservation is made, waited for, repaired and released |
 //! | `reservation` | reservation pods |
+//! | `plugins` | parts of a bind under KAI's names, and what can be said about them |
 //! | `sharing` | what the containers of a sharing pod are told |
 //! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
 //! | `writes`, `holdings` | how orders are written |
@@ -40,6 +41,7 @@ mod holdings;
 mod index;
 mod ladder;
 mod notes;
+mod plugins;
 mod profile;
 mod repair;
 mod request;
@@ -58,6 +60,7 @@ use kai_translate::time::seconds;
 
 pub use gpus::{DeviceGpus, NodeGpus, gpus, reservation_pod};
 pub use notes::SharedDevice;
+pub use plugins::{BinderPlugin, BinderPlugins, PluginWishes};
 pub use settings::{
     BinderSettings, CdiSetting, Privilege, ReservationSettings, RuntimeClassSetting, TegraMode,
     TegraSettings,
@@ -111,6 +114,21 @@ pub struct Binder {
     due: BTreeSet<Item>,
     timers: BTreeSet<(Timestamp, Item)>,
     orders: Vec<Order>,
+    /// How binds ended since somebody asked.
+    ended: Vec<EndedBind>,
+}
+
+/// A bind that was carried out, or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedBind {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID.
+    pub uid: Text,
+    /// The node.
+    pub node: Text,
+    /// Why not; none: it is bound.
+    pub failure: Option<String>,
 }
 
 impl Binder {
@@ -129,6 +147,7 @@ impl Binder {
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             orders: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -158,6 +177,11 @@ impl Binder {
     /// Orders since the latest call.
     fn take_orders(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.orders)
+    }
+
+    /// How binds ended since the latest call.
+    fn take_ended(&mut self) -> Vec<EndedBind> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Takes over what came of an order.

@@ -9,6 +9,7 @@ use kai_core::time::Timestamp;
 use kai_translate::view;
 
 use super::facts::{Life, PodFacts};
+use super::plugins::BinderPlugin;
 use super::volumes::FreeVolume;
 use super::writes::{Order, Undo, Written};
 use super::{Binder, Item, PATIENCE, delay, sharing};
@@ -36,8 +37,8 @@ impl Binder {
     pub(super) fn undo_of(&self, pod: &PodFacts, volumes: Vec<FreeVolume>) -> Option<Undo> {
         let view = pod.view.as_ref()?;
         let labels = group_labels(pod, view);
-        let config_maps =
-            if labels.is_empty() { Vec::new() } else { sharing::config_map_names(view) };
+        let made_maps = self.settings.plugins.has(BinderPlugin::GpuSharing) && !labels.is_empty();
+        let config_maps = if made_maps { sharing::config_map_names(view) } else { Vec::new() };
         let undo = Undo {
             uid: pod.uid.clone(),
             version: pod.version.clone(),

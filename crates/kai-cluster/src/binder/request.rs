@@ -78,7 +78,8 @@ impl Request {
 
     /// What the pod is said to have received.
     pub(super) fn received(&self) -> &str {
-        self.spec.received_resource_type.as_deref().unwrap_or(gpu::RECEIVED_REGULAR)
+        let said = self.spec.received_resource_type.as_deref().filter(|said| !said.is_empty());
+        said.unwrap_or(gpu::RECEIVED_REGULAR)
     }
 
     /// The shared devices it names.

@@ -9,6 +9,7 @@ use kai_core::world::gpu_facts::GpuFacts;
 use kai_translate::{node, view};
 
 use super::facts::{Facts, PodFacts};
+use super::plugins::BinderPlugin;
 use super::request::Request;
 use super::{Binder, DeviceKey};
 
@@ -102,6 +103,26 @@ impl Binder {
             })
         };
         devices.iter().find_map(|(_, device)| lacking(device))
+    }
+
+    /// MiB of each device that the containers of the pod may use, where they are told so. A limit that is not known is not
+    /// left out silently.
+    pub(super) fn memory_limit(
+        &self,
+        request: &Request,
+        pod: &PodFacts,
+    ) -> Result<Option<i64>, String> {
+        let limited = self.settings.plugins.has(BinderPlugin::HamiCore);
+        let Some(share) = pod.share.filter(|_| limited) else {
+            return Ok(None);
+        };
+        if let Share::Memory(mib) = share {
+            return Ok(Some(mib));
+        }
+        let gpus = self.facts.gpus(&request.node).filter(|gpus| gpus.memory_known);
+        let node = &request.node;
+        let gpus = gpus.ok_or_else(|| format!("node <{node}> does not tell its GPU memory"))?;
+        Ok(Some(share.mib(gpus.memory_mib)))
     }
 
     /// MiB of pods that are being bound to the device and do not show it yet.

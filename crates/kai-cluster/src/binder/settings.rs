@@ -8,12 +8,16 @@ use kai_translate::time::seconds;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::BinderPlugins;
+
 /// How long a volume or a claim may take.
 const VOLUMES_WAIT_SECONDS: i64 = 120;
 
 /// How the binder is set up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BinderSettings {
+    /// Which parts of a bind are done.
+    pub plugins: BinderPlugins,
     /// Only pods with this `spec.schedulerName` are bound.
     pub scheduler_name: String,
     /// How devices are reserved.
@@ -133,6 +137,7 @@ impl Default for TegraSettings {
 impl Default for BinderSettings {
     fn default() -> Self {
         Self {
+            plugins: BinderPlugins::default(),
             scheduler_name: objects::SCHEDULER_NAME.to_owned(),
             reservation: ReservationSettings::default(),
             cdi: CdiSetting::Auto,

@@ -53,13 +53,21 @@ fn names(pod: &view::Pod, target: &Target<'_>) -> Result<(String, String), Strin
     Ok((capabilities, variables))
 }
 
+/// What a pod that shares devices is told about them.
+pub(super) struct Told<'a> {
+    /// The devices.
+    pub(super) devices: &'a [&'a str],
+    /// Its part of each.
+    pub(super) portion: &'a str,
+    /// Devices are named in the notation of CDI.
+    pub(super) cdi: bool,
+    /// MiB of each that it may use, for the library of `HAMi`.
+    pub(super) limit_mib: Option<i64>,
+}
+
 /// The config maps of a pod that got a share of these devices.
-pub(super) fn config_maps(
-    pod: &view::Pod,
-    devices: &[&str],
-    portion: &str,
-    cdi: bool,
-) -> Result<Vec<ConfigMap>, String> {
+pub(super) fn config_maps(pod: &view::Pod, told: &Told<'_>) -> Result<Vec<ConfigMap>, String> {
+    let Told { devices, portion, cdi, limit_mib } = *told;
     let target = target(pod)?;
     let (capabilities, variables) = names(pod, &target)?;
     let prefix = if cdi { gpu::CDI_DEVICE_PREFIX } else { "" };
@@ -77,6 +85,8 @@ pub(super) fn config_maps(
             (env::RUNAI_NUM_OF_GPUS, portion.to_owned()),
         ]),
     };
+    let limit = limit_mib.map(|mib| (env::CUDA_DEVICE_MEMORY_LIMIT, format!("{mib}m")));
+    capabilities.data.extend(limit);
     let mut variables = ConfigMap { name: variables, data: BTreeMap::new() };
     let teller = if refers { &mut capabilities } else { &mut variables };
     teller.data.insert(env::NVIDIA_VISIBLE_DEVICES, visible);
@@ -113,7 +123,9 @@ mod tests {
     }
 
     fn told(annotations: &serde_json::Value, cdi: bool) -> Result<Vec<ConfigMap>, String> {
-        config_maps(&pod(annotations), &["GPU-1", "GPU-2"], "0.50", cdi)
+        let devices = ["GPU-1", "GPU-2"];
+        let told = Told { devices: &devices, portion: "0.50", cdi, limit_mib: Some(8000) };
+        config_maps(&pod(annotations), &told)
     }
 
     #[test]
@@ -123,6 +135,7 @@ mod tests {
         assert_eq!(maps[0].data["NVIDIA_VISIBLE_DEVICES"], "GPU-1,GPU-2");
         assert_eq!(maps[0].data["GPU_PORTION"], "0.50");
         assert_eq!(maps[0].data["RUNAI_NUM_OF_GPUS"], "0.50");
+        assert_eq!(maps[0].data["CUDA_DEVICE_MEMORY_LIMIT"], "8000m");
         assert!(maps[1].data.is_empty());
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::names::{env, legacy};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
@@ -326,8 +327,17 @@ async fn apply_config_map(
         "data": map.data,
     });
     let path = object_path("/api/v1", "configmaps", &name);
-    let path = format!("{path}?fieldManager={MANAGER}&force=true");
-    let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
+    let applied = format!("{path}?fieldManager={MANAGER}&force=true");
+    let answer: Value = send(client, "PATCH", &applied, Some(APPLY_PATCH), &object).await?;
+    // Whoever made the map for an earlier release reads the devices under another key.
+    let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
+    let known = answer["data"].get(legacy::VISIBLE_DEVICES);
+    if let (Some(devices), Some(known)) = (devices, known)
+        && known != devices.as_str()
+    {
+        let patch = json!({"data": {legacy::VISIBLE_DEVICES: devices}});
+        let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
+    }
     Ok(())
 }
 

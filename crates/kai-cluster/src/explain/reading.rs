@@ -104,9 +104,10 @@ impl Reading {
             Order::Group(pod) => Some(pod),
             _ => None,
         });
+        let (nobody_listens, _) = channel(1);
         let found = asked.map(async |pod| {
             tokio::select! { biased;
-                grouped = grouper.group(*pod, classes.clone()) => grouped,
+                grouped = grouper.group(*pod, classes.clone(), &nobody_listens) => grouped,
                 () = env.sleep(GROUPS_WITHIN) => None,
             }
         });

@@ -1,15 +1,20 @@
 //! What is measured, under KAI's names. Counts are kept as plans are made; everything else is read when somebody asks.
 
+mod searches;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kai_core::config::{ActionKind, Config, SearchBudgets, UNITS_PER_SECOND};
+use kai_core::config::{ActionKind, Config};
 use kai_core::fairness::{Amounts, QueueResource};
 use kai_core::input::{ObjectName, QueueSpec, Text};
 use kai_core::plan::{CyclePlan, Step, StepKind};
+use kai_core::report::searches::SearchResult;
 use kai_core::time::{Span, Timestamp};
 
+use searches::Searches;
 pub use text::{Histogram, Labels, Page, merged};
 
 use crate::status::accounts::Accounts;
@@ -50,12 +55,13 @@ pub struct Metrics {
     settings: MetricsSettings,
     node_pool: Text,
     cycle: Span,
+    /// How long it took to make the world ready for actions, and to sum up after them.
+    opened: Span,
+    closed: Span,
     /// How long each action of the latest cycle took.
     actions: BTreeMap<&'static str, Span>,
     plugins: Vec<Text>,
-    budgets: Option<SearchBudgets>,
-    /// Searches for victims, by action and result.
-    searches: BTreeMap<(&'static str, &'static str), u64>,
+    searches: Searches,
     scheduled: ByAction,
     acted_on: ByAction,
     simulated: ByAction,
@@ -84,10 +90,11 @@ impl Metrics {
             settings,
             node_pool: node_pool.into(),
             cycle: Span::ZERO,
+            opened: Span::ZERO,
+            closed: Span::ZERO,
             actions: BTreeMap::new(),
             plugins: config.plugins.iter().map(|plugin| plugin.name.clone()).collect(),
-            budgets: config.budgets.clone(),
-            searches: BTreeMap::new(),
+            searches: Searches::new(config.budgets.clone()),
             scheduled: zero(),
             acted_on: zero(),
             simulated: zero(),
@@ -107,6 +114,16 @@ impl Metrics {
     /// How long a cycle took.
     pub fn note_cycle(&mut self, span: Span) {
         self.cycle = span;
+    }
+
+    /// How long it took to make the world ready for actions.
+    pub fn note_opened(&mut self, span: Span) {
+        self.opened = span;
+    }
+
+    /// How long it took to sum a cycle up.
+    pub fn note_closed(&mut self, span: Span) {
+        self.closed = span;
     }
 
     /// How long an action took.
@@ -150,19 +167,15 @@ impl Metrics {
         self.preemptions += preempted.len() as u64;
         for (action, _) in placed {
             add(&mut self.scheduled, action, 1);
-            if action != ActionKind::Allocate.name() {
-                add(&mut self.acted_on, action, 1);
-                *self.searches.entry((action, "solved")).or_default() += 1;
-            }
         }
-        for considered in made.waiting.iter().flat_map(|report| &report.victims) {
-            let action = considered.action.name();
-            add(&mut self.acted_on, action, 1);
-            add(&mut self.simulated, action, u64::from(considered.simulations));
-            add(&mut self.filtered, action, u64::from(considered.refused));
-            let spent = considered.budget_spent;
-            let result = if spent { "deadline_exhausted" } else { "generators_exhausted" };
-            *self.searches.entry((action, result)).or_default() += 1;
+        for search in &made.searches {
+            let action = search.action.name();
+            add(&mut self.acted_on, action, u64::from(search.result != SearchResult::NotAttempted));
+            for run in &search.runs {
+                add(&mut self.simulated, action, u64::from(run.sets.simulated));
+                add(&mut self.filtered, action, u64::from(run.sets.refused));
+            }
+            self.searches.note(search);
         }
     }
 
@@ -230,13 +243,13 @@ impl Metrics {
         page.gauges("e2e_scheduling_latency_milliseconds", "Time of the latest cycle.", one(cycle));
         page.gauges(
             "open_session_latency_milliseconds",
-            "A cycle opens nothing: its world is kept.",
-            one(0.0),
+            "Time of the latest cycle before its first action.",
+            one(milliseconds(self.opened)),
         );
         page.gauges(
             "close_session_latency_milliseconds",
-            "A cycle closes nothing: its world is kept.",
-            one(0.0),
+            "Time of the latest cycle after its last action.",
+            one(milliseconds(self.closed)),
         );
         page.histogram(
             "task_scheduling_latency_milliseconds",
@@ -257,7 +270,7 @@ impl Metrics {
 
     fn add_actions(&self, page: &mut Page) {
         self.add_times(page);
-        self.add_searches(page);
+        self.searches.add_to(page);
         page.counters(
             "podgroups_scheduled_by_action",
             "Groups an action gave a place.",
@@ -324,40 +337,6 @@ impl Metrics {
             "plugin_scheduling_latency_milliseconds",
             "A plugin opens and closes nothing: its world is kept.",
             plugins,
-        );
-    }
-
-    fn add_searches(&self, page: &mut Page) {
-        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let searches = self.searches.iter().map(|((action, result), count)| {
-            let labels = vec![
-                label("action", action),
-                label("result", result),
-                label("reduced_budget", "false"),
-            ];
-            (labels, *count)
-        });
-        page.counted("scenario_search_jobs_total", "Searches for victims.", searches);
-        let Some(budgets) = &self.budgets else { return };
-        let seconds = |units: u64| units as f64 / UNITS_PER_SECOND;
-        let of = |name: &'static str, units: &BTreeMap<Text, u64>| -> Vec<(Labels, f64)> {
-            let labelled = units.iter();
-            labelled.map(|(key, units)| (vec![label(name, key)], seconds(*units))).collect()
-        };
-        page.gauges(
-            "scenario_search_action_budget_configured_seconds",
-            "Budget of an action; 0 is unlimited.",
-            of("action", &budgets.action_units),
-        );
-        page.gauges(
-            "scenario_search_job_budget_configured_seconds",
-            "Budget of a group; 0 is unlimited.",
-            [(Labels::new(), seconds(budgets.job_units))],
-        );
-        page.gauges(
-            "scenario_search_generator_budget_configured_seconds",
-            "Budget of a generator; 0 is unlimited.",
-            of("generator", &budgets.generator_units),
         );
     }
 

@@ -101,14 +101,31 @@ impl Page {
 
     /// A distribution.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.histograms(name, help, [(Labels::new(), histogram)]);
+    }
+
+    /// Distributions.
+    pub fn histograms<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, &'a Histogram)>,
+    ) {
         self.head(name, "histogram", help);
         let bucket = format!("{name}_bucket");
-        for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
-            self.line(&bucket, &vec![("le".to_owned(), bound.to_string())], *count as f64);
+        for (labels, histogram) in series {
+            let up_to = |bound: String| {
+                let mut labels = labels.clone();
+                labels.push(("le".to_owned(), bound));
+                labels
+            };
+            for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+                self.line(&bucket, &up_to(bound.to_string()), *count as f64);
+            }
+            self.line(&bucket, &up_to("+Inf".to_owned()), histogram.count as f64);
+            self.line(&format!("{name}_sum"), &labels, histogram.sum);
+            self.line(&format!("{name}_count"), &labels, histogram.count as f64);
         }
-        self.line(&bucket, &vec![("le".to_owned(), "+Inf".to_owned())], histogram.count as f64);
-        self.line(&format!("{name}_sum"), &Labels::new(), histogram.sum);
-        self.line(&format!("{name}_count"), &Labels::new(), histogram.count as f64);
     }
 
     /// The page as text.

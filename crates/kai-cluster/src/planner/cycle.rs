@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
 use kai_core::input::ObjectName;
-use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan_and_measure};
+use kai_core::plan::{CyclePlan, Milestone, Step, StepKind, assume, plan_and_measure};
 use kai_core::time::Timestamp;
 use kai_translate::time;
 
@@ -60,11 +60,17 @@ impl Planner {
         let logged = tracing::enabled!(tracing::Level::DEBUG);
         let mut begin = clock();
         let (world, metrics) = (&mut self.world, &mut self.metrics);
-        plan_and_measure(world, now, logged, |action| {
+        let made = plan_and_measure(world, now, logged, |milestone| {
             let end = clock();
-            metrics.note_action(action, end.since(begin));
+            let span = end.since(begin);
+            match milestone {
+                Milestone::Opened => metrics.note_opened(span),
+                Milestone::Acted(action) => metrics.note_action(action, span),
+            }
             begin = end;
-        })
+        });
+        metrics.note_closed(clock().since(begin));
+        made
     }
 
     fn reflects_job_order(&self) -> bool {

@@ -36,7 +36,7 @@ use kai_workloads::{Facts, GrouperConfig};
 pub use backoff::{Backoffs, Wait};
 pub use evictions::PER_SECOND as EVICTIONS_PER_SECOND;
 
-use crate::binder::BinderSettings;
+use crate::binder::{BinderSettings, EndedBind};
 use crate::function::Function;
 use crate::kinds::Kind;
 use crate::lease::{Election, Leading};
@@ -151,7 +151,7 @@ pub struct Planner {
     own_groups: BTreeMap<ObjectName, ObjectName>,
     /// Pods by the group they name.
     members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
-    /// Bind requests, whether they are for the pod that is there now or not.
+    /// Bind requests by pod, whether they are for the one that is there now or not.
     bind_requests: BTreeMap<ObjectName, BindRequest>,
     /// Volume claims that have their volume.
     filled_claims: BTreeSet<ObjectName>,
@@ -347,8 +347,16 @@ impl Planner {
             }
             Report::UsageLoaded(text) => self.restore_usage(text.as_deref(), now),
             Report::Grouped(grouped) => self.set_grouping(*grouped),
+            Report::NotGrouped { pod, uid, why } => {
+                self.statuses.note_grouping(&pod, &uid, &[why]);
+            }
             Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
+    }
+
+    /// A bind request was carried out by us, or could not be.
+    pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
+        self.statuses.note_ended_bind(ended, now);
     }
 
     /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed.
@@ -411,26 +419,34 @@ impl Planner {
         }
         let claim = |name: &str| entry.claims.get(name).cloned();
         let is_ours = self.schedules() && entry.base.role == PodRole::Workload;
+        let own_name = request.metadata.name.as_deref().unwrap_or_default();
+        let own_name = ObjectName::new(name.namespace.clone(), own_name);
         let uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
         let reason = request.status.as_ref().and_then(|status| status.reason.clone());
         if let Some(spec) = Self::heard(bind_request::translate(request, claim)) {
             let failure = spec.failed.then(|| (spec.node.clone(), reason.unwrap_or_default()));
             self.tell(Delta::Set(Object::BindRequest(spec)));
             if let Some(failure) = failure.filter(|_| is_ours) {
-                self.drop_bind_request(name, uid, failure);
+                self.drop_bind_request(name, own_name, uid, failure);
             }
         }
     }
 
     /// A bind request that failed for good is removed, and its pod left alone for a while.
-    fn drop_bind_request(&mut self, name: &ObjectName, uid: Text, failure: (Text, String)) {
-        if self.failed_requests.get(name) == Some(&uid) {
+    fn drop_bind_request(
+        &mut self,
+        pod: &ObjectName,
+        request: ObjectName,
+        uid: Text,
+        failure: (Text, String),
+    ) {
+        if self.failed_requests.get(pod) == Some(&uid) {
             return;
         }
-        self.orders.push(Order::DropBindRequest(name.clone(), uid.clone()));
-        self.failed_requests.insert(name.clone(), uid);
-        self.failed_binds.insert(name.clone(), failure);
-        self.world.forget(name);
+        self.orders.push(Order::DropBindRequest(request, uid.clone()));
+        self.failed_requests.insert(pod.clone(), uid);
+        self.failed_binds.insert(pod.clone(), failure);
+        self.world.forget(pod);
         self.dirty = true;
     }
 
@@ -445,12 +461,20 @@ impl Planner {
 
     /// A bind request is gone: whatever it was to do is not under way any more.
     fn bind_request_gone(&mut self, name: &ObjectName) {
-        self.failed_requests.remove(name);
-        let Some(request) = self.bind_requests.remove(name) else { return };
-        if self.pods.get(name).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
-            self.in_flight.remove(name);
-            self.world.forget(name);
+        let is_it = |(pod, request): &(&ObjectName, &BindRequest)| {
+            let own_name = request.metadata.name.as_deref();
+            pod.namespace == name.namespace && own_name == Some(&*name.name)
+        };
+        let by_name = self.bind_requests.get_key_value(name).filter(|found| is_it(found));
+        let found = by_name.or_else(|| self.bind_requests.iter().find(is_it));
+        let Some(pod) = found.map(|(pod, _)| pod.clone()) else { return };
+        self.failed_requests.remove(&pod);
+        let Some(request) = self.bind_requests.remove(&pod) else { return };
+        if self.pods.get(&pod).is_some_and(|entry| !is_for_another(&request, &entry.base.uid)) {
+            self.in_flight.remove(&pod);
+            self.world.forget(&pod);
         }
+        self.forget_object(ObjectKey::BindRequest(pod));
     }
 }
 

@@ -60,10 +60,8 @@ impl Planner {
                 }
                 self.group_anew(&name);
             }
+            Kind::BindRequest => self.bind_request_gone(&name),
             _ => {
-                if kind == Kind::BindRequest {
-                    self.bind_request_gone(&name);
-                }
                 if kind == Kind::PersistentVolumeClaim {
                     self.filled_claims.remove(&name);
                 }
@@ -141,9 +139,13 @@ impl Planner {
 
     fn set_bind_request(&mut self, object: &Value) {
         let Some(typed) = decoded::<BindRequest>(Kind::BindRequest, object) else { return };
-        let name = object_name(object);
-        self.bind_requests.insert(name.clone(), typed);
-        self.tell_bind_request(&name);
+        let mut pod = object_name(object);
+        // Earlier releases of KAI gave requests names of their own.
+        if let Some(named) = typed.spec.pod_name.as_deref().filter(|named| !named.is_empty()) {
+            pod.name = named.into();
+        }
+        self.bind_requests.insert(pod.clone(), typed);
+        self.tell_bind_request(&pod);
     }
 
     fn set_volume_claim(&mut self, object: &Value) {

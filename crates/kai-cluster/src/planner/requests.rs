@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 
 use super::Planner;
 
+/// Longer values are refused; names of nodes may be longer.
+const LONGEST_LABEL: usize = 63;
+
 impl Planner {
     /// The object that asks a binder for a bind of several steps.
     pub(super) fn bind_request_for(&self, step: &Step, gang: Option<u32>) -> Value {
@@ -22,7 +25,10 @@ impl Planner {
         };
         let pod = &step.pod;
         let request = self.pods.get(pod).map(|entry| &entry.base.request.gpu);
-        let mut labels = BTreeMap::from([(scheduling::SELECTED_NODE.to_owned(), node.to_string())]);
+        let mut labels = BTreeMap::new();
+        if node.len() <= LONGEST_LABEL {
+            labels.insert(scheduling::SELECTED_NODE.to_owned(), node.to_string());
+        }
         if let Some(pool) = self.settings.partition.name() {
             labels.insert(self.settings.partition.key.clone(), pool.to_owned());
         }

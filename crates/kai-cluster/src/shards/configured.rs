@@ -13,7 +13,9 @@ use kai_workloads::config::parse_selector;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::binder::{BinderSettings, CdiSetting, ReservationSettings, RuntimeClassSetting};
+use crate::binder::{
+    BinderSettings, CdiSetting, PluginWishes, ReservationSettings, RuntimeClassSetting,
+};
 use crate::flags::Flagged;
 use crate::metrics::QueueLabel;
 use crate::planner::Settings;
@@ -162,38 +164,18 @@ impl Configured {
     }
 
     fn binder(&mut self, wanted: Binder) {
-        let mut timeout = wanted.volume_binding_timeout_seconds.map(seconds);
-        let mut cdi = wanted.cdi_enabled;
-        for (name, plugin) in &wanted.plugins.unwrap_or_default() {
-            match name.as_str() {
-                "hamicore" => self.wishes.admission.hami_core = plugin.enabled,
-                "volumebinding" | "dynamicresources" | "gpusharing" => {
-                    if plugin.enabled == Some(false) {
-                        self.problems
-                            .push(format!("spec.binder.plugins.{name}: it cannot be turned off"));
-                    }
-                }
-                _ => self.problems.push(format!("spec.binder.plugins: there is no plugin {name}")),
-            }
-            for (key, value) in &plugin.arguments {
-                match (name.as_str(), key.as_str()) {
-                    ("volumebinding" | "dynamicresources", "bindTimeoutSeconds") => {
-                        timeout = value.parse().map(seconds).ok().or(timeout);
-                    }
-                    ("gpusharing", "cdiEnabled") => cdi = value.parse().ok().or(cdi),
-                    _ => {
-                        let text =
-                            format!("spec.binder.plugins.{name}: there is no argument {key}");
-                        self.problems.push(text);
-                    }
-                }
-            }
-        }
+        let said = wanted.plugins.unwrap_or_default();
+        let wishes = PluginWishes::read(&said);
+        let named = wishes.problems.iter().map(|problem| format!("spec.binder.plugins.{problem}"));
+        self.problems.extend(named);
+        self.wishes.admission.hami_core = said.get("hamicore").and_then(|plugin| plugin.enabled);
+        let timeout = wishes.timeout.or(wanted.volume_binding_timeout_seconds.map(seconds));
+        let cdi = wanted.cdi_enabled.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
         let usual = BinderSettings::default();
         if let Some(binder) = &mut self.settings.binder {
+            take(&mut binder.plugins, &usual.plugins, Some(wishes.plugins));
             take(&mut binder.volumes_wait, &usual.volumes_wait, timeout);
-            let cdi = cdi.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
-            take(&mut binder.cdi, &usual.cdi, cdi);
+            take(&mut binder.cdi, &usual.cdi, wishes.cdi.or(cdi));
         }
         self.reservation(wanted.resource_reservation.unwrap_or_default(), &usual.reservation);
     }
@@ -307,7 +289,7 @@ fn image(wanted: &Image) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binder::{TegraMode, TegraSettings};
+    use crate::binder::{BinderPlugin, TegraMode, TegraSettings};
 
     fn told(spec: Value) -> Configured {
         let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
@@ -350,6 +332,7 @@ mod tests {
         );
         let binder = binder.expect("a binder");
         assert_eq!((binder.volumes_wait, binder.cdi), (seconds(7), CdiSetting::On));
+        assert!(binder.plugins.has(BinderPlugin::HamiCore));
         assert_eq!(binder.reservation.image, "here/resource-reservation:1");
         assert_eq!(binder.reservation.resources, Some(json!({"requests": {"cpu": "1"}})));
         assert_eq!(
@@ -392,9 +375,8 @@ mod tests {
             [
                 "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
                 "spec.queueController: \"team\" is no label=value",
-                "spec.binder.plugins.gpusharing: it cannot be turned off",
                 "spec.binder.plugins.gpusharing: there is no argument typo",
-                "spec.binder.plugins: there is no plugin magic",
+                "spec.binder.plugins.magic: there is no such plugin",
                 "spec.admission.validatingWebhookConfigurationName: the name is fixed",
                 "spec.queueController.webhooks.webhookConfigurationNamePrefix: the name is fixed",
                 "spec.podGrouper.service.enabled: which functions run is said with --only",

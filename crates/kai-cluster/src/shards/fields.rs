@@ -83,7 +83,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     (
         "binder.plugins",
         Honoured,
-        "`bindTimeoutSeconds`, `cdiEnabled` and `hamicore.enabled`; turning another off, and unknown names, are refused",
+        "`enabled`, `bindTimeoutSeconds` and `cdiEnabled`; unknown names are named in the condition and left out",
     ),
     ("binder.resourceReservation.image", Honoured, ""),
     ("binder.resourceReservation.allocationTimeout", Honoured, ""),

@@ -193,6 +193,7 @@ fn depths(
     depths
 }
 
+const BUDGET_GENERATORS: [&str; 3] = ["default", "NodeLocalGreedy", "MultiNodeGang"];
 const BUDGET_ACTIONS: [&str; 4] = ["default", "reclaim", "preempt", "consolidation"];
 
 /// Budgets of the search for victims; what makes no sense is said and left out.
@@ -227,7 +228,11 @@ pub(crate) fn search_budgets(
         }
     }
     for (key, duration) in &wanted.max_generator_search_duration {
-        if let Some(units) = units(&format!("maxGeneratorSearchDuration[\"{key}\"]"), duration) {
+        if !BUDGET_GENERATORS.contains(&key.as_str()) {
+            bad_keys.push(format!("unknown scenario generator budget key \"{key}\""));
+        } else if let Some(units) =
+            units(&format!("maxGeneratorSearchDuration[\"{key}\"]"), duration)
+        {
             budgets.generator_units.insert(key.as_str().into(), units);
         }
     }
@@ -316,7 +321,7 @@ mod tests {
             "actions": {"dance": {}, "preempt": {"enabled": false}},
             "queueDepthPerAction": {"preempt": 3, "allocate": 5},
             "args": {"typo": "1"},
-            "scenarioSearchBudgets": {"maxActionSearchDuration": {"allocate": "1s", "reclaim": "-1s"}, "maxJobSearchDuration": "1s", "minJobSearchDuration": "2s"},
+            "scenarioSearchBudgets": {"maxActionSearchDuration": {"allocate": "1s", "reclaim": "-1s"}, "maxGeneratorSearchDuration": {"Magic": "1s"}, "maxJobSearchDuration": "1s", "minJobSearchDuration": "2s"},
         }));
         assert_eq!(
             problems,
@@ -328,6 +333,7 @@ mod tests {
                 "the scheduler's actions are allocate, consolidation, reclaim, stalegangeviction. preempt isn't one of them, making the queueDepthPerAction invalid",
                 "maxActionSearchDuration[\"reclaim\"] must be non-negative",
                 "maxActionSearchDuration contains invalid action key \"allocate\"; valid action keys: default, reclaim, preempt, consolidation",
+                "unknown scenario generator budget key \"Magic\"",
                 "minJobSearchDuration must be less than maxJobSearchDuration",
             ]
         );

@@ -23,7 +23,7 @@ mod seen;
 pub mod verdicts;
 pub mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use kai_api::PodGroup;
 use kai_api::names::status::UNSCHEDULABLE;
@@ -125,7 +125,7 @@ pub struct Statuses {
     notices: Vec<Event>,
     events: EventQueue,
     /// Conditions that tell of a finished bind.
-    extra: Vec<StatusWrite>,
+    extra: VecDeque<StatusWrite>,
     in_flight: BTreeMap<Target, Written>,
     /// Events and other writes nobody waits for.
     unkept_in_flight: usize,
@@ -149,7 +149,7 @@ impl Statuses {
             evicting: BTreeMap::new(),
             notices: Vec::new(),
             events: EventQueue::default(),
-            extra: Vec::new(),
+            extra: VecDeque::new(),
             in_flight: BTreeMap::new(),
             unkept_in_flight: 0,
         }
@@ -230,7 +230,7 @@ impl Statuses {
         while !self.is_busy() {
             let event = self.events.take(&self.scheduler);
             let event = event.map(|(path, object)| StatusWrite::event(path, object));
-            let Some(write) = event.or_else(|| self.extra.pop()) else { break };
+            let Some(write) = event.or_else(|| self.extra.pop_front()) else { break };
             self.unkept_in_flight += 1;
             writes.push(write);
         }

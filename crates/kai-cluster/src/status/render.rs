@@ -195,17 +195,26 @@ fn queue_conditions(
     now: Timestamp,
 ) -> Vec<QueueCondition> {
     let mut conditions = seen.to_vec();
-    let wanted = [
-        (ORPHAN, faults.is_orphan, "ParentNotFound", "The queue above it does not exist"),
-        (OVER_QUOTA, faults.is_over_quota, "AllocatedAboveQuota", "It has more than its quota"),
-    ];
-    for (kind, holds, reason, message) in wanted {
+    let parent = if faults.is_orphan {
+        ("ParentNotFound", "The queue above it does not exist")
+    } else {
+        ("ParentFound", "The queue above it exists")
+    };
+    let quota = if faults.is_over_quota {
+        ("AllocatedAboveQuota", "It has more than its quota")
+    } else {
+        ("AllocatedWithinQuota", "It has no more than its quota")
+    };
+    let wanted = [(ORPHAN, faults.is_orphan, parent), (OVER_QUOTA, faults.is_over_quota, quota)];
+    for (kind, holds, (reason, message)) in wanted {
         let status = if holds { "True" } else { "False" };
         let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
         match known {
             Some(condition) if condition.status == status => {}
             Some(condition) => {
                 status.clone_into(&mut condition.status);
+                condition.reason = Some(reason.to_owned());
+                condition.message = Some(message.to_owned());
                 condition.last_transition_time = moment(now);
             }
             None if holds => conditions.push(QueueCondition {
@@ -313,5 +322,6 @@ mod tests {
         assert_eq!(status(&told, orphan), None);
         let (told, _) = status(&told, well).expect("news");
         assert_eq!(told.conditions[0].status, "False");
+        assert_eq!(told.conditions[0].reason.as_deref(), Some("ParentFound"));
     }
 }

@@ -1,7 +1,7 @@
 //! What the cluster shows of what was told.
 
 use kai_api::names::components::BINDER;
-use kai_api::names::status::{BOUND, POD_BOUND, POD_SCHEDULED};
+use kai_api::names::status::{BINDING_ERROR, BOUND, POD_BOUND, POD_SCHEDULED};
 use kai_api::queue::QueueStatus;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
@@ -14,6 +14,7 @@ use super::render::SeenCondition;
 use super::schedule::Target;
 use super::write::StatusWrite;
 use super::{Events, Statuses};
+use crate::binder::EndedBind;
 use crate::kinds::Kind;
 use crate::watch::Change;
 
@@ -87,22 +88,53 @@ impl Statuses {
         }
     }
 
+    /// A bind request was carried out here, or could not be. That all went well is told where that is asked for; that it
+    /// did not, also where the scheduler, which tells so as well, is somebody else's.
+    pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
+        let EndedBind { pod, uid, node, failure } = ended;
+        let all = self.settings.events == Events::All;
+        match failure {
+            None if all => self.tell_bound(pod, uid, node, now),
+            Some(reason) if all || !self.settings.duties.verdicts => {
+                let message = format!("Failed to bind pod {pod} to node {node}: {reason}");
+                self.tell_bind(pod, uid, (Severity::Warning, BINDING_ERROR), &message, now);
+            }
+            None | Some(_) => {}
+        }
+    }
+
     /// KAI's habit: an event and a condition for a bind that went well.
     fn tell_bound(&mut self, pod: &ObjectName, uid: &str, node: &str, now: Timestamp) {
         let message = format!("Pod bound successfully to node {node}");
+        self.tell_bind(pod, uid, (Severity::Normal, BOUND), &message, now);
+    }
+
+    /// An event and a condition in the name of the binder.
+    fn tell_bind(
+        &mut self,
+        pod: &ObjectName,
+        uid: &str,
+        (severity, reason): (Severity, &'static str),
+        message: &str,
+        now: Timestamp,
+    ) {
         let subject = Subject::Pod(pod.clone(), uid.into());
-        let mut event = Event::new(subject, Severity::Normal, BOUND, message.as_str());
+        let mut event = Event::new(subject, severity, reason, message);
         event.component = Some(BINDER);
         self.events.push(event, now);
+        let status = match severity {
+            Severity::Normal => "True",
+            Severity::Warning => "False",
+        };
         let condition = json!({
             "type": POD_BOUND,
-            "status": "True",
-            "reason": BOUND,
+            "status": status,
+            "reason": reason,
             "message": message,
             "lastTransitionTime": time::format(now),
         });
         let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
-        self.extra.push(StatusWrite::pod_note(pod, &patch));
+        self.extra.push_back(StatusWrite::pod_note(pod, &patch));
     }
 
     fn see_queue(&mut self, queue: &Value, now: Timestamp) {

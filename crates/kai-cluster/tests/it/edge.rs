@@ -121,6 +121,54 @@ fn a_node_without_the_runtime_of_the_class_says_so_until_its_devices_are_found()
 }
 
 #[test]
+fn what_a_namespace_does_not_allow_is_followed_by_something_else() {
+    let mut story = story(gpu_node("1", &known()), vec![sharing("p", 8000)]);
+    story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
+    story.faults = vec![fault("POST", "kai-resource-reservation/pods", 403, 1)];
+    let (log, objects) = play(story);
+    assert_eq!(bound(&objects[PODS]), 1, "{log:#?}");
+    let ladder = annotation(&objects[NODES][0], "kai.scheduler/reservation-ladder");
+    assert_eq!(ladder["works"], "plain");
+    let given_up = times(&writes(&log), r#"\"failed\":{\"runtime-class\":"#);
+    assert!(!given_up.is_empty(), "{log:#?}");
+}
+
+#[test]
+fn on_nodes_that_are_made_up_reservation_pods_only_sleep_and_others_are_as_ever() {
+    let mut made_up = gpu_node("1", &known());
+    made_up["metadata"]["labels"]["run.ai/fake.gpu"] = json!("true");
+    let mut real = gpu_node("1", &known());
+    real["metadata"]["name"] = json!("n2");
+    let on = |name: &str, node: &str| {
+        let mut pod = sharing(name, 30_000);
+        pod["spec"]["nodeName"] = json!(null);
+        pod["spec"]["affinity"]["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}});
+        pod
+    };
+    let mut story = story(made_up, vec![on("a", "n1"), on("b", "n2")]);
+    story.objects.push((NODES, real));
+    let (log, objects) = play(story);
+    let place = |name: &str| {
+        let pod = objects[PODS].iter().find(|pod| pod["metadata"]["name"] == name);
+        pod.expect("the pod")["spec"]["nodeName"].clone()
+    };
+    assert_eq!((place("a"), place("b")), (json!("n1"), json!("n2")), "{log:#?}");
+    for reservation in reservations(&objects[PODS]) {
+        let container = &reservation["spec"]["containers"][0];
+        let sleeps = container["args"] == json!(["sleep", "infinity"]);
+        assert_eq!(sleeps, reservation["spec"]["nodeName"] == "n1", "{reservation:#}");
+        assert_eq!(container["image"] == "ubuntu", sleeps);
+    }
+    let ladders =
+        objects[NODES].iter().map(|node| annotation(node, "kai.scheduler/reservation-ladder"));
+    assert_eq!(
+        ladders.map(|ladder| ladder["works"].clone()).collect::<Vec<_>>(),
+        [json!(null), json!("plain")]
+    );
+}
+
+#[test]
 fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
     let policy = |enabled: bool| json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/version": "v25.10.1"}}, "spec": {"cdi": {"enabled": enabled}}});
     let told = |setup: &dyn Fn(&mut Story)| {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod api;
+mod bind_requests;
 mod binder;
 mod edge;
 mod evictions;
@@ -15,6 +16,7 @@ mod releases;
 mod shards;
 mod slices;
 mod statuses;
+mod ungrouped;
 mod usage;
 mod virtual_time;
 

@@ -53,7 +53,7 @@ fn settings_are_read_live_and_told_once() {
     assert_eq!(shard.len(), 1, "it never changed: {writes:#?}");
     assert_eq!(ready(&objects[CONFIGS]), ("True", "System is ready"));
     assert_eq!(ready(&objects[SHARDS]), ("False", "unknown flag: --typo"));
-    let refused = "spec.binder.plugins: there is no plugin magic";
+    let refused = "spec.binder.plugins.magic: there is no such plugin";
     assert!(writes.iter().any(|line| line.contains(refused)), "{writes:#?}");
     for (name, second) in [("early", 0.0), ("late", 80.0)] {
         let bound = times(&writes, &format!("pods/{name}/binding"));

@@ -126,3 +126,46 @@ fn a_node_that_was_oversold_takes_nothing_more_and_says_so() {
         log.iter().filter(|entry| entry.contains("eviction") || entry.contains("DELETE")).collect();
     assert!(touched.is_empty(), "{touched:#?}");
 }
+
+/// The device that a pod was given.
+fn given<'a>(pods: &'a [Value], name: &str) -> (&'a str, &'a str) {
+    let annotation = &named(pods, name)["metadata"]["annotations"]["kai.scheduler/gpu-devices"];
+    annotation.as_str().and_then(|given| given.split_once('=')).expect("a group and its device")
+}
+
+#[test]
+fn memory_is_summed_before_every_bind_whoever_asks_for_it() {
+    let labels = json!({"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16000"});
+    let request = json!({
+        "metadata": {"name": "x", "namespace": "a", "uid": "uid-request", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"podName": "x", "selectedNode": "n1", "selectedGPUGroups": ["first"],
+            "receivedResourceType": "Fraction", "receivedGPU": {"count": 1, "portion": "0.5"}},
+    });
+    let pods = vec![
+        kai_reservation("first", "2026-01-01T00:00:00Z"),
+        kai_bound("a", "first"),
+        kai_bound("b", "first"),
+        sharing("x", "gpu-memory", "8000"),
+    ];
+    let mut story = story(sliced_node("20", &labels), pods, &["GPU-1"]);
+    story.objects.push(("/apis/scheduling.run.ai/v1alpha2/bindrequests", request));
+    let (log, objects) = play(story);
+    let refused = "16000 of 16000 MiB used by 2 pods, 8000 MiB requested";
+    assert!(writes(&log).iter().any(|line| line.contains(refused)), "{log:#?}");
+    // It is planned again, and gets a device that has room.
+    assert_eq!(given(&objects[PODS], "x").1, "GPU-1", "{log:#?}");
+}
+
+#[test]
+fn who_waited_for_a_device_of_its_own_joins_the_group_that_has_it() {
+    // One device and nothing says so: the second pod gets the device of the first, and is released.
+    let pods = vec![sharing("p1", "gpu-fraction", "0.6"), sharing("p2", "gpu-fraction", "0.5")];
+    let mut story = story(sliced_node("10", &json!({})), pods, &["GPU-0"]);
+    story.later = vec![(80, PODS, sharing("p3", "gpu-fraction", "0.4"))];
+    story.gone = vec![(120, "/api/v1/namespaces/a/pods/p1")];
+    let (log, objects) = play(story);
+    let pods = &objects[PODS];
+    assert_eq!(given(pods, "p3").1, "GPU-0", "{log:#?}");
+    assert_eq!(given(pods, "p2"), given(pods, "p3"), "they are one group");
+    assert_eq!(reserved(pods), ["GPU-0"]);
+}

@@ -246,7 +246,8 @@ fn check_totals(world: &World, wrong: &mut Vec<String>) {
             && anew.most_of(slot) == world.totals.most_of(slot)
     });
     let extremes = |totals: &Totals| {
-        (totals.smallest_gpu_mib(), totals.largest_gpu_mib(), totals.replica_nodes())
+        let counts = (totals.replica_nodes(), totals.unmeasured_nodes());
+        (totals.smallest_gpu_mib(), totals.largest_gpu_mib(), counts)
     };
     if !same_amounts || extremes(&anew) != extremes(&world.totals) {
         wrong.push("totals of nodes".to_owned());

@@ -289,7 +289,11 @@ impl Attempt<'_> {
         let demand = world.node(node).demand(world.shape_of(task), world.config.compatibility);
         let mut place = Place { node, groups: Groups::new(), zones };
         if demand == DeviceDemand::Vector {
-            if !promise_only && world.fits(task, world.node(node), When::Now) {
+            let target = world.node(node);
+            let starts = !promise_only
+                && world.fits(task, target, When::Now)
+                && world.has_slots_now(target, 0);
+            if starts {
                 statement.allocate(world, task, &place);
             } else {
                 statement.promise(world, task, &place, !promise_only);

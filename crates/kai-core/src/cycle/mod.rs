@@ -20,6 +20,7 @@ use crate::ids::{JobId, NodeId, TaskId};
 use crate::plugins::topology::TopologyScores;
 use crate::report::device_trials::DeviceTrial;
 use crate::report::job_fit::{JobError, JobFit};
+use crate::report::searches::SearchReport;
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
 use crate::solver::ruled_out::RuledOut;
@@ -64,6 +65,8 @@ pub(crate) struct Cycle<'w> {
     pub(crate) wake_at: Option<Timestamp>,
     /// What devices had left when pods were tried, where somebody asks.
     pub(crate) trials: Option<Vec<DeviceTrial>>,
+    /// Searches for victims, in the order they were made.
+    pub(crate) searches: Vec<SearchReport>,
 }
 
 /// A decision of the cycle, in the order they were made.
@@ -105,6 +108,7 @@ impl<'w> Cycle<'w> {
             staleness: BTreeMap::new(),
             wake_at: None,
             trials: None,
+            searches: Vec::new(),
         }
     }
 

@@ -65,16 +65,16 @@ impl Amounts {
         })
     }
 
-    /// The first resource of which this amount exceeds its bound.
-    pub fn first_above(&self, bounds: &Self) -> Option<QueueResource> {
-        QueueResource::ALL
-            .into_iter()
-            .find(|&resource| bounds[resource] != UNLIMITED && self[resource] > bounds[resource])
+    /// The first resource of which this amount exceeds its bound by more than `tolerance`.
+    pub fn first_above(&self, bounds: &Self, tolerance: f64) -> Option<QueueResource> {
+        QueueResource::ALL.into_iter().find(|&resource| {
+            bounds[resource] != UNLIMITED && self[resource] > bounds[resource] + tolerance
+        })
     }
 
     /// Whether this amount stays within its bound in every resource.
-    pub fn within(&self, bounds: &Self) -> bool {
-        self.first_above(bounds).is_none()
+    pub fn within(&self, bounds: &Self, tolerance: f64) -> bool {
+        self.first_above(bounds, tolerance).is_none()
     }
 
     /// Compares bounds with bounds: ≤ in every resource, ∞ = ∞.
@@ -202,9 +202,18 @@ mod tests {
     #[test]
     fn the_first_exceeded_resource_is_named_in_order() {
         let held = Amounts::new(2.0, 2.0, 2.0);
-        assert_eq!(held.first_above(&Amounts::new(2.0, 1.0, 1.0)), Some(QueueResource::Memory));
-        assert_eq!(held.first_above(&Amounts::UNBOUNDED), None);
-        assert!(held.within(&Amounts::new(2.0, UNLIMITED, 3.0)));
+        let first_above = |bounds: Amounts| held.first_above(&bounds, 0.0);
+        assert_eq!(first_above(Amounts::new(2.0, 1.0, 1.0)), Some(QueueResource::Memory));
+        assert_eq!(first_above(Amounts::UNBOUNDED), None);
+        assert!(held.within(&Amounts::new(2.0, UNLIMITED, 3.0), 0.0));
+    }
+
+    #[test]
+    fn last_bits_of_a_sum_are_above_a_bound_only_without_tolerance() {
+        let held = Amounts::new(0.0, 0.0, 0.1 + 0.2);
+        let bound = Amounts::new(0.0, 0.0, 0.3);
+        assert!(!held.within(&bound, 0.0));
+        assert!(held.within(&bound, 1e-9));
     }
 
     #[test]

@@ -71,11 +71,13 @@ fn check_chain(
     kind: ViolationKind,
 ) -> Result<(), CapacityViolation> {
     for queue in tree.chain(leaf) {
-        let (bounds, held) = bounds_and_held(tree.shares(queue), kind);
+        let shares = tree.shares(queue);
+        let (bounds, held) = bounds_and_held(shares, kind);
         for resource in QueueResource::ALL {
             let (bound, allocated) = (bounds[resource], held[resource]);
             let requested = requested[resource];
-            if bound != UNLIMITED && requested != 0.0 && bound < allocated + requested {
+            let is_above = bound + shares.tolerance < allocated + requested;
+            if bound != UNLIMITED && requested != 0.0 && is_above {
                 let violation =
                     CapacityViolation { queue, resource, kind, bound, allocated, requested };
                 return Err(violation);

@@ -29,6 +29,6 @@ pub use reclaim::{
     ReclaimRefusal, Reclaimer, can_reclaim, guarantees_deserved_quota, involved_resources,
     levelled_queues, maintains_fair_share, may_be_victim,
 };
-pub use shares::{Chain, QueueNode, QueueShares, QueueTree};
+pub use shares::{Chain, QueueNode, QueueShares, QueueTree, tolerance_of_bounds};
 pub use take_limit::{MostTaken, TakeLimit, TakeScratch, take_limit};
 pub use validator::ReclaimValidator;

@@ -57,6 +57,7 @@ fn queue_shares() -> impl Strategy<Value = QueueShares> + Clone {
                 fair_share,
                 priority,
                 created: Timestamp::from_seconds(f64::from(age)),
+                tolerance: 0.0,
             }
         })
         .boxed()
@@ -291,7 +292,8 @@ fn judge_from_scratch(
         let shares = tree.shares(queue);
         let would_hold = held(&remaining, queue) + reclaimer.required;
         let quota_kept = reclaimer.preemptible
-            || (shares.allocated_non_preemptible + reclaimer.required).within(&shares.deserved);
+            || (shares.allocated_non_preemptible + reclaimer.required)
+                .within(&shares.deserved, 0.0);
         quota_kept
             && remaining.iter().all(|(&sibling, rem)| {
                 let is_sibling = sibling != queue && tree.parent(sibling) == tree.parent(queue);
@@ -464,6 +466,7 @@ fn too_many_packings_still_give_an_upper_bound() {
         victim_level: QueueId::new(0),
         held: testing::gpus(everything),
         protected: testing::gpus(everything - 5000.0),
+        tolerance: 0.0,
     };
     let mut scratch = TakeScratch::default();
     let most = limit.most_that_may_be_taken(QueueResource::Gpu, &units, &mut scratch);

@@ -39,7 +39,7 @@ pub fn compare(left: &Contender<'_>, right: &Contender<'_>, cluster_total: &Amou
     let (l_with_job, r_with_job) = (left.held_with_job(), right.held_with_job());
     let early = is_over_utilised(l)
         .cmp(&is_over_utilised(r))
-        .then_with(|| r_with_job.within(&r.deserved).cmp(&l_with_job.within(&l.deserved)))
+        .then_with(|| is_starved(&r_with_job, r).cmp(&is_starved(&l_with_job, l)))
         .then_with(|| r.priority.cmp(&l.priority));
     if early.is_ne() {
         return early;
@@ -64,11 +64,16 @@ pub fn compare(left: &Contender<'_>, right: &Contender<'_>, cluster_total: &Amou
         .then_with(|| left.queue.name.cmp(&right.queue.name))
 }
 
+/// Within the quota, even with the job.
+fn is_starved(with_job: &Amounts, shares: &QueueShares) -> bool {
+    with_job.within(&shares.deserved, shares.tolerance)
+}
+
 /// Above the fair share in every resource; one resource within it is enough not to be.
 fn is_over_utilised(shares: &QueueShares) -> bool {
     QueueResource::ALL
         .into_iter()
-        .all(|resource| shares.fair_share[resource] < shares.allocated[resource])
+        .all(|resource| shares.fair_share[resource] + shares.tolerance < shares.allocated[resource])
 }
 
 fn holds_without_share(held: &Amounts, allowed: &Amounts) -> bool {

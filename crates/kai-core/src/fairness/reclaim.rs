@@ -95,7 +95,7 @@ pub fn can_reclaim(tree: &QueueTree, reclaimer: &Reclaimer) -> Result<(), Reclai
     let queue = reclaimer.queue;
     let shares = tree.shares(queue);
     let would_hold = shares.allocated + reclaimer.required;
-    if let Some(resource) = would_hold.first_above(&shares.fair_share) {
+    if let Some(resource) = would_hold.first_above(&shares.fair_share, shares.tolerance) {
         return Err(ReclaimRefusal::AboveFairShare {
             queue,
             resource,
@@ -118,7 +118,7 @@ pub(super) fn check_non_preemptible(
     required: &Amounts,
 ) -> Result<(), ReclaimRefusal> {
     let would_hold = held + *required;
-    match would_hold.first_above(&shares.deserved) {
+    match would_hold.first_above(&shares.deserved, shares.tolerance) {
         None => Ok(()),
         Some(resource) => Err(ReclaimRefusal::NonPreemptibleAboveQuota {
             queue,
@@ -165,7 +165,7 @@ pub fn may_be_victim(tree: &QueueTree, reclaimer: &Reclaimer, victim_queue: Queu
 /// The strategy *maintain fair share*: the victim's levelled queue, holding `remaining`, is above its
 /// allocatable share in some resource.
 pub fn maintains_fair_share(victim_level: &QueueShares, remaining: &Amounts) -> bool {
-    !remaining.within(&victim_level.allocatable())
+    !remaining.within(&victim_level.allocatable(), victim_level.tolerance)
 }
 
 /// The strategy *guarantee deserved quota*: the reclaimer's levelled queue stays within its quota in every
@@ -176,11 +176,13 @@ pub fn guarantees_deserved_quota(
     victim_level: &QueueShares,
     remaining: &Amounts,
 ) -> bool {
-    stays_within_quota(required, reclaimer_level) && !remaining.within(&victim_level.deserved)
+    stays_within_quota(required, reclaimer_level)
+        && !remaining.within(&victim_level.deserved, victim_level.tolerance)
 }
 
 pub(super) fn stays_within_quota(required: &Amounts, reclaimer_level: &QueueShares) -> bool {
-    (reclaimer_level.allocated + *required).within(&reclaimer_level.deserved)
+    let would_hold = reclaimer_level.allocated + *required;
+    would_hold.within(&reclaimer_level.deserved, reclaimer_level.tolerance)
 }
 
 /// What is guaranteed to the victim's levelled queue: a victim may be taken from it exactly while it holds

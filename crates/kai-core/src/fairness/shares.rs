@@ -8,11 +8,21 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::amounts::{Amounts, QueueResource, UNLIMITED};
+use crate::compatibility::Compatibility;
 use crate::ids::QueueId;
 use crate::time::Timestamp;
 
 /// Holding something of which a queue may hold nothing weighs as if a thousandth had been allowed.
 const WEIGHT_WITHOUT_SHARE: f64 = 1000.0;
+
+/// More than the last bits that sums of parts of devices miss, less than anybody holds of one.
+const LAST_BITS: f64 = 1e-9;
+
+/// How much above its bound an amount still counts as within it. Three pods of a tenth of a GPU hold 0.1 + 0.1 + 0.1,
+/// which in `f64` is more than 0.3; the reference lets such last bits decide.
+pub fn tolerance_of_bounds(compatibility: Compatibility) -> f64 {
+    if compatibility.is_kai() { 0.0 } else { LAST_BITS }
+}
 
 /// The numbers of one queue.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -37,6 +47,8 @@ pub struct QueueShares {
     pub priority: i32,
     /// When the queue was created; older goes first.
     pub created: Timestamp,
+    /// How much above a bound of the queue still counts as within it; see [`tolerance_of_bounds`].
+    pub tolerance: f64,
 }
 
 impl QueueShares {

@@ -47,6 +47,8 @@ pub struct TakeLimit {
     pub held: Amounts,
     /// What is guaranteed to it; bounds.
     pub protected: Amounts,
+    /// How much above those still counts as guaranteed.
+    pub tolerance: f64,
 }
 
 /// The most that can be taken of one resource.
@@ -81,13 +83,14 @@ pub fn take_limit(tree: &QueueTree, reclaimer: &Reclaimer, victim_queue: QueueId
         victim_level,
         held: victim.allocated,
         protected: protected_amounts(victim, within_quota),
+        tolerance: victim.tolerance,
     }
 }
 
 impl TakeLimit {
     /// Whether one more unit may be taken after `taken`.
     pub fn allows_more_after(&self, taken: &Amounts) -> bool {
-        !(self.held - *taken).within(&self.protected)
+        !(self.held - *taken).within(&self.protected, self.tolerance)
     }
 
     /// The most of `resource` that any order of `units` takes from the leaves under the victim's levelled

@@ -15,7 +15,7 @@ use super::reclaim::{
     ReclaimRefusal, Reclaimer, check_non_preemptible, levelled_queues, protected_amounts,
     stays_within_quota,
 };
-use super::shares::QueueTree;
+use super::shares::{QueueShares, QueueTree};
 use crate::ids::QueueId;
 
 const NOT_LOST: u32 = u32::MAX;
@@ -111,7 +111,8 @@ impl ReclaimValidator {
         self.current = None;
         for place in &mut self.path {
             let would_hold = self.held_at_start[place.queue.index()] + required;
-            place.within_quota = would_hold.within(&tree.shares(place.queue).deserved);
+            let shares = tree.shares(place.queue);
+            place.within_quota = would_hold.within(&shares.deserved, shares.tolerance);
         }
     }
 
@@ -127,7 +128,7 @@ impl ReclaimValidator {
     ) -> Result<(), ReclaimRefusal> {
         let JudgedQueue { victim_level, protected, .. } = self.judged(tree, victim_queue);
         let remaining = self.remaining(victim_level);
-        if remaining.within(&protected) {
+        if remaining.within(&protected, tree.shares(victim_level).tolerance) {
             return Err(ReclaimRefusal::VictimQueueProtected {
                 victim_level,
                 remaining,
@@ -205,13 +206,15 @@ fn check_saturation(
     loss: &Loss,
     saturation_multiplier: f64,
 ) -> Result<(), ReclaimRefusal> {
-    let fair_share = &tree.shares(queue).fair_share;
+    let QueueShares { fair_share, tolerance, .. } = tree.shares(queue);
     let sibling_fair_share = &tree.shares(loss.queue).fair_share;
     for resource in compared.iter() {
         let own = saturation(would_hold[resource], fair_share[resource]);
         let sibling = saturation(loss.remaining[resource], sibling_fair_share[resource]);
         // An unlimited fair share has saturation 0, so two of them never refuse each other.
-        if own > 1.0 && sibling_fair_share[resource] > 0.0 && own * saturation_multiplier >= sibling
+        if own > 1.0 + tolerance
+            && sibling_fair_share[resource] > 0.0
+            && own * saturation_multiplier >= sibling - tolerance
         {
             return Err(ReclaimRefusal::MoreSaturatedThanSibling {
                 queue,

@@ -169,8 +169,9 @@ impl TaskFilter {
             let verdict = match rule {
                 Filter::Predicates => match &self.predicates {
                     Some(context) => {
-                        let opens = self.shares && world.would_open_device(self.task, node);
-                        context.check_node(world, node, opens)
+                        let opened =
+                            if self.shares { world.devices_to_open(self.task, node) } else { 0 };
+                        context.check_node(world, node, opened)
                     }
                     None => Ok(()),
                 },

@@ -14,8 +14,6 @@ pub(crate) struct Chosen {
     pub(crate) groups: Groups,
     /// Some of them must be waited for.
     pub(crate) must_wait: bool,
-    /// Some of them are new.
-    pub(crate) opens_device: bool,
 }
 
 /// A device that could be taken: one in use by position, or a new one.
@@ -55,8 +53,8 @@ impl World {
         if candidates.len() < devices as usize {
             return None;
         }
-        let mut chosen = Chosen { groups: Groups::new(), must_wait: waits, opens_device: false };
-        let mut next_number = 0;
+        let mut chosen = Chosen { groups: Groups::new(), must_wait: waits };
+        let (mut next_number, mut opened) = (0, 0);
         for candidate in candidates {
             match candidate {
                 Candidate::InUse(at) => {
@@ -67,34 +65,37 @@ impl World {
                 Candidate::New => {
                     let (name, number) = self.new_device_name(task, node, next_number);
                     next_number = number + 1;
-                    chosen.opens_device = true;
+                    opened += i64::from(!replica); // a replica needs no reservation
                     let id = self.groups.intern(&name);
                     chosen.groups.push(id);
                 }
             }
         }
+        chosen.must_wait |= !self.has_slots_now(self.node(node), opened);
         Some(chosen)
     }
 
-    /// Whether placing `task` on `node` would open a new device.
-    pub(crate) fn would_open_device(&self, task: TaskId, node: NodeId) -> bool {
+    /// How many new devices `task` would open on `node`.
+    pub(crate) fn devices_to_open(&self, task: TaskId, node: NodeId) -> i64 {
         let shape = self.shape_of(task);
         match self.node(node).demand(shape, self.config.compatibility) {
-            DeviceDemand::Vector => false,
+            DeviceDemand::Vector => 0,
             DeviceDemand::Shared { mib, devices, replica } => {
                 let candidates =
                     self.candidates(node, mib, devices, replica, self.node(node).available(GPU));
                 if !self.config.compatibility.is_kai() {
-                    return candidates.contains(&Candidate::New);
+                    let new = candidates.iter().filter(|one| **one == Candidate::New);
+                    return new.count() as i64;
                 }
-                // KAI takes every group whose id is not an integer for a new one (fault 9).
-                candidates.iter().any(|candidate| match candidate {
+                // KAI takes every group whose id is not an integer for a new one (fault 9), and several for one.
+                let opens = candidates.iter().any(|candidate| match candidate {
                     Candidate::New => true,
                     Candidate::InUse(at) => {
                         let id = self.node(node).groups[*at].id;
                         self.group_name(id).parse::<i64>().is_err()
                     }
-                })
+                });
+                i64::from(opens)
             }
         }
     }

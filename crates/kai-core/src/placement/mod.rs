@@ -4,4 +4,5 @@ pub(crate) mod choose;
 pub(crate) mod devices;
 pub(crate) mod fit;
 pub mod node_set;
+pub(crate) mod reservation_slots;
 pub(crate) mod score;

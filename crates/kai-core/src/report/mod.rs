@@ -7,6 +7,7 @@ pub mod held_back;
 pub mod job_fit;
 pub mod refusal;
 pub mod refused_nodes;
+pub mod searches;
 pub mod task_fit;
 pub mod text;
 pub mod victims;

@@ -11,8 +11,9 @@ use crate::plugins::predicates::kubernetes;
 use crate::solver::gpu_filter::GpuFilter;
 use crate::solver::topology_filter::TopologyFilter;
 use crate::solver::trace::{At, Step};
-use crate::solver::victim_queue::VictimQueue;
+use crate::solver::victim_queue::{VictimQueue, still_competes};
 use crate::solver::{Probe, Search};
+use crate::world::World;
 use crate::world::index::RankSet;
 
 /// Victims collected so far in one probe.
@@ -102,7 +103,7 @@ impl Accumulation {
                 At::Step(step) => (step.job, step.tasks.clone()),
             };
             let taken = tasks.iter().filter(|task| self.recorded.contains(task)).count();
-            if taken != 0 && taken != tasks.len() {
+            if taken != 0 && self.comes_back(cycle.world, job) {
                 self.collect_alone(cycle, search, position);
                 break;
             }
@@ -113,6 +114,12 @@ impl Accumulation {
             }
         }
         self.grow_alone(cycle, search)
+    }
+
+    /// Whether something of a job that earlier successes took, or a part of it, competes again.
+    fn comes_back(&self, world: &World, job: JobId) -> bool {
+        let mut rest = world.job(job).tasks().filter(|task| !self.recorded.contains(task));
+        rest.any(|task| still_competes(world, task))
     }
 
     /// Goes on with an order of its own, from the same position: what came before is the same there.
@@ -136,6 +143,10 @@ impl Accumulation {
                 let recorded = &self.recorded;
                 queue
                     .put_back(cycle, &search.candidates, &victims, |task| recorded.contains(&task));
+                continue;
+            }
+            // A job without a pod in place speaks for its queue, no more.
+            if tasks.is_empty() {
                 continue;
             }
             if victims.batch.more {

@@ -140,7 +140,8 @@ impl Freed {
                     for group in &entry.state.groups {
                         *freed.shared.entry((node, *group)).or_default() += mib;
                     }
-                    freed.add_share(mib, devices);
+                    // It may need less elsewhere: a part of a device is worth least on the smallest one.
+                    freed.add_share(mib.min(world.least_share(shape)), devices);
                 }
             }
         }
@@ -208,7 +209,6 @@ fn suffices_for_everybody(world: &World, probe: &Probe<'_>, freed: &Freed, empti
         let shape = world.shape_of(*task);
         wanted += shape.request.get(GPU);
         if shape.is_shared() {
-            // A part of a device is worth least on the smallest one.
             let mib = world.least_share(shape);
             sharing.0 += mib * shape.shared_devices();
             sharing.1 = sharing.1.min(mib);

@@ -2,7 +2,9 @@
 //! spent job budget ends the action.
 
 use crate::config::{ActionKind, SearchBudgets};
+use crate::cycle::Cycle;
 use crate::plugins::scenario_generators::Generator;
+use crate::report::searches::{SearchReport, SearchResult};
 
 /// Which budget is spent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +16,7 @@ pub(crate) enum Spent {
 /// Budgets of one action; none is unlimited.
 #[derive(Clone, Debug)]
 pub(crate) struct ActionBudget {
+    action: ActionKind,
     budgets: Option<SearchBudgets>,
     action_end: Option<u64>,
     valid: bool,
@@ -25,6 +28,8 @@ pub(crate) struct Budget {
     budgets: Option<SearchBudgets>,
     job_end: Option<u64>,
     generator_end: Option<u64>,
+    /// The action's end comes before the job's own.
+    pub(crate) reduced: bool,
 }
 
 const DEFAULT: &str = "default";
@@ -38,7 +43,7 @@ impl ActionBudget {
         let valid = budgets.is_none_or(|budgets| {
             budgets.job_units == 0 || budgets.min_job_units < budgets.job_units
         });
-        Self { budgets: budgets.cloned(), action_end: end_of(action_units, work), valid }
+        Self { action, budgets: budgets.cloned(), action_end: end_of(action_units, work), valid }
     }
 
     /// False when the configured budgets contradict each other: the action does nothing.
@@ -46,19 +51,39 @@ impl ActionBudget {
         self.valid
     }
 
-    /// The budget of the next job; none when nothing is left for it.
-    pub(crate) fn for_job(&self, work: u64) -> Option<Budget> {
+    /// The budget of the next job; none when nothing is left for it, which is noted.
+    pub(crate) fn for_job(&self, cycle: &mut Cycle<'_>) -> Option<Budget> {
+        let granted = self.grant(cycle.work());
+        if granted.is_none() {
+            cycle.searches.push(SearchReport {
+                action: self.action,
+                result: SearchResult::NotAttempted,
+                reduced_budget: true,
+                action_budget_spent: true,
+                runs: Vec::new(),
+            });
+        }
+        granted
+    }
+
+    fn grant(&self, work: u64) -> Option<Budget> {
         let Some(budgets) = &self.budgets else {
-            return Some(Budget { budgets: None, job_end: None, generator_end: None });
+            return Some(Budget {
+                budgets: None,
+                job_end: None,
+                generator_end: None,
+                reduced: false,
+            });
         };
-        let job_end = [end_of(Some(budgets.job_units), work), self.action_end];
-        let job_end = job_end.into_iter().flatten().min();
+        let own_end = end_of(Some(budgets.job_units), work);
+        let reduced = self.action_end.is_some_and(|action| own_end.is_some_and(|own| action < own));
+        let job_end = [own_end, self.action_end].into_iter().flatten().min();
         let granted = work + budgets.min_job_units;
         let job_end = job_end.map(|end| end.max(granted));
         if job_end.is_some_and(|end| end <= work) {
             return None;
         }
-        Some(Budget { budgets: Some(budgets.clone()), job_end, generator_end: None })
+        Some(Budget { budgets: Some(budgets.clone()), job_end, generator_end: None, reduced })
     }
 }
 

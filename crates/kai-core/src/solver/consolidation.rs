@@ -7,6 +7,7 @@ use crate::cycle::Cycle;
 use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::ids::JobId;
+use crate::report::searches::SetCounts;
 use crate::report::victims::{TooLittleFree, VictimVerdict};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -35,7 +36,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             cycle.fits.entry(job).or_default().victims.push(report);
             continue;
         }
-        let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
+        let Some(mut job_budget) = budget.for_job(cycle) else { return };
         let mut search = search_for(cycle, job);
         match solve(cycle, &mut search, &mut job_budget) {
             Outcome::Solved(statement) => {
@@ -122,6 +123,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
         feasible: None,
         trace: Trace::default(),
         failures: Failures::default(),
+        sets: SetCounts::default(),
         report,
     }
 }

@@ -34,6 +34,7 @@ use crate::plugins::Filter;
 use crate::plugins::predicates;
 use crate::plugins::scenario_generators::Generator;
 use crate::report::job_fit::{JobError, Progress};
+use crate::report::searches::{GeneratorRun, RunResult, SearchReport, SearchResult, SetCounts};
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::accumulate::Accumulation;
@@ -66,6 +67,8 @@ pub(crate) struct Search {
     pub(crate) trace: Trace,
     /// Sets of victims that were tried in vain.
     pub(crate) failures: Failures,
+    /// What became of sets of victims.
+    pub(crate) sets: SetCounts,
     pub(crate) report: VictimsConsidered,
 }
 
@@ -172,8 +175,43 @@ enum ProbeResult {
     BudgetSpent(Spent),
 }
 
-/// Looks for victims so that the job of `search` can run.
+/// Looks for victims so that the job of `search` can run, and notes how that went.
 pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Budget) -> Outcome {
+    let mut runs = Vec::new();
+    let outcome = run_generators(cycle, search, budget, &mut runs);
+    note(cycle, search, &outcome, budget, runs);
+    outcome
+}
+
+/// Notes how a search went.
+pub(crate) fn note(
+    cycle: &mut Cycle<'_>,
+    search: &Search,
+    outcome: &Outcome,
+    budget: &Budget,
+    runs: Vec<GeneratorRun>,
+) {
+    let result = match outcome {
+        Outcome::Solved(_) => SearchResult::Solved,
+        Outcome::BudgetSpent => SearchResult::DeadlineExhausted,
+        Outcome::Unsolved if cycle.world.policy.generators.is_empty() => SearchResult::NoGenerator,
+        Outcome::Unsolved => SearchResult::GeneratorsExhausted,
+    };
+    cycle.searches.push(SearchReport {
+        action: search.report.action,
+        result,
+        reduced_budget: budget.reduced,
+        action_budget_spent: budget.reduced && result == SearchResult::DeadlineExhausted,
+        runs,
+    });
+}
+
+fn run_generators(
+    cycle: &mut Cycle<'_>,
+    search: &mut Search,
+    budget: &mut Budget,
+    runs: &mut Vec<GeneratorRun>,
+) -> Outcome {
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(search.job), true);
     if tasks.is_empty() {
         return Outcome::Unsolved;
@@ -184,16 +222,25 @@ pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Bud
     search.feasible = feasible_nodes(cycle, search.job);
     let before = cycle.world.job(search.job).counts.active_used();
     for generator in cycle.world.policy.generators.clone() {
-        budget.begin_generator(generator, cycle.work());
-        match solve_with(cycle, search, generator, &tasks, budget) {
-            ProbeResult::Solved(solution) => {
-                let more = cycle.world.job(search.job).counts.active_used() > before;
-                if more && cycle.world.is_gang_satisfied(search.job) {
-                    return Outcome::Solved(solution.statement);
-                }
+        let (begin, sets) = (cycle.work(), search.sets);
+        budget.begin_generator(generator, begin);
+        let mut found = solve_with(cycle, search, generator, &tasks, budget);
+        if let ProbeResult::Solved(solution) = found {
+            let more = cycle.world.job(search.job).counts.active_used() > before;
+            found = if more && cycle.world.is_gang_satisfied(search.job) {
+                ProbeResult::Solved(solution)
+            } else {
                 // KAI leaves such a statement applied (fault 4); nobody would take it back.
                 solution.statement.discard(cycle.world);
-            }
+                ProbeResult::Unsolved
+            };
+        }
+        let sets = search.sets.since(sets);
+        let work_units = cycle.work() - begin;
+        let result = run_result(&found, sets);
+        runs.push(GeneratorRun { generator: generator.name(), result, sets, work_units });
+        match found {
+            ProbeResult::Solved(solution) => return Outcome::Solved(solution.statement),
             ProbeResult::Unsolved | ProbeResult::BudgetSpent(Spent::Generator) => {}
             ProbeResult::BudgetSpent(Spent::Job) => {
                 search.report.budget_spent = true;
@@ -202,6 +249,15 @@ pub(crate) fn solve(cycle: &mut Cycle<'_>, search: &mut Search, budget: &mut Bud
         }
     }
     Outcome::Unsolved
+}
+
+fn run_result(found: &ProbeResult, sets: SetCounts) -> RunResult {
+    match found {
+        ProbeResult::Solved(_) => RunResult::Solved,
+        ProbeResult::BudgetSpent(_) => RunResult::DeadlineExhausted,
+        ProbeResult::Unsolved if sets.refused > 0 => RunResult::ValidatorRejected,
+        ProbeResult::Unsolved => RunResult::Unsolved,
+    }
 }
 
 /// Nodes with any GPU free or becoming free; all nodes when some pod of the job needs none.
@@ -366,6 +422,7 @@ fn try_set(
     if let Some(spent) = budget.spent(cycle.work()) {
         return ProbeResult::BudgetSpent(spent);
     }
+    search.sets.emitted += 1;
     let victims = scenario.victims(probe.recorded);
     let pods = probe.tasks.len();
     let may_skip = may_skip_sets(cycle.world);
@@ -374,9 +431,11 @@ fn try_set(
     }
     let key = Failures::key(pods, &victims);
     if may_skip && search.failures.contain(pods, &key) {
+        search.sets.duplicate += 1;
         return ProbeResult::Unsolved;
     }
     search.report.simulations += 1;
+    search.sets.simulated += 1;
     let mut statement = Statement::begin(cycle.world);
     match simulate::run(cycle, search, probe, scenario, &mut statement) {
         Verdict::Solved(victims) => {
@@ -384,6 +443,7 @@ fn try_set(
         }
         Verdict::Refused => {
             search.report.refused += 1;
+            search.sets.refused += 1;
             statement.discard(cycle.world);
         }
         Verdict::DoesNotFit => statement.discard(cycle.world),

@@ -10,6 +10,7 @@ use crate::fairness::{CapacityViolation, check_non_preemptible_quota};
 use crate::ids::{JobId, QueueId};
 use crate::plugins::minruntime::Cause;
 use crate::report::job_fit::JobError;
+use crate::report::searches::SetCounts;
 use crate::report::victims::VictimVerdict;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -37,7 +38,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             continue;
         }
         let mut search = search_for(cycle, job, own_queue);
-        let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
+        let Some(mut job_budget) = budget.for_job(cycle) else { return };
         match solve(cycle, &mut search, &mut job_budget) {
             Outcome::Solved(statement) => {
                 cycle.commit(ActionKind::Preempt, &statement, Some(job));
@@ -109,6 +110,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         feasible: None,
         trace: Trace::default(),
         failures: Failures::default(),
+        sets: SetCounts::default(),
         report,
     }
 }

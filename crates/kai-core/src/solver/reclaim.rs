@@ -15,13 +15,14 @@ use crate::fairness::{
 };
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::plugins::minruntime::Cause;
+use crate::report::searches::SetCounts;
 use crate::report::victims::VictimVerdict;
 use crate::solver::bounds::not_enough_to_take;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
-use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, solve};
+use crate::solver::{Failures, Outcome, Rules, Search, is_hopeless, note, solve};
 use crate::status::Status;
 use crate::world::World;
 use crate::world::node::Accepted;
@@ -46,12 +47,13 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         {
             continue;
         }
-        let Some(mut job_budget) = budget.for_job(cycle.work()) else { return };
+        let Some(mut job_budget) = budget.for_job(cycle) else { return };
         let mut search = search_for(cycle, job, reclaimer);
         let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
         let queues = &search.candidates.queues;
         search.report.not_enough = not_enough_to_take(cycle, queues, &reclaimer, &tasks);
         let outcome = if search.report.not_enough.is_some() {
+            note(cycle, &search, &Outcome::Unsolved, &job_budget, Vec::new());
             Outcome::Unsolved
         } else {
             solve(cycle, &mut search, &mut job_budget)
@@ -137,6 +139,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         feasible: None,
         trace: Trace::default(),
         failures: Failures::default(),
+        sets: SetCounts::default(),
         report,
     }
 }

@@ -171,7 +171,7 @@ impl VictimQueue {
         Some(Victims { job, batch, part: entry.part })
     }
 
-    /// Puts back what is left of a job after `gone` went.
+    /// Puts back what is left of a job after `gone` went, if that still competes.
     pub(crate) fn put_back(
         &mut self,
         cycle: &Cycle<'_>,
@@ -185,7 +185,7 @@ impl VictimQueue {
             victims.part.as_ref().is_none_or(|part| part.tasks.contains(task)) && !gone(*task)
         };
         let tasks: FxHashSet<TaskId> = job.tasks().filter(belongs).collect();
-        if tasks.is_empty() {
+        if !tasks.iter().any(|task| still_competes(world, *task)) {
             return;
         }
         let part = Arc::new(world.part_of(victims.job, tasks, false));
@@ -198,6 +198,12 @@ impl VictimQueue {
         leaf.returned.push(entry);
         leaf.refresh(world, candidates);
     }
+}
+
+/// Whether a job of which just this pod is left is a victim that competes with others. Who holds no place gives
+/// nothing; KAI lets also such a job speak for its queue.
+pub(crate) fn still_competes(world: &World, task: TaskId) -> bool {
+    world.config.compatibility.is_kai() || world.task(task).state.status.is_active_allocated()
 }
 
 impl VictimLeaf {

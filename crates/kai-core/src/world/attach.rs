@@ -436,7 +436,8 @@ impl World {
         match shape.gpu {
             crate::world::shape::GpuDemand::Memory { mib, .. } => mib,
             crate::world::shape::GpuDemand::Portion { portion, .. } => {
-                let smallest = self.totals.smallest_gpu_mib().unwrap_or(0);
+                let measured = self.totals.unmeasured_nodes() == 0;
+                let smallest = self.totals.smallest_gpu_mib().filter(|_| measured).unwrap_or(0);
                 (portion.0 * smallest as f64) as i64
             }
             _ => 0,

@@ -1,6 +1,6 @@
 //! The queue tree as deltas build it, and what jobs hold of each queue.
 
-use crate::fairness::{Amounts, QueueNode, QueueShares, QueueTree};
+use crate::fairness::{Amounts, QueueNode, QueueShares, QueueTree, tolerance_of_bounds};
 use crate::ids::QueueId;
 use crate::input::QueueSpec;
 use crate::resources::{CPU, MEMORY};
@@ -128,6 +128,7 @@ impl World {
     /// Builds the tree anew: parents by name, orphans and their subtrees dead.
     pub(crate) fn rebuild_queue_tree(&mut self) {
         let flat = !self.config.params.full_hierarchy_fairness;
+        let tolerance = tolerance_of_bounds(self.config.compatibility);
         let mut tree = QueueTree { queues: Vec::with_capacity(self.queue_specs.len()) };
         for (at, spec) in self.queue_specs.iter().enumerate() {
             let exists = self.queue_ids.get(&spec.name) == Some(&QueueId::new(at));
@@ -138,13 +139,13 @@ impl World {
                 display_name: spec.display_name.clone().unwrap_or_else(|| spec.name.clone()),
                 parent,
                 children: Vec::new(),
-                shares: shares_of(spec),
+                shares: QueueShares { tolerance, ..shares_of(spec) },
                 live: exists && !orphan,
             });
         }
         bury_orphans(&mut tree);
         if flat {
-            flatten(&mut tree);
+            flatten(&mut tree, tolerance);
         }
         let mut links: Vec<(QueueId, QueueId)> = Vec::new();
         for (at, node) in tree.queues.iter().enumerate() {
@@ -237,7 +238,7 @@ fn bury_orphans(tree: &mut QueueTree) {
 }
 
 /// All queues that have a parent hang under one unlimited root; those without are dropped.
-fn flatten(tree: &mut QueueTree) {
+fn flatten(tree: &mut QueueTree, tolerance: f64) {
     let root = QueueId::new(tree.queues.len());
     for node in &mut tree.queues {
         node.live = node.live && node.parent.is_some();
@@ -254,6 +255,7 @@ fn flatten(tree: &mut QueueTree) {
             max_allowed: unlimited,
             over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
             priority: 100,
+            tolerance,
             ..QueueShares::default()
         },
         live: true,

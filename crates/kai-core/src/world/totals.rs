@@ -18,6 +18,8 @@ pub struct Totals {
     by_slot: Vec<Multiset>,
     /// Memory of devices, over nodes whose memory is known to be more than the placeholder.
     gpu_memory: Multiset,
+    /// Nodes with devices of which no more than the placeholder is known.
+    unmeasured_nodes: u32,
     /// Nodes that give replicas for whole GPUs.
     replica_nodes: u32,
 }
@@ -64,6 +66,7 @@ impl Totals {
         if node.gpus.memory_mib > UNKNOWN_GPU_MEMORY_MIB {
             self.gpu_memory.add(node.gpus.memory_mib);
         }
+        self.unmeasured_nodes += u32::from(is_unmeasured(node));
         self.replica_nodes += u32::from(gives_replicas(node));
     }
 
@@ -78,6 +81,7 @@ impl Totals {
         if node.gpus.memory_mib > UNKNOWN_GPU_MEMORY_MIB {
             self.gpu_memory.remove(node.gpus.memory_mib);
         }
+        self.unmeasured_nodes -= u32::from(is_unmeasured(node));
         self.replica_nodes -= u32::from(gives_replicas(node));
     }
 
@@ -108,6 +112,11 @@ impl Totals {
         self.replica_nodes
     }
 
+    /// How many nodes have devices of which no more than the placeholder is known.
+    pub fn unmeasured_nodes(&self) -> u32 {
+        self.unmeasured_nodes
+    }
+
     /// Memory of the smallest device; none when no memory is known.
     pub fn smallest_gpu_mib(&self) -> Option<i64> {
         self.gpu_memory.min()
@@ -121,6 +130,10 @@ impl Totals {
 
 fn gives_replicas(node: &Node) -> bool {
     node.gpus.whole_gpu_policy == WholeGpuPolicy::Replica
+}
+
+fn is_unmeasured(node: &Node) -> bool {
+    node.gpus.physical > 0 && node.gpus.memory_mib <= UNKNOWN_GPU_MEMORY_MIB
 }
 
 fn counted(node: &Node, gpus_count: bool) -> ResourceVector {

@@ -4,6 +4,7 @@ use kai_core::check::{self, Moment, Violation};
 use kai_core::input::pod_group::GroupSet;
 use kai_core::input::{Delta, Object};
 use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan_and_observe};
+use kai_core::report::searches::{RunResult, SearchResult};
 use kai_core::status::Status;
 use kai_core::world::World;
 use proptest::prelude::*;
@@ -93,10 +94,27 @@ fn moves(plan: &CyclePlan, violation: &Violation) -> bool {
     concerns(plan, violation, |kind| matches!(kind, StepKind::Nominate { for_job: Some(_), .. }))
 }
 
+/// Searches are told as they went: sets are made before they are tried, and who takes others' places was searched for.
+fn searches_add_up(plan: &CyclePlan) -> Result<(), TestCaseError> {
+    for search in &plan.searches {
+        for sets in search.runs.iter().map(|run| run.sets) {
+            prop_assert!(sets.simulated + sets.duplicate <= sets.emitted, "{search:?}");
+            prop_assert!(sets.refused <= sets.simulated, "{search:?}");
+        }
+        let solved = search.runs.last().is_some_and(|run| run.result == RunResult::Solved);
+        prop_assert_eq!(solved, search.result == SearchResult::Solved, "{:?}", search);
+    }
+    let for_others = |step: &Step| matches!(step.kind, StepKind::Evict { for_job: Some(_), .. });
+    let solved = plan.searches.iter().any(|search| search.result == SearchResult::Solved);
+    prop_assert!(solved || !plan.steps.iter().any(for_others));
+    Ok(())
+}
+
 fn check_cluster(cluster: &Cluster) -> Result<(), TestCaseError> {
     let mut world = cluster.world();
     let before = before(cluster);
     let (plan, after) = planned(&mut world);
+    searches_add_up(&plan)?;
     let steps = show::steps(&plan);
     let mut worse = check::made_worse(&before, &after);
     if takes_promises_back(&plan) {

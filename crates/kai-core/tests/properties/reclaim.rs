@@ -35,6 +35,14 @@ fn above(held: f64, bound: f64) -> bool {
     bound != UNLIMITED && exact(held) > exact(bound)
 }
 
+/// As [`above`], by the reference's arithmetic: fair shares and what is left of a queue are differences of sums, and
+/// where devices are divided the last bits alone may put a queue above its bound.
+fn above_or_noise(held: f64, bound: f64) -> bool {
+    let is_whole = |number: f64| number.fract() == 0.0;
+    above(held, bound)
+        || !(is_whole(held) && is_whole(bound)) && bound != UNLIMITED && exact(held) == exact(bound)
+}
+
 fn exceeds(held: &Amounts, bounds: &Amounts) -> bool {
     QueueResource::ALL.into_iter().any(|resource| above(held[resource], bounds[resource]))
 }
@@ -59,6 +67,13 @@ impl<'w> Replay<'w> {
             }
         }
         Self { world, tree: world.queue_tree().clone(), charged }
+    }
+
+    /// Whether the planner may see more held than the bound, in its arithmetic.
+    fn may_exceed(&self, held: &Amounts, bounds: &Amounts) -> bool {
+        let is_above =
+            if self.world.config().compatibility.is_kai() { above_or_noise } else { above };
+        QueueResource::ALL.into_iter().any(|resource| is_above(held[resource], bounds[resource]))
     }
 
     fn queue_of(&self, task: TaskId) -> Option<QueueId> {
@@ -196,8 +211,8 @@ impl<'w> Replay<'w> {
             let own = self.tree.shares(own);
             let victim = left.shares(other);
             let within_quota = !exceeds(&(own.allocated + reclaimer.required), &own.deserved);
-            let above_share = exceeds(&victim.allocated, &victim.allocatable());
-            let above_quota = exceeds(&victim.allocated, &victim.deserved);
+            let above_share = self.may_exceed(&victim.allocated, &victim.allocatable());
+            let above_quota = self.may_exceed(&victim.allocated, &victim.deserved);
             if !(above_share || (within_quota && above_quota)) {
                 return false;
             }

@@ -131,6 +131,7 @@ pub(crate) struct Condition {
     pub(crate) kind: String,
     pub(crate) status: String,
     pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -295,4 +296,11 @@ pub(crate) struct ConfigSpec {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ConfigBinder {
     pub(crate) cdi_enabled: Option<bool>,
+    pub(crate) resource_reservation: ConfigReservation,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ConfigReservation {
+    pub(crate) kubelet_pod_resources: String,
 }

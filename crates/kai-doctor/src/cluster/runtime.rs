@@ -1,10 +1,14 @@
 //! How containers get at devices: runtime classes and CDI.
 
+use kai_api::names::node as names;
+
 use super::{ClusterFacts, Expectations};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
 
 const CLASS: &str = "nvidia";
+/// What `kai run` says of a node without the runtime of the class.
+const NOT_ON_NODE: &str = "RuntimeNotOnNode";
 /// What the kubelet says of a runtime that containerd does not know.
 const UNKNOWN_RUNTIME: &str = "no runtime for ";
 
@@ -28,20 +32,28 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
                 pod.metadata.name == object.name && pod.metadata.namespace == object.namespace
             });
             let node = pod.map_or("NODE", |pod| pod.spec.node_name.as_str());
-            let restart = if is_k3s(facts, node) { "k3s" } else { "containerd" };
-            Finding {
-                check: Check::RuntimeNotOnNode,
-                severity: Severity::Error,
-                object: format!("Pod {}/{}", object.namespace, object.name),
-                message: format!("its node {node} does not know its runtime: {}", event.message),
-                fix: format!(
-                    "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart {restart}  # on {node}"
-                ),
-            }
+            let message = format!("its node {node} does not know its runtime: {}", event.message);
+            not_on_node(facts, node, format!("Pod {}/{}", object.namespace, object.name), message)
         },
     ));
+    all.extend(facts.nodes.iter().filter_map(|node| {
+        let mut conditions = node.status.conditions.iter();
+        let said = conditions.find(|one| {
+            one.kind == names::GPUS_FOUND && one.status == "False" && one.reason == NOT_ON_NODE
+        })?;
+        let name = &node.metadata.name;
+        Some(not_on_node(facts, name, format!("Node {name}"), said.message.clone()))
+    }));
     all.extend(cdi(facts, expected));
     all
+}
+
+fn not_on_node(facts: &ClusterFacts, node: &str, object: String, message: String) -> Finding {
+    let restart = if is_k3s(facts, node) { "k3s" } else { "containerd" };
+    let fix = format!(
+        "sudo nvidia-ctk runtime configure --runtime=containerd && sudo systemctl restart {restart}  # on {node}"
+    );
+    Finding { check: Check::RuntimeNotOnNode, severity: Severity::Error, object, message, fix }
 }
 
 fn is_k3s(facts: &ClusterFacts, node: &str) -> bool {

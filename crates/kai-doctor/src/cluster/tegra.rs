@@ -4,7 +4,7 @@ use kai_api::names::node as names;
 use kai_translate::platform::{Platform, stated};
 use kai_translate::view;
 
-use super::objects::{Node, Pod};
+use super::objects::{Config, Node, Pod};
 use super::{ClusterFacts, Expectations, device_of};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
@@ -52,7 +52,11 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
         }
     }
     if facts.nodes.iter().any(is_tegra) {
-        all.extend(pod_security(facts, expected));
+        let why = "reservation pods on Tegra are privileged";
+        all.extend(pod_security(facts, expected, why));
+    } else if facts.configs.iter().any(asks_kubelet) {
+        let why = "reservation pods that ask the kubelet mount its folder";
+        all.extend(pod_security(facts, expected, why));
     }
     all.extend(forbidden(facts));
     all
@@ -106,7 +110,11 @@ fn lacking(facts: &ClusterFacts, pod: &Pod) -> Vec<Finding> {
     all
 }
 
-fn pod_security(facts: &ClusterFacts, expected: &Expectations) -> Option<Finding> {
+fn asks_kubelet(config: &Config) -> bool {
+    !config.spec.binder.resource_reservation.kubelet_pod_resources.is_empty()
+}
+
+fn pod_security(facts: &ClusterFacts, expected: &Expectations, why: &str) -> Option<Finding> {
     let name = &expected.reservation_namespace;
     let namespace = facts.namespaces.iter().find(|one| one.metadata.name == *name)?;
     let level = namespace.metadata.labels.get(SECURITY).filter(|level| *level != "privileged")?;
@@ -114,9 +122,7 @@ fn pod_security(facts: &ClusterFacts, expected: &Expectations) -> Option<Finding
         check: Check::PodSecurity,
         severity: Severity::Error,
         object: format!("Namespace {name}"),
-        message: format!(
-            "it admits only {level} pods, and reservation pods on Tegra are privileged"
-        ),
+        message: format!("it admits only {level} pods, and {why}"),
         fix: format!("kubectl label namespace {name} {SECURITY}=privileged --overwrite"),
     })
 }

@@ -34,6 +34,9 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("elastic pod order: higher task priorities stay", |room| Box::pin(pod_order(room))),
     ("preemption delay", |room| Box::pin(delay(room))),
     ("a node with as many pods as it may have", |room| Box::pin(max_pods(room))),
+    ("a share needs room for the pod that holds its device", |room| {
+        Box::pin(max_pods_but_one(room))
+    }),
     ("min sub-groups: enough of them stay", |room| Box::pin(min_sub_group(room))),
 ];
 
@@ -162,6 +165,19 @@ async fn max_pods(room: &Room) -> anyhow::Result<()> {
     room.pods(&pods(3, |at| pod(format!("low-{at}"), "q").cpu("10m").class(LOW))).await?;
     room.counts("low-", 3, 0).await?;
     room.pod(&pod("high", "q").cpu("10m").class(HIGH)).await?;
+    room.scheduled(&["high"]).await?;
+    room.left("low-", 2).await
+}
+
+/// One slot is free: the share would fit, the pod that holds its device would not.
+async fn max_pods_but_one(room: &Room) -> anyhow::Result<()> {
+    let labels = json!({"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "11441"});
+    room.node("n", labels, json!({"pods": "4", "nvidia.com/gpu": "1"})).await?;
+    room.queue(&queue("q")).await?;
+    room.start(&[]).await?;
+    room.pods(&pods(3, |at| pod(format!("low-{at}"), "q").cpu("10m").class(LOW))).await?;
+    room.counts("low-", 3, 0).await?;
+    room.pod(&pod("high", "q").fraction("0.5").class(HIGH)).await?;
     room.scheduled(&["high"]).await?;
     room.left("low-", 2).await
 }

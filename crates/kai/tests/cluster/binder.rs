@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::open;
 use crate::sharing::{Answer, NodeAgents, device_of};
+use crate::statuses::{condition, told};
 use crate::world::World;
 
 /// A cluster with one node of so many devices, a queue, and `kai` with everything in it.
@@ -195,4 +196,55 @@ async fn a_reservation_that_tells_nothing_is_given_up() {
     drop(agents);
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     world.wait_bound("p").await;
+}
+
+/// As KAI's scheduler would ask for it; nobody but a binder is there.
+#[tokio::test]
+async fn a_binder_alone_carries_out_what_kais_scheduler_asks_for_and_tells() {
+    let Some(mut world) = cluster("lone", 1).await else { return };
+    world.start_kai("binder", &["--only", "binder", "--events=all"]).await;
+    world.create_pod(&world.pod("p", &[], &json!({"cpu": "1"}))).await;
+    let uid = world.see_pod("p").await.expect("the pod")["metadata"]["uid"].clone();
+    let request = |name: &str, node: &str, limit: Value| {
+        json!({
+            "apiVersion": "scheduling.run.ai/v1alpha2",
+            "kind": "BindRequest",
+            "metadata": {"name": name, "labels": {"selected-node": node},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid}]},
+            "spec": {"podName": "p", "selectedNode": node, "receivedResourceType": "Regular",
+                "receivedGPU": {"count": 0, "portion": "0.00"}, "backoffLimit": limit},
+        })
+    };
+    let path = "/apis/scheduling.run.ai/v1alpha2/namespaces/lone/bindrequests";
+    world.create(path, &request("p", "lone-nowhere", Value::Null)).await;
+    world
+        .wait("it is told why it is not bound", async || {
+            condition(&world, "p", "PodBound").await["reason"] == "BindingError"
+        })
+        .await;
+    let said = condition(&world, "p", "PodBound").await["message"].clone();
+    let text = "Failed to bind pod lone/p to node lone-nowhere: node <lone-nowhere> not found";
+    assert_eq!(said, text);
+    world
+        .wait("an event tells it", async || {
+            told(&world, "p", "BindingError").await == [text.to_owned()]
+        })
+        .await;
+    world.delete(&format!("{path}/p"), &json!({})).await;
+    world.create(path, &request("p", "lone-n", json!(2))).await;
+    assert_eq!(world.wait_bound("p").await, "lone-n");
+    world
+        .wait("it is told that it is bound", async || {
+            condition(&world, "p", "PodBound").await["status"] == "True"
+        })
+        .await;
+    let bound = "Pod bound successfully to node lone-n".to_owned();
+    world
+        .wait("an event tells it", async || told(&world, "p", "Bound").await == [bound.clone()])
+        .await;
+    world
+        .wait("the request is done", async || {
+            world.bind_requests().await[0]["status"]["phase"] == "Succeeded"
+        })
+        .await;
 }

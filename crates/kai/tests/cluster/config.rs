@@ -31,7 +31,7 @@ async fn config_is_read_live_and_tells_how_it_fares() {
     world
         .wait("what is refused is named", async || {
             let ready = condition(&world, "Ready").await;
-            ready["message"] == "spec.binder.plugins: there is no plugin magic"
+            ready["message"] == "spec.binder.plugins.magic: there is no such plugin"
                 && ready["status"] == "False"
         })
         .await;

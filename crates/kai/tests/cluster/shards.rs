@@ -67,7 +67,8 @@ async fn each_shard_schedules_its_part_and_is_read_live() {
         .create_pod(&world.pod("later", &[(QUEUE, &queue), (POOL, "gpu")], &json!({"cpu": "1"})))
         .await;
     assert_eq!(world.wait_bound("later").await, "sharded-g");
-    // What is explained is what the shard decides, without a word on the command line.
+    // What is explained is what the shard would decide, without a word on the command line.
+    world.kill_kai();
     let strict = json!({"spec": {"args": {"restrict-node-scheduling": "true"}}});
     world.patch(&format!("{SHARDS}/gpu"), &strict).await;
     let told = world.explain("kai", &["pod", "later"]).await;

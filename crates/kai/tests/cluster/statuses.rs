@@ -6,14 +6,14 @@ use crate::world::World;
 use crate::{QUEUE, open};
 
 /// A condition of a pod.
-async fn condition(world: &World, pod: &str, kind: &str) -> Value {
+pub(crate) async fn condition(world: &World, pod: &str, kind: &str) -> Value {
     let pod = world.see_pod(pod).await.expect("the pod");
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
 }
 
 /// Messages of events of this reason about an object.
-async fn told(world: &World, name: &str, reason: &str) -> Vec<String> {
+pub(crate) async fn told(world: &World, name: &str, reason: &str) -> Vec<String> {
     let events = world.list("/api/v1", "events").await;
     let about =
         |event: &&Value| event["involvedObject"]["name"] == name && event["reason"] == reason;

@@ -4,10 +4,11 @@ use kai_api::bind_request::BindRequestStatus;
 use kai_core::input::ObjectName;
 use kai_core::time::Timestamp;
 
-use super::{Attempt, CLAIMS, Outcome, Stage, VOLUMES, failed_in};
+use super::{Attempt, Outcome, Stage, failed_in};
+use crate::binder::plugins::BinderPlugin;
 use crate::binder::request::Request;
 use crate::binder::writes::{Answer, Failure, Written};
-use crate::binder::{Binder, Item, TRIES, delay};
+use crate::binder::{Binder, EndedBind, Item, TRIES, delay};
 
 impl Binder {
     /// Takes over what came of a write.
@@ -93,6 +94,14 @@ impl Binder {
         now: Timestamp,
     ) {
         let Some(request) = request else { return };
+        let failure = match outcome {
+            Outcome::Bound => None,
+            Outcome::Failed(reason) => Some(reason.clone()),
+        };
+        if let Some(subject) = self.facts.subject(request) {
+            let (pod, node) = (request.pod.clone(), request.node.clone());
+            self.ended.push(EndedBind { pod, uid: subject.uid.clone(), node, failure });
+        }
         match outcome {
             Outcome::Bound => {
                 let failures = request.failed_attempts;
@@ -127,12 +136,13 @@ impl Binder {
         let Failure { reason, .. } = failure;
         let next = match &attempt.stage {
             Stage::Reserve => return,
-            Stage::Volumes => {
-                Stage::Undo(failed_in(VOLUMES, &format!("binding volumes: {reason}")))
-            }
+            Stage::Volumes => Stage::Undo(failed_in(
+                BinderPlugin::VolumeBinding,
+                &format!("binding volumes: {reason}"),
+            )),
             Stage::Claims => {
                 let cause = format!("failed to update claims for pod {pod}: {reason}");
-                Stage::Undo(failed_in(CLAIMS, &cause))
+                Stage::Undo(failed_in(BinderPlugin::DynamicResources, &cause))
             }
             Stage::Label => {
                 Stage::Undo(format!("failed to patch pod <{pod}> with GPU group label: {reason}"))

@@ -185,7 +185,7 @@ mod tests {
         cluster.node(gpu_node("n", 8));
         let task = cluster.pod(pod("p").of("job").gpus(3));
         let node = cluster.world.node_named("n").unwrap();
-        let refusal = check_node(&cluster.world, task, node, false).unwrap_err();
+        let refusal = check_node(&cluster.world, task, node, 0).unwrap_err();
         let NodeRefusal::QueueCapacity(violation) = refusal else { panic!("{refusal:?}") };
         assert_eq!(violation.kind, ViolationKind::OverLimit);
         assert_eq!((violation.bound, violation.requested), (2.0, 3.0));
@@ -202,7 +202,7 @@ mod tests {
         let task = cluster.pod(pod("p").of("job").gpus(3));
         let context = TaskContext::new(&cluster.world, task);
         let node = cluster.world.node_named("n").unwrap();
-        assert!(context.check_node(&cluster.world, node, false).is_ok());
+        assert!(context.check_node(&cluster.world, node, 0).is_ok());
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         cluster.node(gpu_node("n", 8));
         let task = cluster.pod(pod("p").of("job").gpus(2));
         let node = cluster.world.node_named("n").unwrap();
-        let refusal = check_node(&cluster.world, task, node, false).unwrap_err();
+        let refusal = check_node(&cluster.world, task, node, 0).unwrap_err();
         let NodeRefusal::QueueCapacity(violation) = refusal else { panic!("{refusal:?}") };
         assert_eq!(violation.kind, ViolationKind::NonPreemptibleOverQuota);
     }

@@ -27,7 +27,6 @@ use crate::ids::{NodeId, TaskId};
 use crate::input::{ObjectName, PodSpec};
 use crate::plugins::{Filter, Policy};
 use crate::report::refusal::{NodeRefusal, Rule, TaskRefusal};
-use crate::resources::PODS;
 use crate::world::World;
 use crate::world::node::Node;
 use crate::world::shape::Shape;
@@ -35,9 +34,6 @@ use capacity::QueueRoom;
 use pod_affinity::AffinityFacts;
 use storage::StorageDemand;
 use volumes::PodVolumes;
-
-/// A device of its own needs a slot for the pod and one for the pod that reserves it.
-const SLOTS_TO_OPEN_A_DEVICE: i64 = 2;
 
 pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
     policy.filters.push(Filter::Predicates);
@@ -101,16 +97,16 @@ fn missing_config_maps(world: &World, pod: &PodSpec) -> Option<String> {
 
 /// Whether the pod may run on the node. For one node; to try many, make a [`TaskContext`] once.
 ///
-/// `opens_device` tells whether the pod would open a new shared device there. KAI takes every group whose id is
-/// not an integer for new (fault 9); whoever calls decides, here only the slots are counted.
+/// `opened` tells how many new shared devices the pod would open there. KAI takes every group whose id is not an
+/// integer for new (fault 9); whoever calls decides, here only the slots are counted.
 #[cfg(test)]
 pub(crate) fn check_node(
     world: &World,
     task: TaskId,
     node: NodeId,
-    opens_device: bool,
+    opened: i64,
 ) -> Result<(), NodeRefusal> {
-    TaskContext::new(world, task).check_node(world, node, opens_device)
+    TaskContext::new(world, task).check_node(world, node, opened)
 }
 
 /// What is the same for one pod on all nodes. True as long as nothing in the world changes: make it anew after
@@ -154,13 +150,13 @@ impl TaskContext {
         }
     }
 
-    /// Whether the pod may run on the node; see [`check_node`] for `opens_device`.
+    /// Whether the pod may run on the node; see [`check_node`] for `opened`.
     #[inline]
     pub(crate) fn check_node(
         &self,
         world: &World,
         node: NodeId,
-        opens_device: bool,
+        opened: i64,
     ) -> Result<(), NodeRefusal> {
         let node = world.node(node);
         let shape = world.shape_of(self.task);
@@ -172,7 +168,7 @@ impl TaskContext {
         if self.wants_gpus {
             gpu_kind::check(world, self.task, shape, node)?;
         }
-        if !self.has_slots(node, opens_device) {
+        if !self.has_slots(world, node, opened) {
             return Err(texts::POD_SLOTS.refusal());
         }
         if let Some(condition) = &node.unusable {
@@ -190,12 +186,12 @@ impl TaskContext {
     }
 
     #[inline]
-    fn has_slots(&self, node: &Node, opens_device: bool) -> bool {
-        let available = node.available(PODS);
-        match (self.is_shared, opens_device) {
-            (false, _) => available > 0,
-            (true, true) => available >= SLOTS_TO_OPEN_A_DEVICE,
-            (true, false) => true,
+    fn has_slots(&self, world: &World, node: &Node, opened: i64) -> bool {
+        match (self.is_shared, opened) {
+            (false, _) => world.has_slots(node, 0),
+            // KAI looks at slots only where a device is opened.
+            (true, 0) if world.config.compatibility.is_kai() => true,
+            (true, opened) => world.has_slots(node, opened),
         }
     }
 

@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     pub(crate) fn check(&self, task: TaskId, node: &str) -> Result<(), NodeRefusal> {
-        check_node(&self.world, task, self.world.node_named(node).unwrap(), false)
+        check_node(&self.world, task, self.world.node_named(node).unwrap(), 0)
     }
 
     /// The text with which `node` refuses `task`.

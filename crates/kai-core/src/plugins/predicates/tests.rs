@@ -2,8 +2,9 @@
 
 use super::testing::{Cluster, NAMESPACE, gpu_node, node, pod, queue};
 use super::{TaskContext, check_task, check_task_whatever_goes};
+use crate::compatibility::Compatibility;
 use crate::input::node::{Taint, TaintEffect};
-use crate::input::pod::{GpuRequest, HostPort};
+use crate::input::pod::{GpuRequest, HostPort, PodRole};
 use crate::input::pod_group::Preemptibility;
 use crate::input::selectors::{NodeTerm, Operator};
 use crate::input::{Object, ObjectName};
@@ -96,11 +97,37 @@ fn opening_a_device_needs_a_slot_for_its_reservation() {
     let task = cluster.pod(pod("p").gpu(GpuRequest::Fraction { portion: 0.5, devices: 1 }));
     let context = TaskContext::new(&cluster.world, task);
     let node = cluster.world.node_named("n").unwrap();
-    assert!(context.check_node(&cluster.world, node, true).is_err());
-    assert!(context.check_node(&cluster.world, node, false).is_ok());
-    cluster.pod(pod("b").on("n"));
-    let context = TaskContext::new(&cluster.world, task);
-    assert!(context.check_node(&cluster.world, node, false).is_ok());
+    assert!(context.check_node(&cluster.world, node, 1).is_err());
+    assert!(context.check_node(&cluster.world, node, 0).is_ok());
+}
+
+/// A node with three slots: one pod of it is being bound to a device that has no reservation yet, which is one more.
+#[test]
+fn the_slot_of_a_reservation_that_is_still_to_come_is_taken() {
+    for (compatibility, full) in [(Compatibility::Right, true), (Compatibility::Kai, false)] {
+        let mut cluster = Cluster::with(compatibility);
+        cluster.node(gpu_node("n", 2).pods(3));
+        let half = || GpuRequest::Fraction { portion: 0.5, devices: 1 };
+        let sharing = |name: &str| {
+            let mut pod = pod(name).gpu(half()).on("n");
+            pod.spec.gpu_groups = vec!["g".into()];
+            pod
+        };
+        cluster.pod(sharing("a").status(Status::Binding));
+        cluster.pod(pod("b").on("n"));
+        let task = cluster.pod(pod("p"));
+        assert_eq!(cluster.refusal(task, "n").is_some(), full, "{compatibility:?}");
+        let mut reservation = pod("r").on("n");
+        reservation.spec.role = PodRole::Reservation;
+        reservation.spec.gpu_groups = vec!["g".into()];
+        cluster.node(gpu_node("n", 2).pods(4));
+        cluster.pod(reservation);
+        assert_eq!(cluster.refusal(task, "n"), None, "the reservation counts itself");
+        cluster.node(gpu_node("n", 2).pods(3));
+        cluster.pod(pod("r"));
+        cluster.pod(sharing("a"));
+        assert_eq!(cluster.refusal(task, "n"), None, "a pod that runs has one");
+    }
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Bind requests field by field: those that KAI's scheduler makes are carried out here, and ours are as it would make them.
+
+use serde_json::{Value, json};
+
+use crate::virtual_time::{Story, play, tell};
+use crate::{fault, node, pod, queue, running, times, writes};
+
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+const QUEUES: &str = "/apis/scheduling.run.ai/v2/queues";
+const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
+const CONFIG_MAPS: &str = "/api/v1/configmaps";
+
+fn gpu_node(name: &str) -> Value {
+    let mut node = node(name, "8");
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!("2");
+    node
+}
+
+/// A pod that wants half a device, as admission would leave it.
+fn half(name: &str) -> Value {
+    let mut pod = pod(name, "1");
+    pod["metadata"]["annotations"] =
+        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
+    pod
+}
+
+/// A request for the pod `p` as KAI's scheduler makes it.
+fn of_kai(name: &str, node: &str, spec: &Value) -> Value {
+    let mut request = json!({
+        "apiVersion": "scheduling.run.ai/v1alpha2", "kind": "BindRequest",
+        "metadata": {"name": name, "namespace": "a", "uid": "uid-request", "labels": {"selected-node": node},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}]},
+        "spec": spec,
+        "status": {},
+    });
+    request["spec"]["podName"] = json!("p");
+    request["spec"]["selectedNode"] = json!(node);
+    request
+}
+
+fn story(pod: Value, requests: Vec<Value>) -> Story {
+    let mut objects =
+        vec![(NODES, gpu_node("n1")), (NODES, gpu_node("n2")), (QUEUES, queue()), (PODS, pod)];
+    objects.extend(requests.into_iter().map(|request| (REQUESTS, request)));
+    Story { objects, agents: vec![0], seconds: 60, ..Story::default() }
+}
+
+fn regular() -> Value {
+    json!({"receivedResourceType": "Regular", "receivedGPU": {"count": 0, "portion": "0.00"}})
+}
+
+#[test]
+fn a_request_of_kais_scheduler_is_carried_out_whatever_its_name() {
+    for (name, kind) in [("p", regular()), ("p-x7f2k", regular()), ("p", json!({}))] {
+        for node in ["n1", "n2"] {
+            let request = of_kai(name, node, &kind);
+            let (log, objects) = play(story(pod("p", "1"), vec![request]));
+            let bound = &objects[PODS][0];
+            assert_eq!(bound["spec"]["nodeName"], node, "{log:#?}");
+            assert_eq!(bound["metadata"]["annotations"]["received-resource-type"], "Regular");
+            assert_eq!(objects[REQUESTS][0]["status"]["phase"], "Succeeded");
+            let writes = writes(&log);
+            assert_eq!(times(&writes, "/binding").len(), 1, "nobody else binds it: {writes:#?}");
+            assert!(times(&writes, "POST /apis/scheduling.run.ai").is_empty(), "{writes:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_share_that_kais_scheduler_gave_is_handed_over() {
+    let share = json!({
+        "receivedResourceType": "Fraction",
+        "receivedGPU": {"count": 1, "portion": "0.50"},
+        "selectedGPUGroups": ["6c1b6a3e-7f0a-4f2e-9a52-7d1f5f3b7a11"],
+    });
+    let (_, objects) = play(story(half("p"), vec![of_kai("p", "n2", &share)]));
+    let bound = objects[PODS].iter().find(|pod| pod["metadata"]["name"] == "p").expect("the pod");
+    assert_eq!(bound["spec"]["nodeName"], "n2");
+    let group = "6c1b6a3e-7f0a-4f2e-9a52-7d1f5f3b7a11";
+    assert_eq!(bound["metadata"]["labels"]["runai-gpu-group"], group);
+    let reservation = objects[PODS].iter().find(|pod| pod["metadata"]["namespace"] != "a");
+    let reservation = reservation.expect("a reservation");
+    assert_eq!(reservation["metadata"]["labels"]["runai-gpu-group"], group);
+    let map = objects[CONFIG_MAPS].iter().find(|map| map["metadata"]["name"] == "p-shared-gpu-0");
+    assert_eq!(map.expect("a map")["data"]["GPU_PORTION"], "0.50");
+}
+
+#[test]
+fn our_requests_are_as_kais_scheduler_makes_them() {
+    let (_, objects) = play(story(half("p"), Vec::new()));
+    let mut request = objects[REQUESTS][0].clone();
+    let group = objects[PODS][0]["metadata"]["labels"]["runai-gpu-group"].clone();
+    assert!(group.is_string());
+    for key in ["uid", "resourceVersion"] {
+        request["metadata"].as_object_mut().expect("metadata").remove(key);
+    }
+    let expected = json!({
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {
+            "name": "p", "namespace": "a", "labels": {"selected-node": "n1"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}],
+        },
+        "spec": {
+            "podName": "p", "selectedNode": "n1", "receivedResourceType": "Fraction",
+            "receivedGPU": {"count": 1, "portion": "0.50"}, "selectedGPUGroups": [group],
+        },
+        "status": {"phase": "Succeeded", "failedAttempts": 0},
+    });
+    assert_eq!(request, expected);
+}
+
+#[test]
+fn a_request_is_tried_again_as_often_as_it_says() {
+    let mut request = of_kai("p", "n2", &regular());
+    request["spec"]["backoffLimit"] = json!(3);
+    let faults = vec![fault("POST", "pods/p/binding", 403, 3)];
+    let log = tell(Story { faults, ..story(pod("p", "1"), vec![request]) });
+    let writes = writes(&log);
+    let tried = times(&writes, "pods/p/binding");
+    let [first, second, third, _] = tried[..] else { panic!("{writes:#?}") };
+    assert!((1.0..1.3).contains(&(second - first)), "{tried:?}");
+    assert!((2.0..2.3).contains(&(third - second)), "{tried:?}");
+    for attempt in 1..=3 {
+        let told = format!("\"failedAttempts\":{attempt}");
+        assert_eq!(times(&writes, &told).len(), 1, "{writes:#?}");
+    }
+    let dropped = times(&writes, "DELETE /apis/scheduling.run.ai/v1alpha2/namespaces/a/bindreq");
+    assert_eq!(dropped.len(), 1, "and then given up: {writes:#?}");
+}
+
+/// A pod that runs on a shared device whose reservation is gone.
+fn orphan() -> Value {
+    let mut pod = running("p", "1", "n1");
+    pod["metadata"]["labels"]["runai-gpu-group"] = json!("g");
+    pod["metadata"]["annotations"] = json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p-shared-gpu", "kai.scheduler/gpu-devices": "g=GPU-1"});
+    pod
+}
+
+#[test]
+fn a_lost_reservation_is_made_again_and_its_pods_stay_where_it_has_the_same_device() {
+    for (device, stays) in [("GPU-1", true), ("GPU-2", false)] {
+        let (log, objects) = play(Story { devices: vec![device], ..story(orphan(), Vec::new()) });
+        let writes = writes(&log);
+        let made = times(&writes, "POST /api/v1/namespaces/kai-resource-reservation/pods");
+        assert!(!made.is_empty(), "{writes:#?}");
+        assert_eq!(times(&writes, "pods/p/eviction").is_empty(), stays, "{writes:#?}");
+        let held = objects[PODS].iter().filter(|pod| pod["metadata"]["namespace"] != "a");
+        assert!(!stays || held.count() == 1, "{objects:#?}");
+    }
+}
+
+#[test]
+fn reservations_that_ended_are_swept_at_the_start() {
+    for phase in ["Pending", "Failed", "Succeeded"] {
+        let mut leaked = running("gpu-reservation-leaked", "1", "n1");
+        leaked["metadata"]["namespace"] = json!("kai-resource-reservation");
+        leaked["metadata"]["labels"] =
+            json!({"app": "kai-resource-reservation", "runai-gpu-group": "g"});
+        leaked["status"]["phase"] = json!(phase);
+        let (log, objects) = play(story(leaked, Vec::new()));
+        assert_eq!(objects[PODS], Vec::<Value>::new(), "{phase}: {:#?}", writes(&log));
+    }
+}
+
+#[test]
+fn who_reads_the_devices_under_the_old_key_is_told_too() {
+    let mut story = story(half("p"), Vec::new());
+    let map = json!({"metadata": {"name": "p-shared-gpu-0-evar", "namespace": "a", "uid": "m"}, "data": {"RUNAI-VISIBLE-DEVICES": ""}});
+    story.objects.push((CONFIG_MAPS, map));
+    let (_, objects) = play(story);
+    let map = objects[CONFIG_MAPS].iter().find(|map| map["metadata"]["uid"] == "m");
+    let data = &map.expect("the map")["data"];
+    assert!(data["NVIDIA_VISIBLE_DEVICES"].is_string(), "{data}");
+    assert_eq!(data["RUNAI-VISIBLE-DEVICES"], data["NVIDIA_VISIBLE_DEVICES"]);
+}
+
+#[test]
+fn binds_by_request_are_told_like_others() {
+    let log = tell(Story { tell_success: true, ..story(half("p"), Vec::new()) });
+    let writes = writes(&log);
+    let told = |what: &str| writes.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(told("Pod bound successfully to node n1"), 2, "event and condition: {writes:#?}");
+    assert_eq!(told("\"type\":\"PodBound\""), 1, "{writes:#?}");
+    let faults = vec![fault("POST", "pods/p/binding", 403, 1)];
+    let log = tell(Story { tell_success: true, faults, ..story(half("p"), Vec::new()) });
+    let refused = log.iter().filter(|line| line.contains("\"BindingError\""));
+    let refused: Vec<&String> = refused.filter(|line| line.contains("\"PodBound\"")).collect();
+    assert_eq!(refused.len(), 1, "{log:#?}");
+    assert!(refused[0].contains("Failed to bind pod a/p to node n1: "), "{refused:#?}");
+}

@@ -1,0 +1,28 @@
+//! A pod whose group cannot be found out is told why, once.
+
+use serde_json::json;
+
+use crate::virtual_time::{Story, tell};
+use crate::{node, pod, queue, writes};
+
+#[test]
+fn why_a_pod_has_no_group_is_told_once() {
+    let mut member = pod("p", "1");
+    member["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "uid-j", "controller": true}]);
+    let story = Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "4")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            ("/api/v1/pods", member),
+        ],
+        seconds: 150,
+        ..Story::default()
+    };
+    let log = tell(story);
+    let writes = writes(&log);
+    let told: Vec<&&str> =
+        writes.iter().filter(|line| line.contains("PodGrouperWarning")).collect();
+    assert_eq!(told.len(), 1, "{writes:#?}");
+    assert!(told[0].contains("Job") && told[0].contains("pod-grouper"), "{told:?}");
+    assert!(!writes.iter().any(|line| line.contains("/binding")), "{writes:#?}");
+}

@@ -1,0 +1,109 @@
+//! How searches for victims went, for those who measure. There is no clock here: effort is counted in the units of budgets.
+
+use crate::config::ActionKind;
+
+/// A search for victims, for one job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SearchReport {
+    /// The action that searched.
+    pub action: ActionKind,
+    /// How it ended.
+    pub result: SearchResult,
+    /// Less was left of the action's budget than a job may use.
+    pub reduced_budget: bool,
+    /// It ended because nothing was left of the action's budget.
+    pub action_budget_spent: bool,
+    /// What each generator did, in the order they ran.
+    pub runs: Vec<GeneratorRun>,
+}
+
+/// How a search ended, under KAI's names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SearchResult {
+    /// Victims were found.
+    Solved,
+    /// Its budget was spent first.
+    DeadlineExhausted,
+    /// There are none.
+    GeneratorsExhausted,
+    /// There is no generator.
+    NoGenerator,
+    /// Nothing was left of the budget for it.
+    NotAttempted,
+}
+
+impl SearchResult {
+    /// KAI's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Solved => "solved",
+            Self::DeadlineExhausted => "deadline_exhausted",
+            Self::GeneratorsExhausted => "generators_exhausted",
+            Self::NoGenerator => "no_generator",
+            Self::NotAttempted => "not_attempted",
+        }
+    }
+}
+
+/// What one generator did in a search.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GeneratorRun {
+    /// KAI's name of the generator.
+    pub generator: &'static str,
+    /// How it ended.
+    pub result: RunResult,
+    /// Sets of victims.
+    pub sets: SetCounts,
+    /// Effort, in the units of budgets.
+    pub work_units: u64,
+}
+
+/// How the run of a generator ended, under KAI's names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum RunResult {
+    /// Victims were found.
+    Solved,
+    /// No set of victims makes room.
+    Unsolved,
+    /// Sets of victims that make room were all refused by the rules of the action.
+    ValidatorRejected,
+    /// A budget was spent first.
+    DeadlineExhausted,
+}
+
+impl RunResult {
+    /// KAI's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Solved => "solved",
+            Self::Unsolved => "unsolved",
+            Self::ValidatorRejected => "validator_rejected",
+            Self::DeadlineExhausted => "deadline_exhausted",
+        }
+    }
+}
+
+/// What became of sets of victims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetCounts {
+    /// Made by a generator.
+    pub emitted: u32,
+    /// Tried on the model.
+    pub simulated: u32,
+    /// Make room, and the rules of the action refuse them.
+    pub refused: u32,
+    /// Were tried in vain before.
+    pub duplicate: u32,
+}
+
+impl SetCounts {
+    /// What was added since it was `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            emitted: self.emitted - before.emitted,
+            simulated: self.simulated - before.simulated,
+            refused: self.refused - before.refused,
+            duplicate: self.duplicate - before.duplicate,
+        }
+    }
+}
