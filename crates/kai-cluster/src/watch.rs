@@ -27,6 +27,8 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 const PAGE: u32 = 500;
 /// The server ends a watch after this time; a connection that says nothing for longer is dead.
 const WATCH_SECONDS: i64 = 290;
+/// A watch that ends sooner than this was not wanted by whoever ended it.
+const SHORTEST_WATCH: Span = seconds(1);
 const FIRST_DELAY: Span = Span { nanos: 250_000_000 };
 const LONGEST_DELAY: Span = seconds(30);
 const METADATA_LIST: &str =
@@ -126,7 +128,7 @@ enum Stop {
     Unheard,
     /// The server forgot where we were.
     Forgotten,
-    /// It ended before it told anything: whoever asks again at once might ask for ever.
+    /// It ended at once and told nothing: whoever asks again at once might ask for ever.
     Mute,
     /// Something else went wrong.
     Failed(Box<kube::Error>),
@@ -230,7 +232,7 @@ impl<K: Watched> Watcher<K> {
                     }
                     self.pause(&error.to_string()).await;
                 }
-                Err(Stop::Mute) => self.pause("it ended before it told anything").await,
+                Err(Stop::Mute) => self.pause("it ended at once and told nothing").await,
             }
         }
     }
@@ -354,12 +356,12 @@ impl<K: Watched> Watcher<K> {
         let events = self.client.request_events::<K>(request).await?;
         let mut events = std::pin::pin!(events);
         let silence = seconds(WATCH_SECONDS + 15);
-        let mut ended = Err(Stop::Mute);
+        let (begin, mut is_mute) = (self.env.now(), true);
         loop {
             let event = tokio::select! { biased;
                 () = self.sink.closed() => return Err(Stop::Unheard),
                 event = events.next() => event,
-                () = self.env.sleep(silence) => return Err(Stop::Mute),
+                () = self.env.sleep(silence) => return Ok(()),
             };
             match event {
                 Some(Ok(event)) => match seen.take() {
@@ -367,9 +369,12 @@ impl<K: Watched> Watcher<K> {
                     Some(told) => seen = self.take_initial(event, told).await?,
                 },
                 Some(Err(error)) => return Err(error.into()),
-                None => return ended,
+                None if is_mute && self.env.now().since(begin) < SHORTEST_WATCH => {
+                    return Err(Stop::Mute);
+                }
+                None => return Ok(()),
             }
-            ended = Ok(());
+            is_mute = false;
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kai_testenv::{Binaries, Build};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A cluster that ends with the test.
 struct Up {

@@ -125,11 +125,11 @@ impl Bundle {
     /// What is to be used from now on, where this is too old or lacks a name. No name is taken back: another replica may be
     /// called by it.
     pub fn renewed(&self, making: Making<'_>) -> Result<Option<Self>, rcgen::Error> {
-        let names: BTreeSet<String> = self.names.union(making.names).cloned().collect();
-        let making = Making { names: &names, ..making };
+        let all = self.names.union(making.names).cloned().collect();
+        let making = Making { names: &all, ..making };
         if self.renew_authority <= making.now {
             Self::new(making, Some(self)).map(Some)
-        } else if self.renew_certificate <= making.now || self.names != names {
+        } else if self.renew_certificate <= making.now || self.names != all {
             self.with_certificate(making).map(Some)
         } else {
             Ok(None)
@@ -288,18 +288,19 @@ mod tests {
 
     #[test]
     fn a_name_that_the_certificate_lacks_is_added_and_none_is_taken_back() {
-        let service = names(&["service"]);
-        let first = Bundle::new(on_day(0, &service), None).expect("a bundle");
-        let second = first.renewed(on_day(0, &names(&["service", "host"]))).expect("no error");
+        let [one, both] = [names(&["service"]), names(&["service", "host"])];
+        let first = Bundle::new(on_day(0, &one), None).expect("a bundle");
+        let second = first.renewed(on_day(0, &both)).expect("no error");
         let second = second.expect("a new certificate");
         assert_eq!(second.trusted, first.trusted);
-        assert_eq!(second.names, names(&["host", "service"]));
-        assert_eq!(second.renewed(on_day(0, &service)).expect("no error"), None);
+        assert_eq!(second.names, both);
+        assert_eq!(second.renewed(on_day(0, &one)).expect("no error"), None);
     }
 
     #[test]
     fn a_bundle_survives_its_secret() {
-        let bundle = Bundle::new(on_day(0, &names(&["a", "b"])), None).expect("a bundle");
+        let names = names(&["a", "b"]);
+        let bundle = Bundle::new(on_day(0, &names), None).expect("a bundle");
         let secret = bundle.secret("kai-scheduler", &Value::Null);
         assert_eq!(Bundle::from_secret(&secret), Some(bundle));
         assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);

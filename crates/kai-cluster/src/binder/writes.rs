@@ -376,10 +376,24 @@ pub(super) async fn delete(
     if let Some(uid) = uid {
         options["preconditions"] = json!({"uid": &**uid});
     }
-    match send::<Value>(client, "DELETE", path, None, &options).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 && uid.is_some() => Ok(()),
+    let Err(error) = send::<Value>(client, "DELETE", path, None, &options).await else {
+        return Ok(());
+    };
+    let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
+    let is_gone = match (code, uid) {
+        (404, _) => true,
+        // Another has the name; or it is still there, and the server could not remove it just now.
+        (409, Some(uid)) => !is_there(client, path, uid).await?,
+        _ => false,
+    };
+    if is_gone { Ok(()) } else { Err(error.into()) }
+}
+
+async fn is_there(client: &Client, path: &str, uid: &str) -> Result<bool, Failure> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match client.request::<Value>(request).await {
+        Ok(object) => Ok(object["metadata"]["uid"] == uid),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 
-pub use super::wire::CallError;
-use super::wire::{self, Field, Message};
+use super::wire::{self, CallError, Field, Message};
 use crate::env::Env;
 
 const METHOD: &str = "/v1.PodResourcesLister/List";

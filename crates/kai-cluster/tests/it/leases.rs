@@ -1,8 +1,5 @@
 //! Two processes with the same functions: one acts, the other takes over warm.
 
-use std::sync::Arc;
-
-use kai_cluster::env::{Env, TokioSpawner};
 use kai_cluster::lease::Election;
 use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
@@ -10,7 +7,7 @@ use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::Api;
-use crate::virtual_time::{VirtualClock, client};
+use crate::virtual_time::{client, env, in_virtual_time, new_api};
 use crate::{node, pod, queue};
 
 fn candidate(
@@ -26,8 +23,7 @@ fn candidate(
         }),
         ..Settings::default()
     };
-    let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
-    let client = client(&api.of(name));
+    let (client, env) = (client(&api.of(name)), env(begin));
     async move {
         let (_silence, questions) = channel(1);
         run(client, env, settings, questions, sleep(Duration::from_secs(seconds))).await;
@@ -36,16 +32,9 @@ fn candidate(
 
 /// Pods appear at 5 and at 27 seconds; from 20 on the first of two candidates cannot renew its leases. Requests of both.
 fn two_candidates() -> Vec<String> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(async {
+    in_virtual_time(async {
         let begin = Instant::now();
-        let api = Api::new(
-            Arc::new(move || begin.elapsed().as_secs_f64()),
-            Vec::new(),
-            Vec::new(),
-            Vec::new(),
-        );
+        let api = new_api(begin, Vec::new());
         api.set("/api/v1/nodes", node("n1", "4"));
         api.set("/apis/scheduling.run.ai/v2/queues", queue());
         let story = async {

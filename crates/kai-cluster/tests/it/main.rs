@@ -12,6 +12,7 @@ mod mortal;
 mod namespaces;
 mod numa;
 mod pages;
+mod releases;
 mod scale_adjuster;
 mod shards;
 mod slices;

@@ -187,11 +187,11 @@ fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
 fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
     let story = Story { seconds: 60, ..preemption() };
     dies_everywhere(&story, 2, |objects, what| {
-        for name in ["gang-m0", "gang-m1"] {
-            let victim = objects[PODS].iter().find(|pod| pod["metadata"]["name"] == name);
-            let victim = victim.expect("nobody removes it");
-            assert!(victim["metadata"]["deletionTimestamp"].is_string(), "{name} stays: {what}");
-        }
+        let of_gang = |pod: &&Value| pod["metadata"]["annotations"]["pod-group-name"] == "gang";
+        let victims: Vec<&Value> = objects[PODS].iter().filter(of_gang).collect();
+        assert_eq!(victims.len(), 2, "nobody removes them: {what}");
+        let is_told = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert!(victims.iter().all(is_told), "one stays: {what}");
     });
 }
 

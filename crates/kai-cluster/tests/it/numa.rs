@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kai_cluster::env::Env;
-use kai_cluster::kubelet::pod_resources::{CallError, ContainerResources, Kubelet, PodResources};
+use kai_cluster::kubelet::CallError;
+use kai_cluster::kubelet::pod_resources::{ContainerResources, Kubelet, PodResources};
 use kai_cluster::numa_agent::zones::Zones;
 use kai_cluster::numa_agent::{NumaAgentSettings, run};
 use kai_translate::time::seconds;

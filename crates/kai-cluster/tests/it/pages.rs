@@ -81,7 +81,7 @@ fn what_a_page_told_and_is_gone_before_the_list_is_finished_is_not_kept() {
 }
 
 #[test]
-fn a_watch_that_ends_without_a_word_is_not_asked_for_at_once() {
+fn a_watch_that_ends_at_once_without_a_word_is_not_asked_for_at_once() {
     let silent = Value::Null;
     let answers = vec![page(&["a"], ""), silent.clone(), silent.clone(), silent];
     let (told, asked) = told(answers);

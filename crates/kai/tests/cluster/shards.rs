@@ -73,6 +73,7 @@ async fn each_shard_schedules_its_part_and_is_read_live() {
     world.patch(&format!("{SHARDS}/gpu"), &strict).await;
     let told = world.explain("kai", &["pod", "later"]).await;
     assert!(told.ends_with("Planned as shard gpu plans\n"), "{told}");
+    world.kill_kai(); // it may not have seen the change yet, and would bind the pod
     world
         .create_pod(&world.pod("refused", &[(QUEUE, &queue), (POOL, "gpu")], &json!({"cpu": "1"})))
         .await;

@@ -93,9 +93,11 @@ fn whole(answer: Response<Body>) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
     answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
 }
 
-/// Every watch is cut after a moment; every third one is told that the server forgot where it was.
+/// Every watch is cut after a moment; every third one is told that the server forgot where it was. The moments grow, so that
+/// even on a busy machine something is told before the end.
 fn cutting(client: Client) -> Client {
     const MOMENT: Duration = Duration::from_millis(300);
+    const GROWTH: Duration = Duration::from_millis(10);
     let count = Arc::new(AtomicUsize::new(0));
     let transport = tower::service_fn(move |request: Request<Body>| {
         let (client, count) = (client.clone(), Arc::clone(&count));
@@ -103,12 +105,14 @@ fn cutting(client: Client) -> Client {
             if !is_watch(&request) {
                 return client.send(request).await.map(whole).map_err(BoxError::from);
             }
-            if count.fetch_add(1, Ordering::SeqCst) % 3 == 2 {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            if number % 3 == 2 {
                 return Ok(whole(refusal(StatusCode::GONE)));
             }
             let answer = client.send(request).await?;
+            let moment = MOMENT + GROWTH * u32::try_from(number).unwrap_or(u32::MAX);
             let cut = |body: Body| {
-                let chunks = BodyDataStream::new(body).take_until(tokio::time::sleep(MOMENT));
+                let chunks = BodyDataStream::new(body).take_until(tokio::time::sleep(moment));
                 let frames = chunks.map(|chunk| chunk.map(Frame::data).map_err(BoxError::from));
                 StreamBody::new(frames).boxed_unsync()
             };
