@@ -13,6 +13,7 @@ use kai_translate::{Translated, budget, numa, pod_group, queue, storage, topolog
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::pods::PodEntry;
 use super::{Planner, complain};
 use crate::kinds::Kind;
 
@@ -110,11 +111,24 @@ impl Planner {
         let members = self.members.get(name).into_iter().flatten().chain(self.own_groups.get(name));
         let started = members.filter_map(|pod| self.pods.get(pod)?.started()).max();
         let half_bound = self.has_failed_binds(name);
+        let waits_since = self.pod_that_is(group).map(|pod| pod.base.created);
         if let Some(mut spec) = Self::heard(spec) {
+            spec.created = waits_since.map_or(spec.created, |since| since.min(spec.created));
             spec.last_start = spec.last_start.or(started);
             spec.half_bound = half_bound;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
+    }
+
+    /// The pod that is the whole group, where there is one. The object of such a group is written when the pod has waited
+    /// for a while; its place in the line is that of the pod.
+    pub(super) fn pod_that_is(&self, group: &PodGroup) -> Option<&PodEntry> {
+        let metadata = &group.metadata;
+        let mut owners = metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.kind == "Pod" && owner.api_version == "v1")?;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let pod = self.pods.get(&ObjectName::new(namespace, owner.name.as_str()))?;
+        (*pod.base.uid == *owner.uid).then_some(pod)
     }
 
     fn set_class(&mut self, object: &Value) {

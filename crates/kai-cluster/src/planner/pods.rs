@@ -117,11 +117,13 @@ impl Planner {
             started,
         };
         let group = named_group(&entry.base);
-        if let Some(group) = &group {
-            self.members.entry(group.clone()).or_default().insert(name.clone());
-        }
+        let is_new = group.as_ref().is_some_and(|group| {
+            self.members.entry(group.clone()).or_default().insert(name.clone())
+        });
         self.pods.insert(name.clone(), entry);
-        if decided != started {
+        let object = group.as_ref().filter(|_| is_new).and_then(|group| self.groups.get(group));
+        let is_whole_group = object.is_some_and(|object| self.pod_that_is(object).is_some());
+        if decided != started || is_whole_group {
             match group {
                 Some(group) => self.tell_group(&group),
                 None => self.tell_own_group(&name),

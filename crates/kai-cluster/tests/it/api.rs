@@ -12,8 +12,12 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use kai_core::time::Timestamp;
+use kai_translate::time;
 use kube::client::Body;
 use serde_json::{Value, json};
+
+use crate::virtual_time::BEGINNING;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -46,6 +50,8 @@ pub(crate) struct Api {
 #[derive(Default)]
 struct State {
     log: Vec<String>,
+    /// Seconds since the beginning, as of the latest request.
+    now: f64,
     version: u64,
     objects: BTreeMap<String, Vec<Value>>,
     watches: BTreeMap<String, Vec<UnboundedSender<Bytes>>>,
@@ -179,6 +185,12 @@ impl State {
         json_answer(200, &body)
     }
 
+    /// What the server writes on an object that it makes.
+    fn created(&self) -> Value {
+        let passed = (self.now * 1e9) as i64;
+        json!(time::format(Timestamp { nanos: BEGINNING + passed }))
+    }
+
     fn create(&mut self, place: &mut Place, mut object: Value) -> Answer {
         object["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut place.name);
         if self.find(place).is_some() {
@@ -186,6 +198,7 @@ impl State {
         }
         object["metadata"]["namespace"] = json!(place.namespace);
         object["metadata"]["uid"] = json!(format!("uid-{}-{}", place.name, self.version));
+        object["metadata"]["creationTimestamp"] = self.created();
         let made = self.set(&place.list, object);
         json_answer(201, &made)
     }
@@ -205,7 +218,8 @@ impl State {
         let mut object = match self.find(place) {
             Some(object) => object,
             None if applies => {
-                json!({"metadata": {"name": place.name, "namespace": place.namespace, "uid": format!("uid-{}", place.name)}})
+                json!({"metadata": {"name": place.name, "namespace": place.namespace, "uid": format!("uid-{}", place.name),
+                    "creationTimestamp": self.created()}})
             }
             None => return status(404, "not found"),
         };
@@ -373,7 +387,9 @@ impl Api {
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         let method = parts.method.as_str();
         let caller = self.caller;
-        state.log.push(format!("{:.3}{caller} {method} {} {body}", (self.clock)(), parts.uri));
+        state.now = (self.clock)();
+        let line = format!("{:.3}{caller} {method} {} {body}", state.now, parts.uri);
+        state.log.push(line);
         let fault = state.fault(method, path);
         let place = Place::of(path);
         let segments: Vec<&str> = path.split('/').collect();

@@ -92,7 +92,7 @@ fn our_requests_are_as_kais_scheduler_makes_them() {
     let mut request = objects[REQUESTS][0].clone();
     let group = objects[PODS][0]["metadata"]["labels"]["runai-gpu-group"].clone();
     assert!(group.is_string());
-    for key in ["uid", "resourceVersion"] {
+    for key in ["uid", "resourceVersion", "creationTimestamp"] {
         request["metadata"].as_object_mut().expect("metadata").remove(key);
     }
     let expected = json!({

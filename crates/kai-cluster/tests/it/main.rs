@@ -199,6 +199,29 @@ fn of_class(name: &str, cpu: &str, class: &str) -> Value {
     pod
 }
 
+/// Whoever waits gets an object of its group after a while; its place in the line is that of the pod.
+#[test]
+fn waiting_is_not_lost_when_the_group_is_written() {
+    let mut second = pod("second", "2");
+    second["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:03Z");
+    let log = tell(Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            ("/api/v1/pods", running("holder", "2", "n1")),
+            ("/api/v1/pods", pod("first", "2")),
+        ],
+        later: vec![(3, "/api/v1/pods", second)],
+        gone: vec![(7, "/api/v1/namespaces/a/pods/holder")],
+        seconds: 20,
+        ..Story::default()
+    });
+    let writes = writes(&log);
+    assert_eq!(times(&writes, "podgroups/pg-first-uid-first?").len(), 1, "{writes:#?}");
+    assert_eq!(times(&writes, "pods/first/binding").len(), 1, "{writes:#?}");
+    assert!(times(&writes, "pods/second/binding").is_empty(), "{writes:#?}");
+}
+
 /// Its node never tells that it took the pod: it is protected from the moment it was bound.
 #[test]
 fn a_minimal_runtime_counts_from_the_bind() {

@@ -21,7 +21,7 @@ use tokio::time::{Duration, Instant};
 use crate::api::{Api, Fault};
 
 /// 2026-01-01T00:00:00Z
-const BEGINNING: i64 = 1_767_225_600_000_000_000;
+pub(crate) const BEGINNING: i64 = 1_767_225_600_000_000_000;
 
 /// What happens.
 #[derive(Clone, Default)]
