@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::config::ActionKind;
@@ -256,44 +257,66 @@ impl LeafJobs {
     }
 }
 
-/// Waiting jobs of one queue in job order with what they ask for, as far as somebody looked.
+/// Waiting jobs of one queue in job order, as far as somebody looked.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingJobs {
-    entries: Vec<(JobKey, Amounts)>,
+    /// With what they ask for, where somebody looked while it was as decided.
+    entries: Vec<(JobKey, Option<Amounts>)>,
     complete: bool,
 }
 
 impl Cycle<'_> {
-    /// The waiting job at `position` in the job order of `queue`, with what it asks for.
-    pub(crate) fn waiting_job(
+    /// The first waiting job of `queue` from `position` in job order on that is not `concerned`, with its position and
+    /// what it asks for. A set of victims being tried changes what jobs concerned ask for, but neither the others nor
+    /// the order, so that what is kept holds for all sets.
+    pub(crate) fn bystander(
         &mut self,
         queue: QueueId,
         position: usize,
-    ) -> Option<&(JobKey, Amounts)> {
+        concerned: &FxHashSet<JobId>,
+    ) -> Option<(usize, JobKey, Amounts)> {
+        let mut position = position;
+        loop {
+            let (key, known) = self.waiting_job(queue, position)?;
+            if concerned.contains(&key.job) {
+                position += 1;
+                continue;
+            }
+            let (key, known) = (key.clone(), *known);
+            let asked = known.unwrap_or_else(|| {
+                let tasks = self.world.tasks_to_allocate(Scope::whole(key.job), true);
+                self.requested(&tasks, self.world.smallest_gpu_mib())
+            });
+            self.waiting[queue.index()].entries[position].1 = Some(asked);
+            return Some((position, key, asked));
+        }
+    }
+
+    /// The waiting job at `position` in the job order of `queue`.
+    fn waiting_job(
+        &mut self,
+        queue: QueueId,
+        position: usize,
+    ) -> Option<&(JobKey, Option<Amounts>)> {
         if self.waiting.len() <= queue.index() {
             self.waiting.resize_with(queue.index() + 1, WaitingJobs::default);
         }
-        while self.waiting[queue.index()].entries.len() <= position {
-            if self.waiting[queue.index()].complete {
+        let waiting = &mut self.waiting[queue.index()];
+        while waiting.entries.len() <= position {
+            if waiting.complete {
                 return None;
             }
             let pending = &self.world.job_index.of(queue).pending;
-            let next = match self.waiting[queue.index()].entries.last() {
+            let next = match waiting.entries.last() {
                 None => pending.first(),
                 Some((last, _)) => pending.range((Excluded(last), Unbounded)).next(),
             };
-            let entry = next.cloned().map(|key| {
-                let tasks = self.world.tasks_to_allocate(Scope::whole(key.job), true);
-                let asked = self.requested(&tasks, self.world.smallest_gpu_mib());
-                (key, asked)
-            });
-            let waiting = &mut self.waiting[queue.index()];
-            match entry {
-                Some(entry) => waiting.entries.push(entry),
+            match next {
+                Some(key) => waiting.entries.push((key.clone(), None)),
                 None => waiting.complete = true,
             }
         }
-        self.waiting[queue.index()].entries.get(position)
+        waiting.entries.get(position)
     }
 
     /// Jobs of the queue changed: what was looked at is out of date.
@@ -341,10 +364,18 @@ impl Cycle<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rustc_hash::FxHashSet;
+
     use crate::compatibility::Compatibility;
+    use crate::cycle::Cycle;
+    use crate::cycle::statement::Statement;
+    use crate::fairness::{Amounts, QueueResource};
+    use crate::ids::JobId;
     use crate::input::{Object, PodGroupSpec};
     use crate::plan::{StepKind, plan};
-    use crate::plugins::testing::{group, node, one_leaf, pod, queue, running, set, world};
+    use crate::plugins::testing::{
+        group, named, node, one_leaf, pod, queue, running, set, task_id, world,
+    };
     use crate::time::Timestamp;
 
     /// Who gets the last GPU: the rest of a gang, one of whose pods runs or not, or a job that is more urgent.
@@ -371,5 +402,32 @@ mod tests {
         assert_eq!(last_gpu(true, true), "second");
         assert_eq!(last_gpu(false, true), "rival", "a gang whose binds went well waits its turn");
         assert_eq!(last_gpu(true, false), "rival", "one of which nothing is bound does, too");
+    }
+
+    /// GPUs that the first bystander of the only queue asks for.
+    fn gpus_asked(cycle: &mut Cycle<'_>, concerned: &[JobId]) -> Option<f64> {
+        let queue = *cycle.world.queue_ids.get("queue").expect("the queue exists");
+        let concerned: FxHashSet<JobId> = concerned.iter().copied().collect();
+        let asked = |(_, _, asked): (_, _, Amounts)| asked[QueueResource::Gpu];
+        cycle.bystander(queue, 0, &concerned).map(asked)
+    }
+
+    #[test]
+    fn what_a_job_asks_for_is_not_remembered_from_a_set_of_victims_with_its_pods() {
+        let mut world = world(Compatibility::Right, &[]);
+        set(&mut world, Object::Node(Box::new(node("node", 2, &[]))));
+        set(&mut world, Object::Queue(queue("queue")));
+        set(&mut world, Object::PodGroup(Box::new(group("gang", one_leaf(2, None)))));
+        for pod in [running(pod("runs", "gang", 2), "node"), pod("waits", "gang", 1)] {
+            set(&mut world, Object::Pod(Box::new(pod)));
+        }
+        let gang = world.job_named(&named("gang")).expect("the job exists");
+        let victim = task_id(&world, "runs");
+        let mut cycle = Cycle::new(&mut world, Timestamp::default(), None);
+        let mut statement = Statement::begin(cycle.world);
+        statement.evict(cycle.world, victim);
+        assert_eq!(gpus_asked(&mut cycle, &[gang]), None, "it is concerned");
+        statement.discard(cycle.world);
+        assert_eq!(gpus_asked(&mut cycle, &[]), Some(1.0));
     }
 }

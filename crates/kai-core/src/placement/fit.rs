@@ -140,6 +140,17 @@ fn usable(world: &World, slot: usize, free: i64) -> i64 {
     if slot != GPU && world.config.compatibility.is_kai() { free } else { free.max(0) }
 }
 
+/// How many slots are compared, from the first. Where who asks for nothing minds too, all that the node has: those
+/// the request reaches depend on which resource was named first.
+#[inline]
+fn slots_that_count(world: &World, shape: &Shape, node: &Node) -> usize {
+    let asked = shape.request.len();
+    if !world.config.compatibility.is_kai() {
+        return asked;
+    }
+    asked.max(node.amounts.idle.len()).max(node.amounts.releasing.len())
+}
+
 #[inline]
 fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: i64) -> bool {
     let amounts = &node.amounts;
@@ -147,7 +158,7 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
         When::Now => amounts.idle.get(slot),
         When::Later => amounts.idle.get(slot) + amounts.releasing.get(slot),
     };
-    for slot in 0..shape.request.len() {
+    for slot in 0..slots_that_count(world, shape, node) {
         if slot == GPU {
             continue;
         }
@@ -187,4 +198,49 @@ fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
 /// The slots of `request` that `have` does not reach.
 pub(crate) fn exceeds(request: &ResourceVector, have: &ResourceVector) -> bool {
     (0..request.len()).any(|slot| request.get(slot) > have.get(slot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::When;
+    use crate::compatibility::Compatibility;
+    use crate::input::Object;
+    use crate::input::pod::GpuRequest;
+    use crate::plugins::testing::{node, node_id, pod, running, set, task_id, world};
+
+    const MIG: &str = "nvidia.com/mig-1g.5gb";
+    const NIC: &str = "example.com/nic";
+
+    /// Whether a pod that wants an instance fits beside two that share the one NIC of the node.
+    fn instance_fits(compatibility: Compatibility, node_comes_first: bool) -> bool {
+        let mut world = world(compatibility, &[]);
+        let mut host = node("node", 0, &[]);
+        host.allocatable.mig.push((MIG.into(), 1));
+        host.allocatable.other.push((NIC.into(), 1_000));
+        let mut objects = vec![Object::Node(Box::new(host))];
+        for name in ["first", "second"] {
+            let mut holder = running(pod(name, "group", 0), "node");
+            holder.request.other.push((NIC.into(), 1_000));
+            objects.push(Object::Pod(Box::new(holder)));
+        }
+        let mut waiting = pod("waiting", "group", 0);
+        waiting.request.gpu = GpuRequest::Mig(vec![(MIG.into(), 1)]);
+        objects.push(Object::Pod(Box::new(waiting)));
+        if !node_comes_first {
+            objects.reverse();
+        }
+        for object in objects {
+            set(&mut world, object);
+        }
+        let host = world.node(node_id(&world, "node"));
+        world.fits(task_id(&world, "waiting"), host, When::Now)
+    }
+
+    #[test]
+    fn whoever_asks_for_nothing_of_what_is_given_away_twice_fits_and_for_kai_does_not() {
+        for node_comes_first in [true, false] {
+            assert!(instance_fits(Compatibility::Right, node_comes_first));
+            assert!(!instance_fits(Compatibility::Kai, node_comes_first));
+        }
+    }
 }

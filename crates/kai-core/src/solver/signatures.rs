@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::cycle::Cycle;
 use crate::ids::{JobId, QueueId, TaskId};
-use crate::resources::ResourceVector;
+use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceVector};
 use crate::status::Status;
 use crate::world::World;
 
@@ -88,13 +88,17 @@ fn footprint(world: &World, job: JobId) -> Footprint {
             let shape = world.shape_of(task);
             let mut request = shape.request.clone();
             // Parts of devices are compared in the same unit as whole ones.
-            request.set(crate::resources::GPU, shape.quota_centi());
+            request.set(GPU, shape.quota_centi());
             request
         })
         .collect();
-    let key = |vector: &ResourceVector| -> Vec<i64> {
-        let order = [2, 0, 1, 3];
-        order.into_iter().chain(4..vector.len()).map(|slot| vector.get(slot)).collect()
+    // Slots beyond the fixed ones are given in the order in which objects came, which must not show.
+    let key = |vector: &ResourceVector| {
+        let fixed = [GPU, CPU, MEMORY, PODS].map(|slot| vector.get(slot));
+        let named =
+            world.names.by_name(vector).into_iter().filter(|(slot, _)| *slot >= FIXED_SLOTS);
+        let named: Vec<_> = named.map(|(slot, amount)| (world.names.name(slot), amount)).collect();
+        (fixed, named)
     };
     requests.sort_by_cached_key(key);
     Footprint(requests)

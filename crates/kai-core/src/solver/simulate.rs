@@ -293,14 +293,11 @@ impl LeafOrder {
 
     /// The next waiting job that does not matter, from where the search stands.
     fn find_blocker(&mut self, cycle: &mut Cycle<'_>, concerned: &FxHashSet<JobId>) {
-        self.blocker = None;
-        while let Some((key, asked)) = cycle.waiting_job(self.queue, self.bystander) {
-            if !concerned.contains(&key.job) {
-                self.blocker = Some((key.clone(), *asked));
-                return;
-            }
-            self.bystander += 1;
-        }
+        let found = cycle.bystander(self.queue, self.bystander, concerned);
+        self.blocker = found.map(|(position, key, asked)| {
+            self.bystander = position;
+            (key, asked)
+        });
     }
 
     /// Passes over waiting jobs that ask for the same: nothing changes in the competition between them, so the same
