@@ -48,6 +48,18 @@ const TOLD: &str =
     "no nodes with enough resources were found: 1 node(s) didn't have enough resources: CPU cores.";
 
 #[test]
+fn overhead_that_alone_prevents_a_fit_is_named() {
+    let mut objects = full_cluster();
+    let mut sandboxed = pod("sandboxed", "800m");
+    sandboxed["spec"]["overhead"] = json!({"cpu": "500m", "memory": "120Mi"});
+    objects[2] = ("/api/v1/pods", sandboxed);
+    let log = tell(Story { objects, seconds: 30, ..Story::default() });
+    let told = bodies(&writes(&log), "PATCH /api/v1/namespaces/a/pods/sandboxed/status");
+    let overhead = "Not enough resources due to pod overhead resources. The overhead resources are cpu: 500m memory: 120Mi.";
+    assert_eq!(told[0]["status"]["conditions"][0]["message"], format!("{TOLD} {overhead}"));
+}
+
+#[test]
 fn a_waiting_pod_is_told_why_once() {
     let log = tell(Story { objects: full_cluster(), seconds: 300, ..Story::default() });
     let writes = writes(&log);

@@ -385,8 +385,9 @@ fn refusals(cycle: &Cycle<'_>, search: &NodeSearch<'_>) -> TaskFit {
     let detailed = world.config.params.detailed_fit_errors || cycle.is_asked_about(job);
     let mut fit = TaskFit::default();
     search.refusals(world, |node, refusal| {
-        let by_overhead = overhead_decides(world, search.task, node, &refusal);
-        fit.count(node.class, &refusal, by_overhead);
+        let decides = overhead_decides(world, search.task, node, &refusal);
+        let overhead = &world.task(search.task).spec.request.overhead;
+        fit.count(node.class, &refusal, if decides { overhead } else { &[] });
         name_devices(world, search.task, node, &refusal, &mut fit);
         if detailed {
             fit.per_node.push((node.name().clone(), refusal));

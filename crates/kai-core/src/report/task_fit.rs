@@ -38,12 +38,12 @@ pub struct ClassRefusals {
 /// Why a node refuses, without the numbers of that node.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NodeReason {
-    /// Too little of something; `by_overhead` when only the pod's overhead prevents the fit.
+    /// Too little of something.
     Lacks {
         /// What lacks.
         what: Lacking,
-        /// The overhead alone is too much.
-        by_overhead: bool,
+        /// The pod's overhead, where that alone prevents the fit.
+        overhead: Vec<(Text, i64)>,
     },
     /// The queue may not hold what the pod would cost on this node.
     QueueCapacity(CapacityViolation),
@@ -83,8 +83,13 @@ pub struct SlicedNode {
 pub const MOST_DEVICES_NAMED: usize = 8;
 
 impl TaskFit {
-    /// Counts the refusal of one node.
-    pub(crate) fn count(&mut self, class: ClassId, refusal: &NodeRefusal, by_overhead: bool) {
+    /// Counts the refusal of one node; with the pod's overhead, where that alone prevents the fit.
+    pub(crate) fn count(
+        &mut self,
+        class: ClassId,
+        refusal: &NodeRefusal,
+        overhead: &[(Text, i64)],
+    ) {
         let known = self.classes.iter().position(|entry| entry.class == class);
         let class = known.unwrap_or_else(|| {
             self.classes.push(ClassRefusals { class, nodes: 0, reasons: Vec::new() });
@@ -95,7 +100,8 @@ impl TaskFit {
             NodeRefusal::Shortages(shortages) => {
                 for shortage in shortages {
                     let what = shortage.what;
-                    self.count_reason(class, NodeReason::Lacks { what, by_overhead });
+                    let overhead = overhead.to_vec();
+                    self.count_reason(class, NodeReason::Lacks { what, overhead });
                 }
             }
             NodeRefusal::QueueCapacity(violation) => {

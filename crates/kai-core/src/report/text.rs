@@ -159,9 +159,15 @@ pub(crate) fn sliced_node(sliced: &SlicedNode) -> String {
 
 pub(crate) fn node_reason(world: &World, reason: &NodeReason) -> String {
     match reason {
-        NodeReason::Lacks { what, by_overhead } => {
-            let text = lacking(world, *what);
-            if *by_overhead { format!("{text}. {OVERHEAD}") } else { text }
+        NodeReason::Lacks { what, overhead } => {
+            let mut text = lacking(world, *what);
+            if !overhead.is_empty() {
+                let _ = write!(text, ". {OVERHEAD}. The overhead resources are");
+                overhead.iter().for_each(|(name, amount)| {
+                    let _ = write!(text, " {name}: {}", quantity(name, *amount));
+                });
+            }
+            text
         }
         NodeReason::QueueCapacity(violation) => {
             let details = fairness::text::capacity_message(
@@ -174,6 +180,18 @@ pub(crate) fn node_reason(world: &World, reason: &NodeReason) -> String {
         }
         NodeReason::Rule(_, text) => text.to_string(),
     }
+}
+
+/// An amount as it would stand in a manifest.
+fn quantity(resource: &str, amount: i64) -> String {
+    let units: &[(i64, &str)] = match resource {
+        "cpu" if amount % 1000 != 0 => return format!("{amount}m"),
+        "cpu" => return (amount / 1000).to_string(),
+        "memory" => &[(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")],
+        _ => &[],
+    };
+    let unit = units.iter().find(|(size, _)| amount != 0 && amount % size == 0);
+    unit.map_or_else(|| amount.to_string(), |(size, suffix)| format!("{}{suffix}", amount / size))
 }
 
 fn lacking(world: &World, what: Lacking) -> String {
