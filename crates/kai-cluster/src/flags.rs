@@ -332,10 +332,11 @@ pub const FLAGS: &[Flag] = &[
     switch(planner("detailed-fit-errors", "false", "Reasons name every node.", |to, value| {
         boolean(value, &mut to.settings.config.params.detailed_fit_errors)
     })),
-    switch(nothing(
+    switch(planner(
         "update-pod-eviction-condition",
         "false",
-        "the Eviction API sets the condition DisruptionTarget itself",
+        "Set the condition DisruptionTarget before a victim is deleted; the Eviction API does so itself.",
+        |to, value| boolean(value, &mut to.settings.mark_victims),
     )),
     switch(planner("schedule-csi-storage", "false", "Look at storage capacities.", |to, value| {
         boolean(value, &mut to.settings.config.params.schedule_csi_storage)

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
+use crate::status::write::STRATEGIC_PATCH;
 use crate::usage::Usages;
 use crate::usage::store::{self, Place};
 
@@ -43,6 +44,8 @@ pub enum EvictBy {
     Eviction,
     /// By a plain delete, as KAI does.
     Delete,
+    /// By a plain delete, once the condition `DisruptionTarget` of the pod says why.
+    MarkedDelete,
 }
 
 /// A pod and its node.
@@ -220,7 +223,9 @@ pub(crate) async fn evict(
     let path = object_path("/api/v1", "pods", pod);
     let options = json!({"preconditions": {"uid": &**uid}});
     let ended = match by {
-        EvictBy::Delete => send::<Value>(client, "DELETE", &path, None, &options).await,
+        EvictBy::Delete | EvictBy::MarkedDelete => {
+            send::<Value>(client, "DELETE", &path, None, &options).await
+        }
         EvictBy::Eviction => {
             let body = json!({
                 "apiVersion": "policy/v1",
@@ -260,9 +265,28 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
     }
 }
 
+/// Says on a pod why it must go. It goes also where that cannot be said.
+async fn mark_victim(client: &Client, victim: &Victim) {
+    let path = format!("{}/status", object_path("/api/v1", "pods", &victim.pod));
+    let condition = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": &*victim.message,
+    });
+    let patch = json!({"metadata": {"uid": &*victim.uid}, "status": {"conditions": [condition]}});
+    let written = send::<Value>(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await;
+    if let Err(error) = written.or_else(missing_is_fine) {
+        tracing::warn!(pod = %victim.pod, %error, "its condition was not written");
+    }
+}
+
 async fn evict_all(client: &Client, by: EvictBy, victims: Vec<Victim>, reports: &Sender<Report>) {
     let mut victims = victims.into_iter();
     while let Some(victim) = victims.next() {
+        if by == EvictBy::MarkedDelete {
+            mark_victim(client, &victim).await;
+        }
         let report = match evict(client, by, &victim.pod, &victim.uid).await {
             Ok(()) => {
                 tracing::info!(pod = %victim.pod, message = %victim.message, "told to go");

@@ -10,7 +10,7 @@ use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 
 use super::Planner;
-use crate::orders::{Order, Victim};
+use crate::orders::{EvictBy, Order, Victim};
 
 /// How many pods are told to go per second on average; none: as many as there are.
 pub const PER_SECOND: u32 = 50;
@@ -138,7 +138,10 @@ impl Planner {
             if self.evictions.pace.opens_at() > now {
                 return;
             }
-            let by = self.settings.evict_by;
+            let by = match self.settings.evict_by {
+                EvictBy::Delete if self.settings.mark_victims => EvictBy::MarkedDelete,
+                by => by,
+            };
             let victims = self.next_victims(number);
             if victims.is_empty() {
                 continue;

@@ -77,6 +77,8 @@ pub struct Settings {
     pub bind_requests: BindRequests,
     /// How victims are told to go.
     pub evict_by: EvictBy,
+    /// Victims that are deleted are told why in their conditions.
+    pub mark_victims: bool,
     /// How many victims are told to go per second; none: all at once.
     pub evictions_per_second: Option<u32>,
     /// What is told about all this.
@@ -140,6 +142,7 @@ impl Default for Settings {
             scale_adjuster: ScaleAdjusterSettings::default(),
             bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
+            mark_victims: false,
             evictions_per_second: Some(EVICTIONS_PER_SECOND),
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),

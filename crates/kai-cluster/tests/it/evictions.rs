@@ -62,6 +62,21 @@ fn victims_are_deleted_where_that_is_configured() {
 }
 
 #[test]
+fn victims_that_are_deleted_can_be_told_why_first() {
+    let log = tell(Story { evict_by: EvictBy::MarkedDelete, ..preemption() });
+    let writes = writes(&log);
+    for name in ["gang-m0", "gang-m1"] {
+        let at = |what: &str| writes.iter().position(|line| line.contains(what));
+        let marked = at(&format!("PATCH /api/v1/namespaces/a/pods/{name}/status"));
+        let deleted = at(&format!("DELETE /api/v1/namespaces/a/pods/{name} "));
+        assert!(marked.is_some() && marked < deleted, "{writes:#?}");
+        let condition =
+            r#""type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler""#;
+        assert!(writes[marked.unwrap_or_default()].contains(condition), "{writes:#?}");
+    }
+}
+
+#[test]
 fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
     let faults = vec![fault("POST", "/eviction", 429, 1)];
     let log = tell(Story { faults, ..preemption() });

@@ -163,9 +163,9 @@ pub(crate) fn node_reason(world: &World, reason: &NodeReason) -> String {
             let mut text = lacking(world, *what);
             if !overhead.is_empty() {
                 let _ = write!(text, ". {OVERHEAD}. The overhead resources are");
-                overhead.iter().for_each(|(name, amount)| {
+                for (name, amount) in overhead {
                     let _ = write!(text, " {name}: {}", quantity(name, *amount));
-                });
+                }
             }
             text
         }
