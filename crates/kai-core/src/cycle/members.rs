@@ -364,6 +364,30 @@ impl World {
             || self.is_satisfied(Scope::whole(id), Member::Set(0))
     }
 
+    /// Some pods were promised a place that had none before.
+    pub(crate) fn has_newcomers(&self, id: JobId) -> bool {
+        let job = self.job(id);
+        job.counts.of(Status::Pipelined) > 0 && job.tasks().any(|task| self.is_newcomer(task))
+    }
+
+    fn is_newcomer(&self, task: TaskId) -> bool {
+        let task = self.task(task);
+        task.state.status == Status::Pipelined && task.spec.status == Status::Pending
+    }
+
+    /// As [`Self::is_whole_or_absent`], but those who were only promised a place do not make up for others.
+    pub(crate) fn is_whole_or_absent_without_newcomers(&self, id: JobId) -> bool {
+        let job = self.job(id);
+        let members = |leaf: usize| {
+            let holds = |task: &&TaskId| {
+                self.task(**task).state.status.is_active_allocated() && !self.is_newcomer(**task)
+            };
+            job.leaves[leaf].tasks.iter().filter(holds).count() as u32
+        };
+        (0..job.leaves.len()).all(|leaf| members(leaf) == 0)
+            || Self::set_holds(job, 0, &|leaf| members(leaf) >= job.leaves[leaf].min_available)
+    }
+
     /// Some pods run, none has ended well, and the gang is not whole.
     pub(crate) fn is_stale(&self, id: JobId) -> bool {
         let counts = &self.job(id).counts;

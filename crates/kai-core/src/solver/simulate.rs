@@ -50,7 +50,7 @@ pub(crate) fn run(
     let nodes = usable_nodes(cycle, search, &victims);
     let held: Vec<Accepted> =
         victims.iter().map(|task| cycle.world.task(*task).state.accepted).collect();
-    let whole = whole_gangs(cycle, &victims);
+    let whole = WholeGangs::of(cycle, &victims);
     for task in &victims {
         statement.evict(cycle.world, *task);
     }
@@ -68,9 +68,7 @@ pub(crate) fn run(
             return Verdict::Refused;
         }
     }
-    if !is_acceptable(cycle, search, probe, &victims, &held)
-        || !whole.iter().all(|job| cycle.world.is_whole_or_absent(*job))
-    {
+    if !is_acceptable(cycle, search, probe, &victims, &held) || !whole.are_whole_or_absent(cycle) {
         return Verdict::Refused;
     }
     let status = |task: &TaskId| cycle.world.task(*task).state.status;
@@ -85,16 +83,39 @@ pub(crate) fn run(
 
 /// Jobs of victims that have all the pods they need. Victims of earlier successes may be a part of a job, and leave
 /// less than it needs behind; KAI does not mind.
-fn whole_gangs(cycle: &Cycle<'_>, victims: &[TaskId]) -> Vec<JobId> {
-    if cycle.world.config.compatibility.is_kai() {
-        return Vec::new();
+struct WholeGangs {
+    jobs: Vec<JobId>,
+    /// Those that have them even without pods that this cycle promised a place. Such a pod comes later, and may not
+    /// come at all: nobody who is there goes on the strength of it.
+    without_newcomers: Vec<JobId>,
+}
+
+impl WholeGangs {
+    fn of(cycle: &Cycle<'_>, victims: &[TaskId]) -> Self {
+        let world = &cycle.world;
+        if world.config.compatibility.is_kai() {
+            return Self { jobs: Vec::new(), without_newcomers: Vec::new() };
+        }
+        let mut jobs: Vec<JobId> =
+            victims.iter().filter_map(|task| world.task(*task).job).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        let is_whole_without = |job: &JobId| {
+            world.has_newcomers(*job) && world.is_whole_or_absent_without_newcomers(*job)
+        };
+        let without_newcomers = jobs.iter().copied().filter(is_whole_without).collect();
+        jobs.retain(|job| world.is_whole_or_absent(*job));
+        Self { jobs, without_newcomers }
     }
-    let mut jobs: Vec<JobId> =
-        victims.iter().filter_map(|task| cycle.world.task(*task).job).collect();
-    jobs.sort_unstable();
-    jobs.dedup();
-    jobs.retain(|job| cycle.world.is_whole_or_absent(*job));
-    jobs
+
+    fn are_whole_or_absent(&self, cycle: &Cycle<'_>) -> bool {
+        let world = &cycle.world;
+        self.jobs.iter().all(|job| world.is_whole_or_absent(*job))
+            && self
+                .without_newcomers
+                .iter()
+                .all(|job| world.is_whole_or_absent_without_newcomers(*job))
+    }
 }
 
 fn leaves_pods_behind(cycle: &Cycle<'_>, job: JobId) -> bool {
