@@ -1,5 +1,5 @@
 //! Victims that are told to go: in the order of the plan, so many per second, the pods of a gang together. Those who wait
-//! for their turn are spared where nobody needs their place any more.
+//! for their turn are spared where nobody needs their place any more and nobody was bound who counted on it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,6 +24,8 @@ struct EvictionPlan {
     waiting: VecDeque<Vec<Victim>>,
     /// Pods that were told and of which it is not known yet.
     told: BTreeSet<ObjectName>,
+    /// Somebody was bound since it was made, and may have what these pods counted for in their queues: they must go.
+    is_counted_on: bool,
 }
 
 /// Eviction plans under way, by number.
@@ -58,7 +60,8 @@ impl Pace {
 impl Evictions {
     fn add(&mut self, for_job: Option<ObjectName>, waiting: VecDeque<Vec<Victim>>) {
         self.begun += 1;
-        self.plans.insert(self.begun, EvictionPlan { for_job, waiting, told: BTreeSet::new() });
+        let plan = EvictionPlan { for_job, waiting, told: BTreeSet::new(), is_counted_on: false };
+        self.plans.insert(self.begun, plan);
     }
 
     /// The first plan that waits for nothing but its turn.
@@ -103,7 +106,8 @@ impl Evictions {
 }
 
 impl Planner {
-    /// Takes over whom a plan wants to go: one eviction plan per job that needs their places.
+    /// Takes over whom a plan wants to go: one eviction plan per job that needs their places. Whom it binds counts on all
+    /// who are on their way out.
     pub(super) fn plan_evictions(&mut self, steps: &[Step]) {
         let evictions = steps.iter().filter_map(|step| match &step.kind {
             StepKind::Evict { for_job, message, .. } => Some((step, for_job, message)),
@@ -124,12 +128,16 @@ impl Planner {
             let waiting = gangs.collect();
             self.evictions.add(of_one_job[0].1.clone(), waiting);
         }
+        if steps.iter().any(|step| matches!(step.kind, StepKind::Bind { .. })) {
+            self.evictions.plans.values_mut().for_each(|plan| plan.is_counted_on = true);
+        }
     }
 
     /// Orders the evictions whose turn it is.
     pub fn order_evictions(&mut self, now: Timestamp) {
         while let Some((number, plan)) = self.evictions.next_plan() {
-            if !self.schedules() || !self.is_wanted(plan.for_job.as_ref()) {
+            let is_wanted = plan.is_counted_on || self.is_wanted(plan.for_job.as_ref());
+            if !self.schedules() || !is_wanted {
                 let spared = self.evictions.cancel(number);
                 tracing::info!(pods = spared.len(), "nobody needs their places any more");
                 self.spare(&spared);

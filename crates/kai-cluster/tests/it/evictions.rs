@@ -61,6 +61,34 @@ fn victims_are_deleted_where_that_is_configured() {
     assert_eq!(times(&writes, "pods/urgent/binding").len(), 1, "{writes:#?}");
 }
 
+/// There is room on the node, but the queue is full: whoever preempts is bound as soon as its victims no longer count, and
+/// they must go all the same.
+#[test]
+fn victims_that_somebody_counts_on_go_although_he_runs_already() {
+    let story = crowd(&[("a", 2), ("b", 2), ("c", 2)], "6");
+    let mut full = queue();
+    full["spec"]["resources"]["cpu"]["limit"] = json!(6000);
+    let mut objects = story.objects.clone();
+    for (list, object) in &mut objects {
+        match *list {
+            NODES => object["status"]["allocatable"]["cpu"] = json!("8"),
+            QUEUES => *object = full.clone(),
+            GROUPS => object["spec"]["minMember"] = json!(1),
+            PODS if object["metadata"]["name"] == "urgent" => {
+                *object = of_class("urgent", "3", "urgent");
+            }
+            _ => {}
+        }
+    }
+    let evict_by = EvictBy::Delete;
+    let log = tell(Story { objects, evict_by, evictions_per_second: Some(1), ..story });
+    let writes = writes(&log);
+    let bound = times(&writes, "pods/urgent/binding");
+    let gone = times(&writes, "DELETE /api/v1/namespaces/a/pods/");
+    assert_eq!((bound.len(), gone.len()), (1, 3), "{writes:#?}");
+    assert!(bound[0] < gone[2], "{writes:#?}");
+}
+
 #[test]
 fn victims_that_are_deleted_can_be_told_why_first() {
     let log = tell(Story { evict_by: EvictBy::MarkedDelete, ..preemption() });

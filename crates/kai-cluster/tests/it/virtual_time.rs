@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::function::Function;
 use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::Settings;
+use kai_cluster::planner::{EVICTIONS_PER_SECOND, Settings};
 use kai_cluster::run::run;
 use kai_cluster::shards;
 use kai_cluster::status::Events;
@@ -56,6 +56,8 @@ pub(crate) struct Story {
     pub(crate) also: Option<Function>,
     /// How victims are told to go.
     pub(crate) evict_by: EvictBy,
+    /// How many are told to go per second; none: as many as usual.
+    pub(crate) evictions_per_second: Option<u32>,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -163,6 +165,7 @@ impl Story {
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = Settings {
             evict_by: self.evict_by,
+            evictions_per_second: Some(self.evictions_per_second.unwrap_or(EVICTIONS_PER_SECOND)),
             usage: self.usage.clone(),
             lists: self.lists,
             ..Settings::default()
