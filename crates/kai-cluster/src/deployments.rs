@@ -7,8 +7,8 @@ use kai_api::names::node::MEMORY_NUMA;
 use kai_api::names::objects::{APP, NAMESPACE, SCHEDULER_NAME};
 use serde_json::{Value, json};
 
+use crate::admission::AdmissionSettings;
 use crate::admission::registration;
-use crate::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
 use crate::function::Function;
 
 /// How `kai run` is installed.
@@ -127,17 +127,8 @@ fn functions(wanted: Wanted<'_>) -> Vec<Value> {
 /// nobody else's.
 fn webhooks(scheduler_name: &str) -> impl Iterator<Item = Value> {
     let settings = AdmissionSettings {
-        port: WEBHOOKS,
-        url: None,
-        namespace: NAMESPACE.to_owned(),
         scheduler_name: scheduler_name.to_owned(),
-        pods: PodRules::default(),
-        scope: PodScope::default(),
-        queues: true,
-        quotas: false,
-        pod_groups: true,
-        on_create: FailurePolicy::Fail,
-        on_update: FailurePolicy::Ignore,
+        ..AdmissionSettings::default()
     };
     registration::configurations(&settings, None).into_iter().map(|(_, object)| object)
 }

@@ -28,6 +28,10 @@ pub mod topologies;
 
 use std::collections::BTreeMap;
 
+use kai_api::names::objects;
+
+use crate::planner::Settings;
+
 /// What is said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -103,6 +107,25 @@ pub struct AdmissionSettings {
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.
     pub on_update: FailurePolicy,
+}
+
+/// As after an install: KAI's port, names and checks.
+impl Default for AdmissionSettings {
+    fn default() -> Self {
+        Self {
+            port: 9443,
+            url: None,
+            namespace: objects::NAMESPACE.to_owned(),
+            scheduler_name: Settings::default().rules.scheduler_name,
+            pods: PodRules::default(),
+            scope: PodScope::default(),
+            queues: true,
+            quotas: false,
+            pod_groups: true,
+            on_create: FailurePolicy::Fail,
+            on_update: FailurePolicy::Ignore,
+        }
+    }
 }
 
 /// What the API server does when nobody answers.

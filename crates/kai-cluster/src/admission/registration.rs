@@ -205,27 +205,12 @@ impl Hooks<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::{PodRules, PodScope};
-
-    fn settings() -> AdmissionSettings {
-        AdmissionSettings {
-            port: 9443,
-            url: None,
-            namespace: "kai-scheduler".to_owned(),
-            scheduler_name: "kai-scheduler".to_owned(),
-            pods: PodRules::default(),
-            scope: PodScope::default(),
-            queues: true,
-            quotas: false,
-            pod_groups: true,
-            on_create: FailurePolicy::Fail,
-            on_update: FailurePolicy::Ignore,
-        }
-    }
+    use crate::admission::PodScope;
 
     #[test]
     fn what_is_not_wanted_is_not_asked_for() {
-        let settings = AdmissionSettings { queues: false, pod_groups: false, ..settings() };
+        let settings =
+            AdmissionSettings { queues: false, pod_groups: false, ..AdmissionSettings::default() };
         let made = configurations(&settings, Some("PEM"));
         let hooks: Vec<usize> = made
             .iter()
@@ -242,7 +227,10 @@ mod tests {
             namespace_labels: labels(),
             pod_labels: labels(),
         };
-        let made = configurations(&AdmissionSettings { scope, ..settings() }, Some("PEM"));
+        let made = configurations(
+            &AdmissionSettings { scope, ..AdmissionSettings::default() },
+            Some("PEM"),
+        );
         let pods = &made[0].1["webhooks"][0];
         assert_eq!(pods["namespaceSelector"]["matchExpressions"][1]["operator"], "Exists");
         assert_eq!(pods["namespaceSelector"]["matchLabels"], json!({"a": "b"}));
@@ -251,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_a_cloud_excludes_stays_excluded() {
-        let mut made = configurations(&settings(), Some("PEM"));
+        let mut made = configurations(&AdmissionSettings::default(), Some("PEM"));
         let (_, wanted) = &mut made[0];
         let mut registered = wanted.clone();
         let cloud = json!({"key": "control-plane", "operator": "DoesNotExist"});
@@ -271,9 +259,13 @@ mod tests {
 
     #[test]
     fn an_address_takes_the_place_of_a_service() {
-        let by_service = &configurations(&settings(), None)[0].1;
+        let by_service = &configurations(&AdmissionSettings::default(), None)[0].1;
         let url = Some("https://10.0.0.1:9443".to_owned());
-        let by_url = &configurations(&AdmissionSettings { url, ..settings() }, Some("PEM"))[0].1;
+        let by_url = &configurations(
+            &AdmissionSettings { url, ..AdmissionSettings::default() },
+            Some("PEM"),
+        )[0]
+        .1;
         assert!(
             is_reached_otherwise(by_service, by_url) && is_reached_otherwise(by_url, by_service)
         );
@@ -285,7 +277,7 @@ mod tests {
 
     #[test]
     fn nobody_but_our_pods_can_be_held_up() {
-        let made = configurations(&settings(), Some("PEM"));
+        let made = configurations(&AdmissionSettings::default(), Some("PEM"));
         let hooks: Vec<&Value> = made
             .iter()
             .flat_map(|(_, object)| object["webhooks"].as_array().expect("hooks"))

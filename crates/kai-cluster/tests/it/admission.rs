@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use kai_cluster::admission::certificates::KeyMaker;
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope, server};
+use kai_cluster::admission::{AdmissionSettings, server};
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work};
 use kai_core::time::{Span, Timestamp};
 use rcgen::{KeyPair, PKCS_ED25519};
@@ -38,19 +38,7 @@ impl KeyMaker for FixedKeys {
 }
 
 fn settings() -> AdmissionSettings {
-    AdmissionSettings {
-        port: 0,
-        url: None,
-        namespace: "kai-scheduler".to_owned(),
-        scheduler_name: "kai-scheduler".to_owned(),
-        pods: PodRules::default(),
-        scope: PodScope::default(),
-        queues: true,
-        quotas: false,
-        pod_groups: true,
-        on_create: FailurePolicy::Fail,
-        on_update: FailurePolicy::Ignore,
-    }
+    AdmissionSettings { port: 0, ..AdmissionSettings::default() }
 }
 
 /// By this clock a day passes while others wait for an hour: certificates live long.

@@ -1,27 +1,15 @@
 //! Our webhooks on an embedded cluster: registered as after an install, answered in this process.
 
 use anyhow::Context;
-use kai_cluster::admission::{
-    AdmissionSettings, FailurePolicy, PodRules, PodScope, registration, review,
-};
-use kai_cluster::planner::Settings;
+use kai_cluster::admission::{AdmissionSettings, PodRules, registration, review};
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
 
 /// How admission is set up in an install in which pods may share GPUs.
 pub(super) fn usual() -> AdmissionSettings {
     AdmissionSettings {
-        port: 443,
-        url: None,
-        namespace: "kai-scheduler".to_owned(),
-        scheduler_name: Settings::default().rules.scheduler_name,
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
-        scope: PodScope::default(),
-        queues: true,
-        quotas: false,
-        pod_groups: true,
-        on_create: FailurePolicy::Fail,
-        on_update: FailurePolicy::Ignore,
+        ..AdmissionSettings::default()
     }
 }
 
