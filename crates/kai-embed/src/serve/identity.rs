@@ -59,18 +59,16 @@ impl Identity {
         &self.token
     }
 
-    /// A kubeconfig for a server at `url`.
-    pub fn kubeconfig(&self, url: &str) -> Value {
+    /// The `cluster` entry of a kubeconfig for a server at `url`.
+    pub fn kubeconfig_cluster(&self, url: &str) -> Value {
         json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "kai", "cluster": {
-                "server": url,
-                "certificate-authority-data": ByteString(self.authority.clone().into_bytes()),
-            }}],
-            "users": [{"name": "admin", "user": {"token": self.token}}],
-            "contexts": [{"name": "kai", "context": {"cluster": "kai", "user": "admin"}}],
-            "current-context": "kai",
+            "server": url,
+            "certificate-authority-data": ByteString(self.authority.clone().into_bytes()),
         })
+    }
+
+    /// The `user` entry of a kubeconfig.
+    pub fn kubeconfig_user(&self) -> Value {
+        json!({"token": self.token})
     }
 }

@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::embedded::{ClusterArguments, install, moment, scheduler, span};
 use crate::output;
 use crate::simulate::Manifests;
-use kubeconfig::Kubeconfig;
+use kubeconfig::{Connection, Kubeconfig};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +38,8 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "PATH")]
     cluster: Vec<PathBuf>,
 
-    /// Where to write the kubeconfig; it goes when the cluster ends.
+    /// Kubeconfig file to add a context to; the context is removed when the cluster ends, everything else in the file
+    /// stays
     #[arg(long, default_value = "kai.kubeconfig", value_name = "FILE")]
     kubeconfig: PathBuf,
 
@@ -65,6 +66,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut hang_up = listen(SignalKind::hangup())?;
     let env = Env::real();
     let clock = env.clone();
     let mut cluster = Cluster::new(seed()?, moment(env.now()));
@@ -82,13 +84,16 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
         .await
         .with_context(|| format!("cannot listen on 127.0.0.1:{}", arguments.port))?;
     let url = format!("https://{}", listener.local_addr().context("a socket without address")?);
-    let _kubeconfig = Kubeconfig::write(&arguments.kubeconfig, &identity.kubeconfig(&url))?;
+    let connection =
+        Connection { cluster: identity.kubeconfig_cluster(&url), user: identity.kubeconfig_user() };
+    let kubeconfig = Kubeconfig::merge(&arguments.kubeconfig, &connection)?;
     let sleeper = env.clone();
     env.spawn("embedded cluster", embedded.clone().drive(move |wait| sleeper.sleep(span(wait))));
     scheduler::start(&embedded, &env, &[])?;
     output::print(&format!(
-        "A cluster is up at {url}. Try\n  kubectl --kubeconfig {} get nodes\nCtrl-C ends it.\n",
-        arguments.kubeconfig.display()
+        "A cluster is up at {url}. Try\n  kubectl --kubeconfig {} --context {} get nodes\nCtrl-C ends it.\n",
+        arguments.kubeconfig.display(),
+        kubeconfig.context()
     ))?;
     let spawner = env.clone();
     let server =
@@ -96,6 +101,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     tokio::select! { biased;
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        _ = hang_up.recv() => {}
         never = server => match never {},
     }
     Ok(0)
