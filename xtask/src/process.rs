@@ -8,9 +8,26 @@ use std::thread;
 
 use anyhow::Context;
 
-/// The cargo that runs this program.
+/// What the variables start with in which `cargo run` describes the package `xtask` to this program.
+const PACKAGE_VARIABLES: [&str; 5] =
+    ["CARGO_BIN_", "CARGO_CRATE_", "CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
+
+/// The cargo that runs this program, in the environment in which a user starts cargo.
+///
+/// Build scripts rerun when variables that they read differ: with `CARGO_MANIFEST_DIR` of `xtask`, cargo builds `ring`
+/// and everything above it again.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(describes_package) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn describes_package(variable: &str) -> bool {
+    PACKAGE_VARIABLES.iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// Runs `command` in `folder` and shows its output line by line; `read` gets every line. True when it
@@ -38,6 +55,29 @@ fn show_lines<F: FnMut(&str)>(stream: Option<impl Read>, read: &Mutex<F>) {
         println!("{line}");
         if let Ok(mut read) = read.lock() {
             read(&line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_starts_without_the_description_of_this_package() {
+        let command = cargo();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION_PRE"] {
+            assert!(std::env::var_os(name).is_some(), "cargo sets {name} for tests");
+            let removed = command.get_envs().any(|(key, value)| key == name && value.is_none());
+            assert!(removed, "{name} is handed on");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_user_are_handed_on() {
+        for name in ["CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_JOBS", "CARGO_PROFILE_DEV_LTO"]
+        {
+            assert!(!describes_package(name), "{name} is removed");
         }
     }
 }
