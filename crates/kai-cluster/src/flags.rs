@@ -79,7 +79,7 @@ pub struct Flag {
     pub name: &'static str,
     /// KAI's default, as it is shown.
     pub default: &'static str,
-    /// One sentence.
+    /// Help text: a verb or noun phrase without a full stop.
     pub help: &'static str,
     /// It may be given without a value.
     pub is_switch: bool,
@@ -198,7 +198,7 @@ const fn nothing(name: &'static str, default: &'static str, why: &'static str) -
     Flag {
         name,
         default,
-        help: "No meaning here.",
+        help: "Accepted for compatibility; has no effect",
         is_switch: false,
         meaning: Meaning::Nothing(why),
     }
@@ -211,7 +211,7 @@ pub const FLAGS: &[Flag] = &[
     planners(
         "scheduler-name",
         "kai-scheduler",
-        "Pods with this spec.schedulerName are ours.",
+        "Schedule pods with this spec.schedulerName",
         |to, value| {
             value.clone_into(&mut to.settings.rules.scheduler_name);
             if let Some(grouper) = &mut to.settings.grouper {
@@ -220,19 +220,24 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
-    process("namespace", "kai-scheduler", "Where leases are.", |to, value| {
-        value.clone_into(&mut to.namespace);
-        value.clone_into(&mut to.settings.namespace);
-        Ok(())
-    }),
-    process("metrics-namespace", "kai", "What names of metrics begin with.", |to, value| {
+    process(
+        "namespace",
+        "kai-scheduler",
+        "Namespace of leases and other objects of the installation",
+        |to, value| {
+            value.clone_into(&mut to.namespace);
+            value.clone_into(&mut to.settings.namespace);
+            Ok(())
+        },
+    ),
+    process("metrics-namespace", "kai", "Prefix of metric names", |to, value| {
         value.clone_into(&mut to.settings.metrics.namespace);
         Ok(())
     }),
     planners(
         "resource-reservation-app-label",
         "kai-resource-reservation",
-        "Label app of reservation pods.",
+        "Value of the label app of reservation pods",
         |to, value| {
             value.clone_into(&mut to.settings.rules.reservation_app);
             Ok(())
@@ -241,13 +246,13 @@ pub const FLAGS: &[Flag] = &[
     switch(planner(
         "restrict-node-scheduling",
         "false",
-        "GPU pods only on GPU workers, others only on CPU workers.",
+        "Place GPU pods only on GPU workers and other pods only on CPU workers",
         |to, value| boolean(value, &mut to.settings.config.params.restrict_node_scheduling),
     )),
     planners(
         "nodepool-label-key",
         "kai.scheduler/node-pool",
-        "Label that divides the cluster; empty: it is not divided.",
+        "Node label that divides the cluster into shards; empty disables shards",
         |to, value| {
             value.clone_into(&mut to.settings.partition.key);
             if let Some(grouper) = &mut to.settings.grouper {
@@ -259,7 +264,7 @@ pub const FLAGS: &[Flag] = &[
     planners(
         "queue-label-key",
         "kai.scheduler/queue",
-        "Label that names the queue of a workload.",
+        "Label that names the queue of a workload",
         |to, value| {
             to.settings.config.params.queue_label_key = value.into();
             if let Some(grouper) = &mut to.settings.grouper {
@@ -271,7 +276,7 @@ pub const FLAGS: &[Flag] = &[
     planner(
         "partition-label-value",
         "",
-        "Our part of the cluster; empty: what carries no such label.",
+        "Label value of the shard to schedule; empty selects nodes without the label",
         |to, value| {
             value.clone_into(&mut to.settings.partition.value);
             Ok(())
@@ -280,7 +285,7 @@ pub const FLAGS: &[Flag] = &[
     planners(
         "scheduler-conf",
         "",
-        "File with actions, plugins and their arguments.",
+        "Path to a configuration file with actions, plugins and their arguments",
         |to, value| {
             to.scheduler_conf = (!value.is_empty()).then(|| value.into());
             Ok(())
@@ -294,16 +299,21 @@ pub const FLAGS: &[Flag] = &[
     switch(process(
         "leader-elect",
         "false",
-        "Act only as the one that holds the leases of its functions.",
+        "Run as leader or standby; only the holder of a function's lease writes",
         |to, value| boolean(value, &mut to.leader_elect),
     )),
-    switch(process("version", "true", "Tell the version at the start.", |to, value| {
+    switch(process("version", "true", "Log the version at start", |to, value| {
         boolean(value, &mut to.tell_version)
     })),
-    process("listen-address", ":8080", "Where metrics and health are; 0: nowhere.", |to, value| {
-        to.listen = address(value)?;
-        Ok(())
-    }),
+    process(
+        "listen-address",
+        ":8080",
+        "Address of metrics and health; 0 disables them",
+        |to, value| {
+            to.listen = address(value)?;
+            Ok(())
+        },
+    ),
     switch(nothing("enable-profiler", "false", NO_PROFILER)),
     nothing("profiler-port", "8182", NO_PROFILER),
     nothing("pyroscope-address", "", NO_PROFILER),
@@ -312,15 +322,17 @@ pub const FLAGS: &[Flag] = &[
     process(
         "v",
         "3",
-        "How much is logged: 2 and less warnings, 3 every write, 4 every plan, 5 and more everything.",
+        "Log level: up to 2 warnings, 3 writes, 4 plans, 5 and above everything",
         |to, value| number(value, &mut to.verbosity),
     ),
-    switch(process("log-json", "false", "Log JSON.", |to, value| boolean(value, &mut to.log_json))),
+    switch(process("log-json", "false", "Log in JSON format", |to, value| {
+        boolean(value, &mut to.log_json)
+    })),
     nothing("log-flush-frequency", "5s", "every line is written at once"),
     planner(
         "max-consolidation-preemptees",
         "16",
-        "Most pods that one consolidation moves; -1: no bound.",
+        "Maximum number of pods that one consolidation moves; -1 removes the limit",
         |to, value| {
             let most: i64 = value.parse().map_err(|_| WANTS_NUMBER.to_owned())?;
             to.settings.config.params.max_consolidation_preemptees = usize::try_from(most).ok();
@@ -329,40 +341,46 @@ pub const FLAGS: &[Flag] = &[
     ),
     nothing("qps", "50", "the API server limits its clients itself"),
     nothing("burst", "300", "the API server limits its clients itself"),
-    switch(planner("detailed-fit-errors", "false", "Reasons name every node.", |to, value| {
-        boolean(value, &mut to.settings.config.params.detailed_fit_errors)
-    })),
+    switch(planner(
+        "detailed-fit-errors",
+        "false",
+        "Name every node in unschedulable reasons",
+        |to, value| boolean(value, &mut to.settings.config.params.detailed_fit_errors),
+    )),
     switch(planner(
         "update-pod-eviction-condition",
         "false",
-        "Set the condition DisruptionTarget before a victim is deleted; the Eviction API does so itself.",
+        "Set the condition DisruptionTarget before deleting a victim; the eviction API sets it itself",
         |to, value| boolean(value, &mut to.settings.mark_victims),
     )),
-    switch(planner("schedule-csi-storage", "false", "Look at storage capacities.", |to, value| {
-        boolean(value, &mut to.settings.config.params.schedule_csi_storage)
-    })),
+    switch(planner(
+        "schedule-csi-storage",
+        "false",
+        "Consider CSI storage capacity",
+        |to, value| boolean(value, &mut to.settings.config.params.schedule_csi_storage),
+    )),
     switch(planner(
         "use-scheduling-signatures",
         "true",
-        "Try only one of several jobs that are alike.",
+        "Try only one of several identical pending jobs per cycle",
         |to, value| boolean(value, &mut to.settings.config.params.use_scheduling_signatures),
     )),
     switch(planner(
         "full-hierarchy-fairness",
         "true",
-        "Divide by the whole tree of queues.",
+        "Divide fair shares over the whole queue hierarchy",
         |to, value| boolean(value, &mut to.settings.config.params.full_hierarchy_fairness),
     )),
     switch(planner(
         "allow-consolidating-reclaim",
         "true",
-        "Victims that are placed elsewhere do not count as reclaimed.",
+        "Do not count victims that are placed elsewhere as reclaimed",
         |to, value| boolean(value, &mut to.settings.config.params.allow_consolidating_reclaim),
     )),
     planner(
         "num-of-status-recording-workers",
         "5",
-        "Conditions, sums and events written at once.",
+        "Maximum number of status writes in flight",
         |to, value| {
             let mut workers = 0_u16;
             number(value, &mut workers)?;
@@ -373,19 +391,19 @@ pub const FLAGS: &[Flag] = &[
     planner(
         "default-staleness-grace-period",
         "60s",
-        "How long a gang may lack members; negative: for ever.",
+        "How long a gang may run below its minimum before it is evicted; negative means forever",
         |to, value| span(value, &mut to.settings.config.params.default_staleness_grace),
     ),
     planner(
         "stuck-in-releasing-threshold",
         "2m",
-        "How long after its deletion a pod counts as stuck.",
+        "How long after its deletion a terminating pod counts as stuck",
         |to, value| span(value, &mut to.settings.rules.stuck_after),
     ),
     process(
         "plugin-server-port",
         "8081",
-        "Port for snapshots, open to this machine only; 0: none.",
+        "Port of the snapshot endpoint on the loopback address; 0 disables it",
         |to, value| {
             let mut port = 0_u16;
             number(value, &mut port)?;
@@ -396,7 +414,7 @@ pub const FLAGS: &[Flag] = &[
     planner(
         "cpu-worker-node-label-key",
         "node-role.kubernetes.io/cpu-worker",
-        "Label of CPU workers.",
+        "Label of CPU workers",
         |to, value| {
             to.settings.config.params.worker_labels.cpu = value.into();
             Ok(())
@@ -405,7 +423,7 @@ pub const FLAGS: &[Flag] = &[
     planner(
         "gpu-worker-node-label-key",
         "node-role.kubernetes.io/gpu-worker",
-        "Label of GPU workers.",
+        "Label of GPU workers",
         |to, value| {
             to.settings.config.params.worker_labels.gpu = value.into();
             Ok(())
@@ -414,7 +432,7 @@ pub const FLAGS: &[Flag] = &[
     planner(
         "mig-worker-node-label-key",
         "node-role.kubernetes.io/mig-enabled",
-        "Label of MIG nodes.",
+        "Label of MIG nodes",
         |to, value| {
             to.settings.config.params.worker_labels.mig = value.into();
             Ok(())

@@ -10,53 +10,53 @@ const USUAL_PORT: u16 = 9443;
 
 /// How admission is set up.
 #[derive(Args)]
-#[command(next_help_heading = "Flags of admission")]
+#[command(next_help_heading = "Admission")]
 pub(crate) struct AdmissionFlags {
-    /// Port for webhooks; with one, admission runs beside the other functions. [with --only admission: 9443]
+    /// Port of the admission webhooks; setting it also runs admission [default with --only admission: 9443].
     #[arg(long, value_name = "PORT")]
     webhook_addr: Option<u16>,
 
-    /// Where the API server finds us, such as <https://10.0.0.1:9443>; by default the Service `admission` of our namespace.
+    /// URL under which the API server calls the webhooks [default: the Service `admission` in --namespace].
     #[arg(long, value_name = "URL")]
     webhook_url: Option<String>,
 
-    /// Pods may share GPUs.
+    /// Admit pods that request GPU fractions or GPU memory.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     gpu_sharing_enabled: Option<bool>,
 
-    /// The memory of shared GPUs is limited by `HAMi`'s library.
+    /// Limit the memory of shared GPUs with `HAMi-core`.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     hami_core_enabled: Option<bool>,
 
-    /// Containers may not reach for GPUs by themselves.
+    /// Deny containers that set `NVIDIA_VISIBLE_DEVICES` themselves.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     block_nvidia_visible_devices: Option<bool>,
 
-    /// Runtime class of pods that share GPUs; empty: as they say. [default: nvidia]
+    /// Runtime class of pods that share GPUs; empty leaves theirs unchanged [default: nvidia].
     #[arg(long, value_name = "NAME")]
     gpu_fraction_runtime_class_name: Option<String>,
 
-    /// Older name of the same.
+    /// Deprecated: use --gpu-fraction-runtime-class-name.
     #[arg(long, value_name = "NAME", hide = true)]
     gpu_pod_runtime_class_name: Option<String>,
 
-    /// Check queues. [default: true]
+    /// Validate queues [default: true].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_webhook: Option<bool>,
 
-    /// Quotas of queues are checked against those of queues above and below.
+    /// Validate the quotas of queues against their parents and children.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
 
-    /// Check pod groups. [default: true]
+    /// Validate pod groups [default: true].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_podgroup_webhook: Option<bool>,
 
-    /// What becomes of new objects when nobody answers.
+    /// Whether objects are created while the webhook is unavailable.
     #[arg(long, value_enum, default_value = "fail")]
     webhook_failure_on_create: Policy,
 
-    /// What becomes of changed objects when nobody answers.
+    /// Whether objects are updated while the webhook is unavailable.
     #[arg(long, value_enum, default_value = "ignore")]
     webhook_failure_on_update: Policy,
 }

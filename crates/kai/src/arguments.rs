@@ -26,25 +26,25 @@ pub(crate) struct Arguments {
 /// What `kai` can do.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// See the scheduler at work: walk-throughs on a cluster inside this program.
+    /// Show the scheduler at work: walk-throughs on an embedded cluster.
     Demo(DemoArguments),
-    /// See what would become of manifests, without a cluster.
+    /// Simulate how manifests would be scheduled, without a cluster.
     Simulate(SimulateArguments),
-    /// Bring up a cluster inside this program, for kubectl.
+    /// Start an embedded cluster for kubectl.
     Up(UpArguments),
-    /// Schedule a Kubernetes cluster.
+    /// Run the scheduler and its controllers against a Kubernetes cluster.
     Run(Box<RunArguments>),
-    /// Say why a pod or a pod group waits, or how a queue stands.
+    /// Explain why a workload is pending, or what a queue may use.
     Explain(ExplainArguments),
-    /// Say what is wrong with a cluster or a node, and the command that puts it right.
+    /// Diagnose a cluster or a node; each finding has a command that fixes it.
     Doctor(DoctorArguments),
-    /// Show the GPUs of a cluster, and who shares them.
+    /// Show the GPUs of a cluster and the pods that use them.
     Gpus(GpusArguments),
-    /// Do what has to be done on a node.
+    /// Node agents: GPU reservation and NUMA reporting.
     Agent(AgentArguments),
-    /// Print what is installed in a cluster: custom resources, roles, priority classes, default queues.
+    /// Print the manifests to install: CRDs, RBAC, priority classes, default queues, Deployments.
     Manifests(ManifestsArguments),
-    /// Work with scenarios: small clusters with expectations, run in virtual time.
+    /// Run scenarios: small clusters with expected decisions, in virtual time.
     Scenario(ScenarioArguments),
     /// Measure how fast the scheduler is.
     Bench(BenchArguments),

@@ -30,49 +30,49 @@ pub(crate) struct BinderArguments {
     )]
     resource_reservation_pod_image: String,
 
-    /// How long a reservation pod may take to tell its device.
+    /// How long to wait for a reservation pod to report its device, in seconds.
     #[arg(long, default_value_t = 40, value_name = "SECONDS")]
     resource_reservation_allocation_timeout: u32,
 
-    /// Resources of reservation pods beside the device, JSON.
+    /// Resource requirements of reservation pods in addition to the device, as JSON.
     #[arg(long, value_parser = object, value_name = "JSON")]
     resource_reservation_pod_resources: Option<Value>,
 
-    /// Security context of reservation pods, JSON.
+    /// Pod security context of reservation pods, as JSON.
     #[arg(long, value_parser = object, value_name = "JSON")]
     resource_reservation_pod_security_context: Option<Value>,
 
-    /// Security context of the containers of reservation pods, JSON; by default they may do nothing.
+    /// Container security context of reservation pods, as JSON [default: no privileges].
     #[arg(long, value_parser = object, value_name = "JSON")]
     resource_reservation_container_security_context: Option<Value>,
 
-    /// Runtime class of reservation pods, if it exists; auto: nvidia if that exists; empty: none.
+    /// Runtime class of reservation pods if it exists; auto uses nvidia if it exists; empty sets none.
     #[arg(long, default_value = "auto", value_name = "NAME")]
     runtime_class_name: String,
 
-    /// When the image of reservation pods is pulled.
+    /// Image pull policy of reservation pods.
     #[arg(long, default_value = "IfNotPresent", value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
     resource_reservation_pull_policy: String,
 
-    /// What reservation pods are given on Jetsons and their like, JSON: mode (auto, on, off), libraryPaths, devices,
+    /// Settings of reservation pods on Tegra nodes (Jetson, Thor), as JSON: mode (auto, on, off), libraryPaths, devices,
     /// privileged (auto, true, false), nodeSelector.
     #[arg(long, value_parser = tegra, value_name = "JSON")]
     resource_reservation_tegra: Option<TegraSettings>,
 
-    /// Folder of nodes with the kubelet's pod-resources socket, usually /var/lib/kubelet/pod-resources: where nothing else
-    /// works, reservation pods ask the kubelet for their device; by default they do not.
+    /// Folder with the kubelet's pod-resources socket, usually /var/lib/kubelet/pod-resources: if NVML fails,
+    /// reservation pods read their device from the kubelet [default: not mounted].
     #[arg(long, value_name = "FOLDER")]
     resource_reservation_kubelet_pod_resources: Option<String>,
 
-    /// Tell containers their devices in the notation of CDI; auto: as NVIDIA's operator is set up, if it is there.
+    /// Name devices to containers in CDI notation; auto follows the ClusterPolicy of NVIDIA's GPU Operator.
     #[arg(long, value_enum, default_value = "auto")]
     cdi: Cdi,
 
-    /// The same as --cdi=on, or with =false as --cdi=off.
+    /// Same as --cdi=on, or with =false as --cdi=off.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOLEAN")]
     cdi_enabled: Option<bool>,
 
-    /// The binder's plugins by name, JSON: enabled, priority, arguments. There are volumebinding and dynamicresources
+    /// Binder plugins by name, as JSON: enabled, priority, arguments. Plugins: volumebinding and dynamicresources
     /// (bindTimeoutSeconds), gpusharing (cdiEnabled) and hamicore.
     #[arg(long, value_parser = plugins, value_name = "JSON")]
     plugins: Option<PluginWishes>,

@@ -15,27 +15,27 @@ use crate::scheduler_flags::{self, PARTITION_FLAG, PlanFlags};
 
 const EXAMPLES: &str = "\
 Examples:
-  kai explain pod trainer-0 -n team-a      why the pod waits, and how its queues stand
+  kai explain pod trainer-0 -n team-a      why the pod is pending, and the state of its queues
   kai explain podgroup pg-trainer -n team-a
   kai explain queue team-a                 quota, fair share, use and limit up to the root
 
-The cluster is read, one plan is made on the side, and nothing is written.";
+Reads the cluster and plans one cycle; writes nothing.";
 
 /// What to explain.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArguments {
-    /// What it is.
+    /// Kind of the object.
     kind: Kind,
 
-    /// Its name.
+    /// Name of the object.
     name: String,
 
-    /// Its namespace; queues have none.
+    /// Namespace of the object; ignored for queues.
     #[arg(long, short, default_value = "default")]
     namespace: String,
 
-    /// Where the cluster is; by default that of the surroundings.
+    /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 

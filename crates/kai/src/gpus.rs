@@ -11,7 +11,7 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai gpus             every node with GPUs: how many it advertises and has, and who shares which
+  kai gpus             every node with GPUs: advertised and physical devices, and the pods on each
   kai gpus --json      the same for scripts
 
 The same is on the nodes: kubectl get node NAME -o jsonpath='{.metadata.annotations.kai\\.scheduler/gpu-shares}'";
@@ -20,11 +20,11 @@ The same is on the nodes: kubectl get node NAME -o jsonpath='{.metadata.annotati
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GpusArguments {
-    /// Where the cluster is; by default that of the surroundings.
+    /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Print JSON.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 

@@ -10,31 +10,31 @@ use kai_core::input::ObjectName;
 #[derive(Args)]
 #[command(next_help_heading = "Pod grouper")]
 pub(crate) struct GrouperArguments {
-    /// A Knative revision is one group; otherwise each of its pods is.
+    /// Group the pods of a Knative revision; otherwise each pod is its own group.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     knative_gang_schedule: bool,
 
-    /// Kinds without a rule may be described by `Karta` objects.
+    /// Group workload kinds without a built-in rule by Karta objects.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     generic_karta_fallback: bool,
 
-    /// Groups that older releases made are looked for and kept.
+    /// Keep PodGroups that older releases created.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     search_legacy_pg: bool,
 
-    /// Only pods with these labels are grouped.
+    /// Group only pods with these labels.
     #[arg(long, value_parser = selector, value_name = "KEY=VALUE,...")]
     pod_label_selector: Option<Selector>,
 
-    /// Only pods of namespaces with these labels are grouped, from the moment these have them.
+    /// Group only pods in namespaces with these labels.
     #[arg(long, value_parser = selector, value_name = "KEY=VALUE,...")]
     namespace_label_selector: Option<Selector>,
 
-    /// Config map with defaults per kind.
+    /// Name of the ConfigMap with default priorities per workload kind.
     #[arg(long, requires = "default_priorities_configmap_namespace", value_name = "NAME")]
     default_priorities_configmap_name: Option<String>,
 
-    /// Its namespace.
+    /// Namespace of the ConfigMap with default priorities.
     #[arg(long, requires = "default_priorities_configmap_name", value_name = "NAME")]
     default_priorities_configmap_namespace: Option<String>,
 }

@@ -11,15 +11,15 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   kai manifests | kubectl apply --server-side -f -
-  kai manifests --deploy functions --image example/kai:1   each function alone, under its own account
-  kai manifests --node-scale-adjuster --numa-agent         with nodes that come by themselves and have NUMA zones
-  kai manifests --deploy nothing                           kai is started by hand";
+  kai manifests --deploy functions --image example/kai:1   one Deployment and account per function
+  kai manifests --node-scale-adjuster --numa-agent         with autoscaled nodes and NUMA zones
+  kai manifests --deploy nothing                           start kai by hand";
 
 /// How `kai run` is installed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ManifestsArguments {
-    /// Deployments: one process for everything, one per function, or none.
+    /// Deployments to print: one process for everything, one per function, or none.
     #[arg(long, value_enum, default_value = "process")]
     deploy: Deploy,
 
@@ -27,15 +27,15 @@ pub(crate) struct ManifestsArguments {
     #[arg(long, default_value = concat!("kai:", env!("CARGO_PKG_VERSION")))]
     image: String,
 
-    /// Pods with this `spec.schedulerName` are ours.
+    /// Schedule pods with this `spec.schedulerName`.
     #[arg(long, default_value = SCHEDULER_NAME, value_name = "NAME")]
     scheduler_name: String,
 
-    /// Make scaling pods, so that the cluster's autoscaler adds nodes for pods that share GPUs.
+    /// Run the node scale adjuster: scaling pods make the cluster's autoscaler add nodes for pods that share GPUs.
     #[arg(long)]
     node_scale_adjuster: bool,
 
-    /// Tell on nodes with NUMA zones which of them pods have: a `DaemonSet`.
+    /// Add the DaemonSet that records the NUMA zones of pods.
     #[arg(long)]
     numa_agent: bool,
 }

@@ -32,7 +32,7 @@ use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
 
 const EXAMPLES: &str = "\
 Examples:
-  kai run                                     inside a cluster, everything in one process
+  kai run                                     inside a cluster, all functions in one process
   kai run --kubeconfig ~/.kube/config         from outside
   kai run --only scheduler                    one function alone";
 
@@ -40,27 +40,27 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// Where the cluster is; by default that of the surroundings.
+    /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Only these functions; by default all of them.
+    /// Functions to run, comma separated [default: all of them].
     #[arg(long, value_parser = function, value_delimiter = ',', value_name = "FUNCTION")]
     only: Vec<Function>,
 
-    /// Which pods get a pod group object: all, or only those that are not their own group or have waited.
+    /// Which pods get a PodGroup object: all, or only members of gangs and pods that stay pending.
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
-    /// Which pods are bound through a `BindRequest`: all, as KAI does it, or only those whose bind takes several steps.
+    /// Which pods are bound through a BindRequest: all, as KAI does, or only those whose binding takes several steps.
     #[arg(long, value_enum, default_value = "needed")]
     bind_requests: BindRequestsMade,
 
-    /// Which events are written: those that tell why something does not run or had to go, or also those of success.
+    /// Which events are recorded: failures and evictions, or successes too.
     #[arg(long, value_enum, default_value = "needed")]
     events: EventsWritten,
 
-    /// How victims are told to go: through the eviction API, or by a plain delete, which heeds no disruption budget.
+    /// How victims are evicted: through the eviction API, or by deletion, which ignores disruption budgets.
     #[arg(long, value_enum, default_value = "api")]
     eviction: Eviction,
 
@@ -68,7 +68,7 @@ pub(crate) struct RunArguments {
     #[arg(long, default_value_t = EVICTIONS_PER_SECOND, value_name = "NUMBER")]
     evictions_per_second: u32,
 
-    /// Learn of everything that exists by streaming, where the server can; otherwise by pages.
+    /// Read the initial state as a streaming list where the API server supports it; otherwise in pages.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, value_name = "BOOL", action = clap::ArgAction::Set, env = "KAI_WATCH_LIST")]
     watch_list: bool,
 
@@ -81,11 +81,11 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     grouper: GrouperArguments,
 
-    /// Image of this process: that of reservation and scaling pods, where nothing else is said.
+    /// Image of this process; reservation and scaling pods use it unless their own image is set.
     #[arg(long, env = kai_api::names::env::IMAGE, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// Where health is; 0: nowhere.
+    /// Address of the liveness and readiness probes; 0 disables them.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
     health_probe_bind_address: Probes,
 

@@ -12,7 +12,7 @@ use crate::duration_flag::span;
 #[derive(Args)]
 #[command(next_help_heading = "Node scale adjuster")]
 pub(crate) struct ScalingArguments {
-    /// Make scaling pods beside the other functions, so that autoscalers add nodes for pods that share GPUs.
+    /// Also run the node scale adjuster: scaling pods make autoscalers add nodes for pods that share GPUs.
     #[arg(long)]
     node_scale_adjuster: bool,
 
@@ -20,7 +20,7 @@ pub(crate) struct ScalingArguments {
     #[arg(long, default_value = SCALING_POD_IMAGE, value_name = "IMAGE")]
     scaling_pod_image: String,
 
-    /// Namespace of scaling pods. The binder looks there, too.
+    /// Namespace of scaling pods; the binder reads it too.
     #[arg(long, default_value = "kai-scale-adjust", value_name = "NAME")]
     scale_adjust_namespace: String,
 
@@ -32,11 +32,11 @@ pub(crate) struct ScalingArguments {
     #[arg(long, default_value = "scaling-pod", value_name = "TEXT")]
     scaling_pod_app_label: String,
 
-    /// The part of a GPU that a request for GPU memory counts as.
+    /// GPU fraction that a GPU memory request counts as.
     #[arg(long, default_value_t = 0.1, value_parser = ratio, value_name = "NUMBER")]
     gpu_memory_to_fraction_ratio: f64,
 
-    /// How long a pod has been unschedulable before a scaling pod is made for it.
+    /// How long a pod must be unschedulable before a scaling pod is created for it.
     #[arg(long, default_value = "5s", value_parser = span, value_name = "DURATION")]
     unschedulable_grace_period: Span,
 }

@@ -58,7 +58,7 @@ fn argument(flag: &Flag) -> Arg {
     let argument = Arg::new(flag.name)
         .long(flag.name)
         .help(help)
-        .help_heading("Flags of KAI's scheduler")
+        .help_heading("Scheduler (KAI's flags)")
         .hide(matches!(flag.meaning, Meaning::Nothing(_)))
         .value_name("VALUE")
         .allow_hyphen_values(true);

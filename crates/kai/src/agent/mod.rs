@@ -14,11 +14,11 @@ pub(crate) struct AgentArguments {
 
 #[derive(Subcommand)]
 enum AgentVerb {
-    /// Find the GPU that this pod was given, write it on the pod, and keep it.
+    /// Find the GPU of this reservation pod, record it on the pod, and hold it.
     Reserve(reserve::ReserveArguments),
-    /// Tell on each pod of this node which NUMA zones it has.
+    /// Record on each pod of this node which NUMA zones it uses.
     Numa(numa::NumaArguments),
-    /// Do nothing, and end: a scaling pod only has to be placed.
+    /// Do nothing and exit: a scaling pod only has to be scheduled.
     Scale,
 }
 

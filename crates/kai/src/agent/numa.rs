@@ -28,39 +28,39 @@ const VERBOSITY: u8 = 3;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct NumaArguments {
-    /// The node this is.
+    /// Name of this node.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node_name: Option<String>,
 
-    /// Where the kubelet says what it gave to containers.
+    /// Path of the kubelet's pod-resources socket.
     #[arg(long, default_value = pod_resources::SOCKET, value_name = "FILE")]
     podresources_socket: PathBuf,
 
-    /// Where the kernel says which zone a core is in.
+    /// Path of the kernel's NUMA topology.
     #[arg(long, default_value = "/sys", value_name = "FOLDER")]
     sysfs_root: PathBuf,
 
-    /// How often the kubelet is asked.
+    /// Interval between reads from the kubelet.
     #[arg(long, default_value = "1s", value_parser = span, value_name = "DURATION")]
     poll_interval: Span,
 
-    /// How often what stands on pods is looked at; 0: never.
+    /// Interval between reads of the pods' annotations; 0 disables them.
     #[arg(long, default_value = "60s", value_parser = span, value_name = "DURATION")]
     drift_resync_interval: Span,
 
-    /// No meaning here: something is written only when it changes.
+    /// Accepted for compatibility: annotations are written only when they change.
     #[arg(long, hide = true)]
     qps: Option<f64>,
 
-    /// No meaning here.
+    /// Accepted for compatibility; has no effect.
     #[arg(long, hide = true)]
     burst: Option<u32>,
 
-    /// Where the cluster is; by default that of the surroundings.
+    /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Print zones and pods, and end.
+    /// Print zones and pods, and exit.
     #[arg(long)]
     print: bool,
 }

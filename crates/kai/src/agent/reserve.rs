@@ -44,19 +44,19 @@ const VERBOSITY: u8 = 3;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReserveArguments {
-    /// Print what was found, and end.
+    /// Print the devices found, and exit.
     #[arg(long)]
     print: bool,
 
-    /// Print it as JSON, and end.
+    /// Print the devices found as JSON, and exit.
     #[arg(long)]
     json: bool,
 
-    /// Where the cluster is; by default that of the surroundings.
+    /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Where the kubelet says what it gave to this pod, if NVML does not tell.
+    /// Path of the kubelet's pod-resources socket, read if NVML fails.
     #[arg(long, default_value = pod_resources::SOCKET, value_name = "FILE")]
     podresources_socket: PathBuf,
 
@@ -64,7 +64,7 @@ pub(crate) struct ReserveArguments {
     #[arg(long, value_name = "FORMAT", value_parser = ["console", "json"])]
     zap_encoder: Option<String>,
 
-    /// How much is logged: debug, info, error, panic, or a number above 0.
+    /// Log level: debug, info, error, panic, or a number above 0.
     #[arg(long, value_name = "LEVEL")]
     zap_log_level: Option<String>,
 

@@ -18,11 +18,11 @@ const LAST_LINES: usize = 20;
 /// Which cluster, and what it was installed as.
 #[derive(Args)]
 pub(super) struct ClusterArguments {
-    /// Where the cluster is; by default that of the surroundings.
+    /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Pods with this spec.schedulerName are ours.
+    /// Schedule pods with this spec.schedulerName.
     #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
     scheduler_name: String,
 
@@ -30,7 +30,7 @@ pub(super) struct ClusterArguments {
     #[arg(long, default_value = "kai.scheduler/queue", value_name = "KEY")]
     queue_label_key: String,
 
-    /// Namespace of kai.
+    /// Namespace of the installation.
     #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
     namespace: String,
 
@@ -38,7 +38,7 @@ pub(super) struct ClusterArguments {
     #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
     resource_reservation_namespace: String,
 
-    /// Print JSON.
+    /// Print JSON instead of a table.
     #[arg(long)]
     pub(super) json: bool,
 }

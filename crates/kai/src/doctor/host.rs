@@ -9,19 +9,19 @@ use kai_doctor::host::HostFacts;
 /// Which host.
 #[derive(Args)]
 pub(super) struct HostArguments {
-    /// The folder that is the host's root, where this runs in a container.
+    /// Folder where the host's root is mounted, if this runs in a container.
     #[arg(long, default_value = "/", value_name = "FOLDER")]
     root: PathBuf,
 
-    /// A part of the name of our image.
+    /// Part of the image name to look for.
     #[arg(long, default_value = "kai", value_name = "TEXT")]
     image: String,
 
-    /// The name of the node in the cluster; by default that of the host.
+    /// Name of the node in the cluster [default: the host name].
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     node_name: Option<String>,
 
-    /// Print JSON.
+    /// Print JSON instead of a table.
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -13,11 +13,11 @@ const SOMETHING_IS_WRONG: u8 = 1;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai doctor                  look at the cluster of the surroundings
+  kai doctor                  diagnose the cluster of the current kubeconfig context
   kai doctor --json           for scripts: {\"findings\": [{\"check\", \"severity\", \"object\", \"message\", \"fix\"}]}
   sudo kai doctor node        on a node: what the API cannot show
 
-The exit status is 1 where something does not work. Nothing is written.";
+Exits with 1 if a finding is an error. Writes nothing.";
 
 /// Where to look.
 #[derive(Args)]

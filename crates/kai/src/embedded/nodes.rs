@@ -8,7 +8,7 @@ const ALL_ALIKE: u32 = 1;
 /// The nodes of the embedded cluster.
 #[derive(Args)]
 pub(crate) struct ClusterArguments {
-    /// So many nodes; by default one, or those that the manifests bring.
+    /// Number of simulated nodes [default: 1, or the nodes in the manifests].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
 
@@ -20,7 +20,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, default_value_t = 81_920, value_name = "MIB")]
     gpu_memory: u64,
 
-    /// Advertise each GPU as so many.
+    /// Number of replicas that each GPU is advertised as.
     #[arg(long, value_name = "REPLICAS")]
     time_slicing: Option<u32>,
 }

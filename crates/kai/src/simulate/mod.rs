@@ -25,14 +25,14 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateArguments {
-    /// Manifests: files of YAML or JSON, or folders of them.
+    /// Manifests: YAML or JSON files, or folders.
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     files: Vec<PathBuf>,
 
     #[command(flatten)]
     cluster: ClusterArguments,
 
-    /// Print JSON.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }

@@ -34,7 +34,7 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     nodes: ClusterArguments,
 
-    /// Manifests of what exists from the start: files of YAML or JSON, or folders of them.
+    /// Manifests to create at start: YAML or JSON files, or folders.
     #[arg(long, value_name = "PATH")]
     cluster: Vec<PathBuf>,
 
@@ -43,7 +43,7 @@ pub(crate) struct UpArguments {
     #[arg(long, default_value = "kai.kubeconfig", value_name = "FILE")]
     kubeconfig: PathBuf,
 
-    /// The port on 127.0.0.1; 0: any that is free.
+    /// Port on 127.0.0.1; 0 picks a free one.
     #[arg(long, default_value_t = 0, value_name = "PORT")]
     port: u16,
 }
