@@ -24,7 +24,7 @@ pub(crate) struct AdmissionFlags {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     gpu_sharing_enabled: Option<bool>,
 
-    /// Limit the memory of shared GPUs with `HAMi-core`.
+    /// Limit the memory of shared GPUs with HAMi-core.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     hami_core_enabled: Option<bool>,
 
