@@ -24,8 +24,8 @@ pub enum Order {
     RequestBind(ObjectName, Box<Value>),
     /// Remove a bind request of this UID, which failed for good.
     DropBindRequest(ObjectName, Text),
-    /// Tell pods to go by these means, in this order; the first refusal ends it.
-    Evict(EvictBy, Vec<Victim>),
+    /// Evict a pod by these means.
+    Evict(EvictBy, Victim),
     /// Set or remove annotations of a pod group.
     MarkGroup(ObjectName, BTreeMap<&'static str, Option<String>>),
     /// Find out to which group a pod belongs.
@@ -36,7 +36,7 @@ pub enum Order {
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
 }
 
-/// How a pod is told to go.
+/// How a pod is evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EvictBy {
     /// Through the eviction API, which respects disruption budgets.
@@ -61,7 +61,7 @@ pub struct Bind {
     pub annotations: BTreeMap<&'static str, String>,
 }
 
-/// A pod that is told to go.
+/// A pod that is evicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Victim {
     /// The pod.
@@ -88,14 +88,12 @@ pub enum Report {
         /// Why.
         error: String,
     },
-    /// The pod was told to go.
+    /// The API server accepted the eviction of the pod, or the pod is gone.
     Evicted(ObjectName),
-    /// A pod may not be told to go now.
+    /// The API server refused the eviction of a pod.
     EvictionRefused {
         /// The pod.
         victim: ObjectName,
-        /// Pods that were to follow and were left alone.
-        spared: Vec<ObjectName>,
         /// Why.
         error: String,
     },
@@ -143,7 +141,9 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
                 }
             }
         }
-        Order::Evict(by, victims) => evict_all(&client, by, victims, &reports).await,
+        Order::Evict(by, victim) => {
+            let _ = reports.send(evict_victim(&client, by, victim).await).await;
+        }
         Order::MarkGroup(group, annotations) => {
             let path = object_path("/apis/scheduling.run.ai/v2alpha2", "podgroups", &group);
             let patch = json!({"metadata": {"annotations": annotations}});
@@ -213,7 +213,7 @@ pub(crate) async fn bind(
     send::<Value>(client, "POST", &path, None, &body).await.map(|_| ())
 }
 
-/// Tells a pod of this UID to go; one that is gone has gone.
+/// Evicts a pod of this UID; a pod that is gone counts as evicted.
 pub(crate) async fn evict(
     client: &Client,
     by: EvictBy,
@@ -265,7 +265,7 @@ async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) ->
     }
 }
 
-/// Says on a pod why it must go. It goes also where that cannot be said.
+/// Writes the condition that says why a victim is evicted. The victim is evicted even if that fails.
 async fn mark_victim(client: &Client, victim: &Victim) {
     let path = format!("{}/status", object_path("/api/v1", "pods", &victim.pod));
     let condition = json!({
@@ -277,27 +277,19 @@ async fn mark_victim(client: &Client, victim: &Victim) {
     let patch = json!({"metadata": {"uid": &*victim.uid}, "status": {"conditions": [condition]}});
     let written = send::<Value>(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await;
     if let Err(error) = written.or_else(missing_is_fine) {
-        tracing::warn!(pod = %victim.pod, %error, "its condition was not written");
+        tracing::warn!(pod = %victim.pod, %error, "failed to write the condition DisruptionTarget of a victim");
     }
 }
 
-async fn evict_all(client: &Client, by: EvictBy, victims: Vec<Victim>, reports: &Sender<Report>) {
-    let mut victims = victims.into_iter();
-    while let Some(victim) = victims.next() {
-        if by == EvictBy::MarkedDelete {
-            mark_victim(client, &victim).await;
+async fn evict_victim(client: &Client, by: EvictBy, victim: Victim) -> Report {
+    if by == EvictBy::MarkedDelete {
+        mark_victim(client, &victim).await;
+    }
+    match evict(client, by, &victim.pod, &victim.uid).await {
+        Ok(()) => {
+            tracing::info!(pod = %victim.pod, message = %victim.message, "evicted pod");
+            Report::Evicted(victim.pod)
         }
-        let report = match evict(client, by, &victim.pod, &victim.uid).await {
-            Ok(()) => {
-                tracing::info!(pod = %victim.pod, message = %victim.message, "told to go");
-                Report::Evicted(victim.pod)
-            }
-            Err(error) => Report::EvictionRefused {
-                victim: victim.pod,
-                spared: victims.by_ref().map(|spared| spared.pod).collect(),
-                error: error.to_string(),
-            },
-        };
-        let _ = reports.send(report).await;
+        Err(error) => Report::EvictionRefused { victim: victim.pod, error: error.to_string() },
     }
 }

@@ -27,6 +27,8 @@ use crate::watch::{Change, Lists, watch};
 const WINDOW: Span = Span { nanos: 20_000_000 };
 pub(crate) const WAITING_CHANGES: usize = 4096;
 const WRITES_AT_ONCE: u32 = 64;
+/// Evictions have a limit of their own, so that binds never queue behind a large gang of victims.
+const EVICTIONS_AT_ONCE: u32 = 64;
 /// How long writes that are under way are waited for at the end.
 const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
 
@@ -107,6 +109,7 @@ pub(crate) async fn run_planner(
         scale_adjuster,
         reports: report_sink,
         limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
+        eviction_limit: Arc::new(Semaphore::new(EVICTIONS_AT_ONCE as usize)),
         window_end: None,
         hold_until,
     };
@@ -211,6 +214,7 @@ struct Runner {
     scale_adjuster: Option<ScaleDriver>,
     reports: Sender<Report>,
     limit: Arc<Semaphore>,
+    eviction_limit: Arc<Semaphore>,
     /// When the changes seen so far are planned.
     window_end: Option<Timestamp>,
     /// Plans wait for past usage, at most until then.
@@ -295,8 +299,12 @@ impl Runner {
                 () = self.env.sleep(LAST_WRITES) => {}
             }
         }
+        let writes = async {
+            let _writes = self.limit.acquire_many(WRITES_AT_ONCE).await;
+            let _evictions = self.eviction_limit.acquire_many(EVICTIONS_AT_ONCE).await;
+        };
         tokio::select! { biased;
-            _ = self.limit.acquire_many(WRITES_AT_ONCE) => {}
+            () = writes => {}
             () = self.env.sleep(LAST_WRITES) => {}
         }
     }
@@ -370,7 +378,11 @@ impl Runner {
                     });
                 }
                 (order, _) => {
-                    let (client, limit) = (self.client.clone(), Arc::clone(&self.limit));
+                    let limit = match order {
+                        Order::Evict(..) => Arc::clone(&self.eviction_limit),
+                        _ => Arc::clone(&self.limit),
+                    };
+                    let client = self.client.clone();
                     self.env.spawn("write", async move {
                         let _permit = limit.acquire().await;
                         carry_out(client, order, reports).await;

@@ -13,7 +13,7 @@ use kai_cluster::flags::{self, Flagged};
 use kai_cluster::function::Function;
 use kai_cluster::lease::Election;
 use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::{BindRequests, EVICTIONS_PER_SECOND, PUBLISH_AFTER, Publish, Settings};
+use kai_cluster::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
 use kai_cluster::serve::{self, Question, ServeSettings};
 use kai_cluster::shards::{AdmissionWishes, Wishes};
 use kai_cluster::status::{Duties, Events};
@@ -64,8 +64,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "api")]
     eviction: Eviction,
 
-    /// How many victims are told to go per second, a gang always together; 0: all at once.
-    #[arg(long, default_value_t = EVICTIONS_PER_SECOND, value_name = "NUMBER")]
+    /// Limit of evictions per second; the pods of a gang are evicted together; 0 means no limit
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     evictions_per_second: u32,
 
     /// Read the initial state as a streaming list where the API server supports it; otherwise in pages.

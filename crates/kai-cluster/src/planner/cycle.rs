@@ -8,9 +8,10 @@ use kai_core::plan::{CyclePlan, Milestone, Step, StepKind, assume, plan_and_meas
 use kai_core::time::Timestamp;
 use kai_translate::time;
 
+use super::decision_log::{log_decision, log_trials};
 use super::pods::Membership;
 use super::requests::received;
-use super::{BindRequests, Planner, Publish, told};
+use super::{BindRequests, Planner, Publish};
 use crate::orders::{Bind, Order};
 
 /// The plugin that tells the order of jobs.
@@ -29,7 +30,7 @@ impl Planner {
         }
         let mut made = self.plan(now, clock);
         drop_stillborn(&mut made);
-        told::decisions(&made);
+        log_trials(&made);
         assume(&mut self.world, &made);
         self.wake_at = made.wake_at;
         let gangs = self.gangs_to_prepare(&made.steps);
@@ -37,15 +38,18 @@ impl Planner {
             match &step.kind {
                 StepKind::Bind { .. } => {
                     let gang = step.group.as_ref().and_then(|group| gangs.get(group));
+                    log_decision(step);
                     self.order_bind(step, gang.copied());
                 }
                 StepKind::Nominate { node, for_job: None, .. } => {
-                    self.promise(&step.pod, node, now);
+                    if self.nominate(&step.pod, node, now) {
+                        log_decision(step);
+                    }
                 }
-                StepKind::Nominate { .. } | StepKind::Evict { .. } => {}
+                StepKind::Nominate { .. } | StepKind::Evict { .. } => log_decision(step),
             }
         }
-        self.lapse_promises(now);
+        self.expire_nominations(now);
         self.plan_evictions(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);

@@ -3,17 +3,18 @@
 mod answers;
 mod backoff;
 mod cycle;
+mod decision_log;
 mod devices;
+mod eviction_queue;
 mod evictions;
 mod gangs;
 mod gpus;
 mod leading;
 mod namespaces;
+mod nominations;
 mod objects;
 mod pods;
-mod promises;
 mod requests;
-mod told;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +35,6 @@ use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::{Facts, GrouperConfig};
 
 pub use backoff::{Backoffs, Wait};
-pub use evictions::PER_SECOND as EVICTIONS_PER_SECOND;
 
 use crate::binder::{BinderSettings, EndedBind};
 use crate::function::Function;
@@ -43,7 +43,7 @@ use crate::lease::{Election, Leading};
 use crate::metrics::{Metrics, MetricsSettings};
 use crate::orders::{EvictBy, Order, Report};
 use crate::planner::devices::Devices;
-use crate::planner::evictions::Evictions;
+use crate::planner::eviction_queue::EvictionQueue;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
 use crate::reserved::ReservedDevices;
@@ -75,11 +75,11 @@ pub struct Settings {
     pub scale_adjuster: ScaleAdjusterSettings,
     /// Which pods are bound through bind requests.
     pub bind_requests: BindRequests,
-    /// How victims are told to go.
+    /// How victims are evicted.
     pub evict_by: EvictBy,
-    /// Victims that are deleted are told why in their conditions.
+    /// Victims that are deleted get the condition `DisruptionTarget` first.
     pub mark_victims: bool,
-    /// How many victims are told to go per second; none: all at once.
+    /// Number of evictions per second on average; none: as many as the API server accepts.
     pub evictions_per_second: Option<u32>,
     /// What is told about all this.
     pub status: StatusSettings,
@@ -143,7 +143,7 @@ impl Default for Settings {
             bind_requests: BindRequests::default(),
             evict_by: EvictBy::default(),
             mark_victims: false,
-            evictions_per_second: Some(EVICTIONS_PER_SECOND),
+            evictions_per_second: None,
             status: StatusSettings::default(),
             metrics: MetricsSettings::default(),
             lists: Lists::default(),
@@ -187,10 +187,10 @@ pub struct Planner {
     /// Devices that reservation pods keep.
     reserved: ReservedDevices,
     backoffs: Backoffs,
-    /// Victims that wait for their turn.
-    evictions: Evictions,
-    /// When each pod was last promised a node.
-    promises: BTreeMap<ObjectName, Timestamp>,
+    /// Evictions that were decided and not answered yet.
+    evictions: EvictionQueue,
+    /// When each pod was last nominated to a node.
+    nominations: BTreeMap<ObjectName, Timestamp>,
     statuses: Statuses,
     metrics: Metrics,
     usage: PastUsage,
@@ -246,8 +246,8 @@ impl Planner {
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
-            evictions: Evictions::default(),
-            promises: BTreeMap::new(),
+            evictions: EvictionQueue::default(),
+            nominations: BTreeMap::new(),
             orders: Vec::new(),
             dirty: false,
             wake_at: None,
@@ -272,9 +272,9 @@ impl Planner {
         [self.wake_at, self.backoffs.next()].into_iter().flatten().min()
     }
 
-    /// When the next victims are to be told to go.
+    /// When the next evictions are to be sent.
     pub fn evict_at(&self) -> Option<Timestamp> {
-        self.evictions.next()
+        self.evictions.next_at()
     }
 
     /// Orders since the latest call.
@@ -343,7 +343,7 @@ impl Planner {
                 self.statuses.note_bound(&pod, now);
                 self.metrics.note_bound(&pod, now);
             }
-            Report::Evicted(pod) => self.evicted(&pod, now),
+            Report::Evicted(pod) => self.eviction_accepted(&pod, now),
             Report::BindFailed { pod, node, error } => {
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
@@ -355,9 +355,9 @@ impl Planner {
                 self.dirty = true;
                 self.wait_after_bind(&pod, &node, &error, now);
             }
-            Report::EvictionRefused { victim, spared, error } => {
-                tracing::warn!(pod = %victim, error, "an eviction was refused");
-                self.eviction_refused(&victim, spared, now);
+            Report::EvictionRefused { victim, error } => {
+                tracing::warn!(pod = %victim, error, "the API server refused an eviction");
+                self.eviction_refused(&victim, now);
             }
             Report::Usage { usages, latency } => {
                 self.metrics.note_usage_query(latency);

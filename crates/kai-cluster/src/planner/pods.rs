@@ -33,8 +33,8 @@ pub(super) struct PodEntry {
     pub(super) containers: Vec<Text>,
     /// To which group it belongs.
     pub(super) group: Membership,
-    /// The node that a plan promised it.
-    pub(super) promised: Option<Text>,
+    /// The node that a plan nominated it to.
+    pub(super) nominated: Option<Text>,
     /// Since when it counts as started: its node took it, else it was bound, else a plan decided to bind it.
     started: Option<Timestamp>,
 }
@@ -92,9 +92,11 @@ impl Planner {
         if !same {
             self.remove_pod(&name);
         }
+        let was_dirty = self.dirty;
+        let confirmed = self.confirms_eviction(&base).then(|| base.clone());
         self.see_reservation(view);
         let group = self.membership(&name, &base);
-        let promised = self.pods.get(&name).and_then(|entry| entry.promised.clone());
+        let nominated = self.pods.get(&name).and_then(|entry| entry.nominated.clone());
         let decided = self.pods.get(&name).and_then(PodEntry::started);
         let started = started_by(view).or(decided);
         let claims = view.spec.resource_claims.iter().filter_map(|claim| {
@@ -113,7 +115,7 @@ impl Planner {
             claims: claims.collect(),
             containers: containers.collect(),
             group,
-            promised: promised.filter(|_| !placed),
+            nominated: nominated.filter(|_| !placed),
             started,
         };
         let group = named_group(&entry.base);
@@ -134,6 +136,9 @@ impl Planner {
         self.tell_bind_request(&name);
         if self.is_ready() {
             self.find_group(&name);
+        }
+        if let Some(pod) = confirmed {
+            self.confirm_eviction(&pod, was_dirty);
         }
     }
 
@@ -192,6 +197,7 @@ impl Planner {
             self.tell_group(&group);
         }
         self.in_flight.remove(name);
+        self.evictions.forget(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
         self.forget_object(ObjectKey::BindRequest(name.clone()));
@@ -331,8 +337,8 @@ impl Planner {
             spec.group = Some(plan.name.as_str().into());
             spec.sub_group = plan.pod_sub_group.as_deref().map(Text::from);
         }
-        if entry.promised.is_some() {
-            spec.nominated_node.clone_from(&entry.promised);
+        if entry.nominated.is_some() {
+            spec.nominated_node.clone_from(&entry.nominated);
         }
         let uid = &entry.base.uid;
         let waits = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);

@@ -62,6 +62,8 @@ struct State {
     devices: Vec<&'static str>,
     reservations: usize,
     leases: BTreeMap<String, Value>,
+    /// How long answers to evictions take.
+    eviction_answers: Duration,
     /// Lists are not streamed.
     no_streams: bool,
     /// Whose requests for leases fail.
@@ -346,6 +348,11 @@ impl Api {
         Self { caller, ..self.clone() }
     }
 
+    /// Evictions are carried out at once and answered after this time.
+    pub(crate) fn answer_evictions_after(&self, time: Duration) {
+        self.state.lock().expect("the state").eviction_answers = time;
+    }
+
     /// Lists are not streamed.
     pub(crate) fn refuse_streams(&self, refused: bool) {
         self.state.lock().expect("the state").no_streams = refused;
@@ -380,6 +387,17 @@ impl Api {
     }
 
     pub(crate) async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
+        let is_eviction = request.uri().path().ends_with("/eviction");
+        let api = self.clone();
+        let answer = self.carry_out(request).await;
+        let delay = api.state.lock().expect("the state").eviction_answers;
+        if is_eviction && !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        answer
+    }
+
+    async fn carry_out(self, request: Request<Body>) -> Result<Answer, Infallible> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();

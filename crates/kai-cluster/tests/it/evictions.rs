@@ -1,9 +1,11 @@
-//! Victims: who is told to go, when, and what becomes of those for whom they go.
+//! Evictions: which victims are evicted, when, and what becomes of their preemptor.
+
+use std::time::Duration;
 
 use kai_cluster::orders::EvictBy;
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, play, tell};
 use crate::{class, fault, node, of_class, queue, running, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -27,7 +29,7 @@ fn member(name: &str, gang: &str) -> Value {
 }
 
 /// A node that these groups fill with so many pods each, and a pod that is more urgent and needs all of it.
-fn crowd(gangs: &[(&str, usize)], cpu: &str) -> Story {
+pub(crate) fn crowd(gangs: &[(&str, usize)], cpu: &str) -> Story {
     let mut place = node("n1", cpu);
     place["status"]["allocatable"]["pods"] = json!("1000");
     let mut objects = vec![
@@ -61,10 +63,10 @@ fn victims_are_deleted_where_that_is_configured() {
     assert_eq!(times(&writes, "pods/urgent/binding").len(), 1, "{writes:#?}");
 }
 
-/// There is room on the node, but the queue is full: whoever preempts is bound as soon as its victims no longer count, and
-/// they must go all the same.
+/// The preemptor fits the node, but its queue is full: it is bound as soon as its victims no longer count, and they must be
+/// evicted all the same.
 #[test]
-fn victims_that_somebody_counts_on_go_although_he_runs_already() {
+fn victims_that_a_bound_pod_depends_on_are_evicted_although_it_runs() {
     let story = crowd(&[("a", 2), ("b", 2), ("c", 2)], "6");
     let mut full = queue();
     full["spec"]["resources"]["cpu"]["limit"] = json!(6000);
@@ -90,7 +92,7 @@ fn victims_that_somebody_counts_on_go_although_he_runs_already() {
 }
 
 #[test]
-fn victims_that_are_deleted_can_be_told_why_first() {
+fn victims_that_are_deleted_can_get_a_condition_first() {
     let log = tell(Story { evict_by: EvictBy::MarkedDelete, ..preemption() });
     let writes = writes(&log);
     for name in ["gang-m0", "gang-m1"] {
@@ -105,16 +107,17 @@ fn victims_that_are_deleted_can_be_told_why_first() {
 }
 
 #[test]
-fn a_refused_eviction_spares_the_rest_and_is_tried_again_later() {
-    let faults = vec![fault("POST", "/eviction", 429, 1)];
+fn a_refused_eviction_is_tried_again_later_and_the_rest_of_its_gang_is_not_repeated() {
+    let faults = vec![fault("POST", "gang-m0/eviction", 429, 1)];
     let log = tell(Story { faults, ..preemption() });
     let writes = writes(&log);
-    let mut evictions = times(&writes, "/eviction");
-    assert_eq!(evictions.len(), 3, "one refused, then both: {writes:#?}");
-    assert!(evictions[1] - evictions[0] >= 1.0, "not before a while: {evictions:?}");
-    evictions.dedup();
-    assert_eq!(evictions.len(), 2, "{evictions:?}");
-    assert!(times(&writes, "pods/urgent/binding").is_empty(), "nobody has left yet");
+    let refused = times(&writes, "gang-m0/eviction");
+    assert_eq!(refused.len(), 2, "refused, then accepted: {writes:#?}");
+    assert!(refused[1] - refused[0] >= 1.0, "not before its back-off: {refused:?}");
+    let other = times(&writes, "gang-m1/eviction");
+    assert_eq!(other.len(), 1, "sent with the first, counts as done: {writes:#?}");
+    assert_eq!(other[0], refused[0], "a gang is sent whole: {writes:#?}");
+    assert!(times(&writes, "pods/urgent/binding").is_empty(), "no victim has ended yet");
 }
 
 /// Names of many groups of one pod each, in order.
@@ -127,9 +130,35 @@ fn lone_pods(names: &[String]) -> Vec<(&str, usize)> {
 }
 
 #[test]
-fn many_victims_do_not_go_at_once() {
+fn evictions_are_not_paced_by_default() {
     let names = singles(150);
     let log = tell(crowd(&lone_pods(&names), "150"));
+    let evicted = times(&writes(&log), "/eviction");
+    assert_eq!(evicted.len(), 150, "{evicted:?}");
+    assert!(evicted[149] - evicted[0] < 0.1, "{evicted:?}");
+}
+
+/// The answers to evictions take this long.
+const SLOW: Duration = Duration::from_millis(100);
+
+#[test]
+fn evictions_are_sent_in_parallel_through_a_window_that_doubles() {
+    let names = singles(150);
+    let log = tell(Story { eviction_answers: SLOW, ..crowd(&lone_pods(&names), "150") });
+    let evicted = times(&writes(&log), "/eviction");
+    let rounds = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5].map(|after| {
+        let in_round =
+            |second: &&f64| (after..after + 0.1).contains(&(**second - evicted[0] + 0.01));
+        evicted.iter().filter(in_round).count()
+    });
+    assert_eq!(rounds, [4, 8, 16, 32, 64, 26], "{evicted:?}");
+}
+
+#[test]
+fn many_victims_are_evicted_at_the_pace_that_is_set() {
+    let names = singles(150);
+    let story = crowd(&lone_pods(&names), "150");
+    let log = tell(Story { evictions_per_second: Some(50), ..story });
     let evicted = times(&writes(&log), "/eviction");
     assert_eq!(evicted.len(), 150, "{evicted:?}");
     let (first, last) = (evicted[0], evicted[149]);
@@ -139,7 +168,8 @@ fn many_victims_do_not_go_at_once() {
 
 #[test]
 fn a_gang_goes_as_a_whole_however_large_it_is() {
-    let log = tell(crowd(&[("one", 60), ("two", 60)], "120"));
+    let story = crowd(&[("one", 60), ("two", 60)], "120");
+    let log = tell(Story { evictions_per_second: Some(50), ..story });
     let writes = writes(&log);
     let of = |gang: &str| times(&writes, &format!("pods/{gang}-m"));
     let (one, two) = (of("one"), of("two"));
@@ -150,26 +180,54 @@ fn a_gang_goes_as_a_whole_however_large_it_is() {
 }
 
 #[test]
-fn those_who_wait_for_their_turn_stay_when_nobody_needs_their_places() {
+fn victims_that_were_not_sent_stay_when_the_preemptor_is_gone() {
     let names = singles(150);
     let gone = vec![(1, "/api/v1/namespaces/a/pods/urgent")];
-    let log = tell(Story { gone, ..crowd(&lone_pods(&names), "150") });
+    let story = crowd(&lone_pods(&names), "150");
+    let log = tell(Story { gone, evictions_per_second: Some(50), ..story });
     let evicted = times(&writes(&log), "/eviction");
     assert!((90..110).contains(&evicted.len()), "{evicted:?}");
     assert!(evicted.iter().all(|second| *second < 1.1), "{evicted:?}");
 }
 
 #[test]
-fn a_refusal_ends_the_whole_eviction_plan_and_spares_the_victim_for_a_while() {
-    // Whoever goes last of three gangs is refused: what was told before has gone, what would follow stays.
+fn a_refusal_ends_the_eviction_plan_and_spares_what_was_not_sent() {
+    // Two gangs fill the first window; the third is not sent before the first answer, which is a refusal.
     let gangs = [("one", 2), ("two", 2), ("three", 2)];
-    let faults = vec![fault("POST", "-m1/eviction", 429, 1)];
-    let log = tell(Story { faults, ..crowd(&gangs, "6") });
+    let faults = vec![fault("POST", "-m0/eviction", 429, 1)];
+    let log = tell(Story { faults, eviction_answers: SLOW, ..crowd(&gangs, "6") });
     let writes = writes(&log);
     let evicted = times(&writes, "/eviction");
     let at_first = evicted.iter().filter(|second| **second < 0.9).count();
-    assert_eq!(at_first, 2, "one, and the one that was refused: {writes:#?}");
-    assert!(evicted.iter().filter(|second| **second >= 1.0).count() >= 5, "{writes:#?}");
+    assert_eq!(at_first, 4, "the two gangs of the first window: {writes:#?}");
+    let later = evicted.iter().filter(|second| **second >= 1.0).count();
+    assert_eq!(later, 3, "the refused victim and the third gang: {writes:#?}");
+}
+
+/// Whatever is refused, and whenever the preemptor goes: no victim is evicted twice, a gang is never cut by our own choice,
+/// nothing is sent once the preemptor is gone, and everything goes in the end while it stays.
+#[test]
+fn evictions_keep_their_guarantees_under_refusals_and_when_the_preemptor_goes() {
+    let gangs = [("one", 1), ("two", 3), ("three", 2), ("four", 5), ("five", 1), ("six", 4)];
+    for (refused, preemptor_stays) in (0..8).flat_map(|times| [(times, true), (times, false)]) {
+        let faults = vec![fault("POST", "-m0/eviction", 429, refused)];
+        let gone =
+            if preemptor_stays { vec![] } else { vec![(1, "/api/v1/namespaces/a/pods/urgent")] };
+        let story = crowd(&gangs, "16");
+        let (log, objects) =
+            play(Story { faults, gone, eviction_answers: SLOW, seconds: 300, ..story });
+        let writes = writes(&log);
+        let what = format!("{refused} refused, stays {preemptor_stays}: {writes:#?}");
+        let evicted = times(&writes, "/eviction");
+        let ends = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        let ended = objects[PODS].iter().filter(ends).count();
+        assert!(evicted.len() - ended <= refused as usize, "an eviction was repeated: {what}");
+        if preemptor_stays {
+            assert_eq!((ended, evicted.len()), (16, 16 + refused as usize), "{what}");
+        } else {
+            assert!(evicted.iter().all(|second| *second < 1.1), "{what}");
+        }
+    }
 }
 
 const VICTIMS: [&str; 2] =
@@ -188,11 +246,11 @@ fn place_after(mut story: Story) -> String {
 }
 
 #[test]
-fn who_made_others_go_keeps_the_promise_of_their_place_until_it_lapses() {
+fn a_preemptor_stays_nominated_to_its_node_until_the_nomination_expires() {
     assert_eq!(place_after(preemption()), "n1", "where its victims were");
     // For more than a minute no plan may give it anything.
     let mut closed = queue();
     closed["spec"]["resources"]["cpu"]["limit"] = json!(0);
     let later = vec![(5, QUEUES, closed), (66, NODES, node("tiny", "0")), (70, QUEUES, queue())];
-    assert_eq!(place_after(Story { later, ..preemption() }), "n0", "the promise has lapsed");
+    assert_eq!(place_after(Story { later, ..preemption() }), "n0", "the nomination has expired");
 }

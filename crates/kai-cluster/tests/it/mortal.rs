@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::Api;
-use crate::evictions::preemption;
+use crate::evictions::{crowd, preemption};
 use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
 use crate::{class, node, of_class, pod, queue};
 
@@ -192,6 +192,21 @@ fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
         assert_eq!(victims.len(), 2, "nobody removes them: {what}");
         let is_told = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
         assert!(victims.iter().all(is_told), "one stays: {what}");
+    });
+}
+
+/// Gangs and single pods, more than the first window holds: no eviction is repeated, none is forgotten.
+#[test]
+fn evictions_are_neither_repeated_nor_forgotten_wherever_kai_dies() {
+    let story =
+        Story { seconds: 60, ..crowd(&[("a", 1), ("b", 3), ("c", 1), ("d", 4), ("e", 2)], "11") };
+    dies_everywhere(&story, 11, |objects, what| {
+        let evictions = what.matches("/eviction").count();
+        let victims: Vec<&Value> =
+            objects[PODS].iter().filter(|pod| pod["metadata"]["name"] != "urgent").collect();
+        let ends = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert_eq!(victims.iter().filter(|pod| ends(pod)).count(), 11, "forgotten: {what}");
+        assert_eq!(evictions, 11, "repeated: {what}");
     });
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_cluster::function::Function;
 use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::{EVICTIONS_PER_SECOND, Settings};
+use kai_cluster::planner::Settings;
 use kai_cluster::run::run;
 use kai_cluster::shards;
 use kai_cluster::status::Events;
@@ -54,10 +54,12 @@ pub(crate) struct Story {
     pub(crate) divided: bool,
     /// A function beside the usual ones.
     pub(crate) also: Option<Function>,
-    /// How victims are told to go.
+    /// How victims are evicted.
     pub(crate) evict_by: EvictBy,
-    /// How many are told to go per second; none: as many as usual.
+    /// Number of evictions per second; none: as many as the API server accepts.
     pub(crate) evictions_per_second: Option<u32>,
+    /// How long the API server takes to answer evictions.
+    pub(crate) eviction_answers: Duration,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -140,6 +142,7 @@ impl Story {
     /// What exists, and what will happen.
     pub(crate) fn begin(&self, api: &Api) {
         api.refuse_streams(self.no_streams);
+        api.answer_evictions_after(self.eviction_answers);
         for (path, object) in self.objects.clone() {
             api.set(path, object);
         }
@@ -165,7 +168,7 @@ impl Story {
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = Settings {
             evict_by: self.evict_by,
-            evictions_per_second: Some(self.evictions_per_second.unwrap_or(EVICTIONS_PER_SECOND)),
+            evictions_per_second: self.evictions_per_second,
             usage: self.usage.clone(),
             lists: self.lists,
             ..Settings::default()

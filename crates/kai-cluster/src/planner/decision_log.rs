@@ -1,31 +1,30 @@
-//! One line per decision, and with `--v=4` one per pod and device that was looked at, under the tags that KAI users grep for.
+//! One line per decision when it changes, and with `--v=4` one per pod and device that was considered, under the tags that KAI
+//! users grep for.
 
 use kai_core::plan::{CyclePlan, Step, StepKind};
 use kai_core::report::device_trials::{DeviceRoom, DeviceTrial, NodeDevices};
 
-/// Says what a plan decided.
-pub(super) fn decisions(made: &CyclePlan) {
+/// Logs what a plan considered.
+pub(super) fn log_trials(made: &CyclePlan) {
     for trial in &made.device_trials {
         for line in trial_lines(trial) {
             tracing::debug!("{line}");
         }
     }
-    for step in &made.steps {
-        decision(step);
-    }
     tracing::debug!(steps = made.steps.len(), waiting = made.waiting.len(), "planned");
 }
 
-fn decision(step: &Step) {
+/// Logs one decision of a plan.
+pub(super) fn log_decision(step: &Step) {
     let (action, pod) = (step.action.name(), &step.pod);
     match &step.kind {
-        StepKind::Bind { node, .. } => tracing::info!(action, %pod, %node, "to be bound"),
-        StepKind::Nominate { node, .. } => tracing::info!(action, %pod, %node, "promised a place"),
-        StepKind::Evict { message, .. } => tracing::info!(action, %pod, %message, "to be evicted"),
+        StepKind::Bind { node, .. } => tracing::info!(action, %pod, %node, "binding pod"),
+        StepKind::Nominate { node, .. } => tracing::info!(action, %pod, %node, "nominated pod"),
+        StepKind::Evict { message, .. } => tracing::info!(action, %pod, %message, "evicting pod"),
     }
 }
 
-/// What was looked at for a pod, and what came of it.
+/// The devices that a plan considered for a pod, and its choice.
 fn trial_lines(trial: &DeviceTrial) -> Vec<String> {
     let pod = &trial.pod;
     let mut lines = Vec::new();
