@@ -88,6 +88,8 @@ pub enum Report {
         /// Why.
         error: String,
     },
+    /// The failed bind request of this UID could not be removed.
+    BindRequestStays(Text),
     /// The API server accepted the eviction of the pod, or the pod is gone.
     Evicted(ObjectName),
     /// The API server refused the eviction of a pod.
@@ -137,7 +139,8 @@ pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
             match ended.or_else(missing_is_fine) {
                 Ok(_) => tracing::info!(request = %name, "removed a failed bind request"),
                 Err(error) => {
-                    tracing::warn!(request = %name, %error, "a failed bind request stays");
+                    tracing::warn!(request = %name, %error, "failed to remove a failed bind request");
+                    let _ = reports.send(Report::BindRequestStays(uid)).await;
                 }
             }
         }

@@ -171,7 +171,19 @@ impl Binder {
         if attempt.is_some_and(Attempt::is_failing) {
             return false;
         }
-        self.facts.request(request).is_some_and(|request| self.facts.needs_devices(request))
+        let request = self.facts.request(request);
+        request.is_some_and(|request| {
+            self.facts.needs_devices(request) && self.sharing_problem(request).is_none()
+        })
+    }
+
+    /// Why the containers of a sharing pod cannot be given their devices, whatever is reserved.
+    fn sharing_problem(&self, request: &Request) -> Option<String> {
+        if !request.is_fraction() || !self.settings.plugins.has(BinderPlugin::GpuSharing) {
+            return None;
+        }
+        let pod = self.facts.subject(request).filter(|pod| pod.node.is_none())?;
+        sharing::problem(pod.view.as_ref()?)
     }
 
     /// Is a write under way for a request that is gone, and needs the device?
@@ -362,10 +374,9 @@ impl Binder {
         let plugins = &self.settings.plugins;
         match stage {
             Stage::Reserve if !request.is_fraction() => Move::Next(Stage::Volumes),
-            Stage::Reserve => match self.reserved_devices(request) {
-                Ok(Some(_)) => Move::Next(Stage::Volumes),
-                Ok(None) => Move::Wait(None),
-                Err(reason) => Move::fail(reason),
+            Stage::Reserve => match self.sharing_problem(request) {
+                Some(reason) => Move::fail(reason),
+                None => self.await_devices(request),
             },
             Stage::Volumes if !plugins.has(BinderPlugin::VolumeBinding) => {
                 Move::Next(Stage::Claims)
@@ -381,12 +392,21 @@ impl Binder {
             },
             Stage::Configure if !plugins.has(BinderPlugin::GpuSharing) => Move::Next(Stage::Bind),
             Stage::Configure => match self.config_maps(request, pod) {
+                Ok(Some(maps)) if maps.is_empty() => Move::Next(Stage::Bind),
                 Ok(Some(maps)) => Move::write(Write::Configure { uid: pod.uid.clone(), maps }),
                 Ok(None) => Move::Next(Stage::Reserve), // a reservation was lost
                 Err(reason) => Move::fail(reason),
             },
             Stage::Bind => self.bind(request, attempt, pod, now),
             Stage::Undo(_) | Stage::Tell(_) => Move::Wait(None), // these need no pod
+        }
+    }
+
+    fn await_devices(&self, request: &Request) -> Move {
+        match self.reserved_devices(request) {
+            Ok(Some(_)) => Move::Next(Stage::Volumes),
+            Ok(None) => Move::Wait(None),
+            Err(reason) => Move::fail(reason),
         }
     }
 
@@ -496,6 +516,10 @@ impl Binder {
                 return Move::Wait(Some(late));
             }
             let needed = request.members_needed;
+            if self.open_members(request, pod) >= needed {
+                // Each of the others either gets ready or fails and cancels this one.
+                return Move::Wait(Some(now.plus(patience)));
+            }
             return Move::fail(format!("only {prepared} of {needed} pods of its group are ready"));
         }
         let mut annotations =

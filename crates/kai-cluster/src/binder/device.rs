@@ -88,8 +88,11 @@ impl Binder {
                     self.keep(key, &mut memory, need == Need::Requested, now);
                 }
                 self.due.extend(requests.into_iter().map(Item::Request));
-            } else if !self.release(key, &mut memory, now) {
-                return; // nothing is left of it
+            } else {
+                self.end_reservation(key);
+                if !self.release(key, &mut memory, now) {
+                    return; // nothing is left of it
+                }
             }
         }
         self.devices.insert(key.clone(), memory);
@@ -165,7 +168,11 @@ impl Binder {
             return;
         }
         self.discard(key, memory, now);
+        if one.device.is_none() {
+            self.limits.count(key);
+        }
         if let Some(reason) = self.fault(key, &pod, &one, memory, now) {
+            self.end_reservation(key);
             memory.failure = Some(format!("reservation pod {pod}: {reason}"));
             if !requested && self.facts.users(key).next().is_some() {
                 // Requests would fail and let it go; users can only be given another.
@@ -177,6 +184,8 @@ impl Binder {
         if let Some(device) = one.device.clone() {
             memory.failure = None;
             memory.tries = 0;
+            let waiting = self.limits.answered(key, now);
+            self.due.extend(waiting.into_iter().map(Item::Device));
             self.rung_worked(&key.node, &one);
             self.evict_users_of_other(key, memory, &device, now);
         }
@@ -207,7 +216,7 @@ impl Binder {
         };
         memory.awaited = Some((one.uid.clone(), since));
         let wait = self.settings.reservation.wait;
-        let late = since.plus(wait);
+        let late = self.limits.deadline(&key.node, since, wait);
         if now < late {
             self.look_again_at(late, Item::Device(key.clone()));
             return None;
@@ -282,7 +291,13 @@ impl Binder {
         let mut names = (0..).map(|number| reservation::name(key, number, settings));
         let Some(name) = names.find(|name| !taken.contains(&name)) else { return };
         let Some(rung) = self.next_rung(&key.node) else { return };
-        let Some(node) = self.facts.node(&key.node) else { return };
+        if !self.limits.admit(key) {
+            return; // looked at again when there are fewer
+        }
+        let Some(node) = self.facts.node(&key.node) else {
+            self.end_reservation(key);
+            return;
+        };
         let climb = self.climb(node);
         let blueprint = Blueprint {
             name: &name,
@@ -298,6 +313,12 @@ impl Binder {
         self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
         memory.making = Some((name, rung));
         memory.busy = true;
+    }
+
+    /// The device's reservation is not waited for any more: others may be made.
+    fn end_reservation(&mut self, key: &DeviceKey) {
+        let waiting = self.limits.end(key);
+        self.due.extend(waiting.into_iter().map(Item::Device));
     }
 
     /// Taints that the first who needs the device tolerates.
@@ -382,6 +403,7 @@ impl Binder {
                 if let Some((_, rung)) = made.filter(|_| is_refused) {
                     self.rung_refused(&key.node, rung, &failure.reason);
                 }
+                self.end_reservation(key);
             }
         }
         self.due.insert(Item::Device(key.clone()));

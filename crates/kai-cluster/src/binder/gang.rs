@@ -20,6 +20,20 @@ impl Binder {
         u32::try_from(ready.count()).unwrap_or(u32::MAX)
     }
 
+    /// Pods of the group of the request's pod that have a node or whose requests are being carried out, this one among them.
+    pub(super) fn open_members(&self, request: &Request, pod: &PodFacts) -> u32 {
+        let Some(gang) = &pod.gang else { return request.members_needed };
+        let open = self.facts.members(gang).filter(|member| {
+            **member == request.pod || self.is_placed(member) || {
+                let mut requests = self.facts.requests_of_pod(member);
+                requests.any(|name| {
+                    self.attempts.get(name).is_some_and(|attempt| !attempt.is_failing())
+                })
+            }
+        });
+        u32::try_from(open.count()).unwrap_or(u32::MAX)
+    }
+
     fn is_placed(&self, pod: &ObjectName) -> bool {
         let pod = self.facts.pod(pod);
         pod.is_some_and(|pod| pod.node.is_some() && pod.life == Life::Alive)

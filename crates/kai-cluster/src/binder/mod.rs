@@ -22,6 +22,7 @@
 //! | `claims` | claims of devices |
 //! | `device` | a shared device: its reservation is made, waited for, repaired and released |
 //! | `reservation` | reservation pods |
+//! | `reservation_limits` | how many reservation pods may be unanswered |
 //! | `plugins` | parts of a bind under KAI's names, and what can be said about them |
 //! | `sharing` | what the containers of a sharing pod are told |
 //! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
@@ -47,6 +48,7 @@ mod profile;
 mod repair;
 mod request;
 mod reservation;
+mod reservation_limits;
 mod room;
 mod scaling;
 mod settings;
@@ -74,6 +76,7 @@ use facts::Facts;
 use ladder::Ladder;
 use notes::NoteMemory;
 use repair::Repair;
+use reservation_limits::ReservationLimits;
 use writes::{Order, Report};
 
 use crate::watch::Change;
@@ -110,6 +113,7 @@ pub struct Binder {
     /// How many attempts there were: what comes of a write concerns the attempt that made it, and no other.
     attempts_begun: u64,
     devices: BTreeMap<DeviceKey, DeviceMemory>,
+    limits: ReservationLimits,
     repairs: BTreeMap<ObjectName, Repair>,
     ladders: BTreeMap<Text, Ladder>,
     notes: BTreeMap<Text, NoteMemory>,
@@ -143,6 +147,7 @@ impl Binder {
             attempts: BTreeMap::new(),
             attempts_begun: 0,
             devices: BTreeMap::new(),
+            limits: ReservationLimits::default(),
             repairs: BTreeMap::new(),
             ladders: BTreeMap::new(),
             notes: BTreeMap::new(),
@@ -163,6 +168,7 @@ impl Binder {
         self.leads = leads;
         self.attempts.clear();
         self.devices.clear();
+        self.limits = ReservationLimits::default();
         self.repairs.clear();
         self.notes.clear();
         self.due.clear();

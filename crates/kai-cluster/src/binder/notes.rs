@@ -1,5 +1,6 @@
 //! What is written on nodes: who has how much of which device, what reservation pods are given there, and whether the
-//! node's GPUs are understood. Written when it differs from what the node shows, every ten seconds at most.
+//! node's GPUs are understood. Written when it differs from what the node shows: a second after the first change, so that
+//! the pods of one burst are written at once, and every ten seconds at most.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,8 @@ use super::{Binder, Item, delay};
 
 /// A node is written at most this often.
 const PAUSE: Span = seconds(10);
+/// Changes of a node are gathered for this time.
+const GATHER: Span = seconds(1);
 
 /// What is remembered of what is written on a node.
 #[derive(Clone, Debug, Default)]
@@ -75,8 +78,9 @@ impl Binder {
         if memory.busy {
             return;
         }
-        if let Some(moment) = memory.not_before.filter(|moment| now < *moment) {
-            self.look_again_at(moment, Item::Node(name.clone()));
+        let due = *memory.not_before.get_or_insert(now.plus(GATHER));
+        if now < due {
+            self.look_again_at(due, Item::Node(name.clone()));
             return;
         }
         memory.busy = true;

@@ -1,4 +1,5 @@
-//! What the containers of a sharing pod are told: two config maps, which admission has referred them to.
+//! What the containers of a sharing pod are told: two config maps, which admission has referred them to. A map is written
+//! only where the pod refers to it.
 
 use std::collections::BTreeMap;
 
@@ -44,13 +45,48 @@ fn target(pod: &view::Pod) -> Result<Target<'_>, String> {
 fn names(pod: &view::Pod, target: &Target<'_>) -> Result<(String, String), String> {
     let prefix = pod.metadata.annotations.get(gpu::SHARED_CONFIG_MAP).ok_or_else(|| {
         format!(
-            "failed to get capabilities configmap name: no desired configmap name found in pod {}/{} annotations",
-            pod.metadata.namespace, pod.metadata.name
+            "failed to get capabilities configmap name: no desired configmap name found in pod {}/{} annotations; \
+             the annotation {} is missing because the admission webhook did not see the pod: \
+             check with `kai doctor` that the webhook is registered, then create the pod again",
+            pod.metadata.namespace,
+            pod.metadata.name,
+            gpu::SHARED_CONFIG_MAP
         )
     })?;
     let capabilities = format!("{prefix}-{}", target.place);
     let variables = format!("{capabilities}{}", objects::EVAR_SUFFIX);
     Ok((capabilities, variables))
+}
+
+/// How the pod refers to a config map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reference {
+    None,
+    /// Containers start without the map.
+    Optional,
+    /// Containers wait for the map.
+    Required,
+}
+
+fn reference(pod: &view::Pod, map: &str) -> Reference {
+    let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let sources = containers.flat_map(|container| {
+        let variables = container.env.iter().filter_map(|variable| variable.value_from.as_ref());
+        let keys = variables.filter_map(|source| source.config_map_key_ref.as_ref());
+        keys.chain(container.env_from.iter().filter_map(|source| source.config_map_ref.as_ref()))
+    });
+    let volumes = pod.spec.volumes.iter().filter_map(|volume| volume.config_map.as_ref());
+    let named = sources.chain(volumes).filter(|source| source.name == map);
+    let references = named.map(|source| match source.optional {
+        Some(true) => Reference::Optional,
+        _ => Reference::Required,
+    });
+    references.max().unwrap_or(Reference::None)
+}
+
+/// Why the containers of the pod cannot be given their devices; none: they can.
+pub(super) fn problem(pod: &view::Pod) -> Option<String> {
+    target(pod).and_then(|target| names(pod, &target)).err()
 }
 
 /// What a pod that shares devices is told about them.
@@ -90,7 +126,13 @@ pub(super) fn config_maps(pod: &view::Pod, told: &Told<'_>) -> Result<Vec<Config
     let mut variables = ConfigMap { name: variables, data: BTreeMap::new() };
     let teller = if refers { &mut capabilities } else { &mut variables };
     teller.data.insert(env::NVIDIA_VISIBLE_DEVICES, visible);
-    Ok(vec![capabilities, variables])
+    let mut maps = vec![capabilities, variables];
+    maps.retain(|map| match reference(pod, &map.name) {
+        Reference::None => false,
+        Reference::Optional => !map.data.is_empty(),
+        Reference::Required => true,
+    });
+    Ok(maps)
 }
 
 /// The names of the config maps that a bind may have made for the pod.
@@ -115,7 +157,7 @@ mod tests {
         let object = json!({
             "metadata": {"name": "n", "namespace": "ns", "annotations": annotations},
             "spec": {
-                "initContainers": [{"name": "first"}],
+                "initContainers": [{"name": "first", "envFrom": [{"configMapRef": {"name": "p-i0-evar"}}]}],
                 "containers": [{"name": "main", "env": [refers]}, {"name": "side"}],
             },
         });
@@ -131,12 +173,28 @@ mod tests {
     #[test]
     fn devices_are_told_where_admission_said() {
         let maps = told(&json!({"runai/shared-gpu-configmap": "p"}), false).expect("maps");
-        assert_eq!((&*maps[0].name, &*maps[1].name), ("p-0", "p-0-evar"));
+        let names: Vec<&str> = maps.iter().map(|map| &*map.name).collect();
+        assert_eq!(names, ["p-0"], "no container refers to the other");
         assert_eq!(maps[0].data["NVIDIA_VISIBLE_DEVICES"], "GPU-1,GPU-2");
         assert_eq!(maps[0].data["GPU_PORTION"], "0.50");
         assert_eq!(maps[0].data["RUNAI_NUM_OF_GPUS"], "0.50");
         assert_eq!(maps[0].data["CUDA_DEVICE_MEMORY_LIMIT"], "8000m");
-        assert!(maps[1].data.is_empty());
+    }
+
+    #[test]
+    fn a_map_is_written_where_a_container_waits_for_it_or_it_says_something() {
+        let written = |optional: serde_json::Value| -> Vec<String> {
+            let mut pod = pod(&json!({"runai/shared-gpu-configmap": "p"}));
+            let source = json!({"name": "p-0-evar", "optional": optional});
+            let source = serde_json::from_value(json!({"configMapRef": source})).expect("a source");
+            pod.spec.containers[0].env_from.push(source);
+            let told = Told { devices: &["GPU-1"], portion: "0.50", cdi: false, limit_mib: None };
+            let maps = config_maps(&pod, &told).expect("maps");
+            maps.into_iter().map(|map| map.name).collect()
+        };
+        assert_eq!(written(json!(null)), ["p-0", "p-0-evar"], "the kubelet waits for it");
+        assert_eq!(written(json!(false)), ["p-0", "p-0-evar"]);
+        assert_eq!(written(json!(true)), ["p-0"], "it is empty");
     }
 
     #[test]
@@ -144,22 +202,23 @@ mod tests {
         let annotations =
             json!({"runai/shared-gpu-configmap": "p", "gpu-fraction-container-name": "first"});
         let maps = told(&annotations, true).expect("maps");
-        assert_eq!((&*maps[0].name, &*maps[1].name), ("p-i0", "p-i0-evar"));
-        assert!(!maps[0].data.contains_key("NVIDIA_VISIBLE_DEVICES"));
+        assert_eq!((maps.len(), &*maps[0].name), (1, "p-i0-evar"));
         assert_eq!(
-            maps[1].data["NVIDIA_VISIBLE_DEVICES"],
+            maps[0].data["NVIDIA_VISIBLE_DEVICES"],
             "k8s.device-plugin.nvidia.com/gpu=GPU-1,k8s.device-plugin.nvidia.com/gpu=GPU-2"
         );
         let annotations =
             json!({"runai/shared-gpu-configmap": "p", "gpu-fraction-container-name": "side"});
-        assert_eq!(told(&annotations, false).expect("maps")[1].name, "p-1-evar");
+        assert_eq!(told(&annotations, false).expect("maps"), [], "it refers to nothing");
     }
 
     #[test]
     fn what_admission_left_out_is_said() {
         let error = told(&json!({}), false).expect_err("no prefix");
         assert!(
-            error.ends_with("no desired configmap name found in pod ns/n annotations"),
+            error.contains(
+                "no desired configmap name found in pod ns/n annotations; the annotation"
+            ),
             "{error}"
         );
         let annotations = json!({"gpu-fraction-container-name": "x"});

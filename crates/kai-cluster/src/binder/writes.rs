@@ -326,6 +326,12 @@ async fn apply_config_map(
         "metadata": {"name": &*name.name, "namespace": &*name.namespace, "ownerReferences": [owner]},
         "data": map.data,
     });
+    // Most are new: creating one costs the API server less than applying it.
+    let maps = format!("/api/v1/namespaces/{}/configmaps?fieldManager={MANAGER}", name.namespace);
+    match send::<Value>(client, "POST", &maps, None, &object).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        created => return created.map(|_| ()).map_err(Failure::from),
+    }
     let path = object_path("/api/v1", "configmaps", &name);
     let applied = format!("{path}?fieldManager={MANAGER}&force=true");
     let answer: Value = send(client, "PATCH", &applied, Some(APPLY_PATCH), &object).await?;

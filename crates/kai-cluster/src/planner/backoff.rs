@@ -8,6 +8,10 @@ use kai_translate::time::seconds;
 
 const FIRST: Span = seconds(1);
 const LONGEST: Span = seconds(60);
+/// A pod whose binds keep failing, wherever, is left alone for this long at most.
+const LONGEST_AFTER_BINDS: Span = seconds(300);
+/// So many failed binds of a pod in a row may be bad luck with nodes; more are a lasting failure.
+const BAD_LUCK: u32 = 3;
 
 /// What a pod waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +54,13 @@ fn delay(failures: u32) -> Span {
     Span { nanos: nanos.min(LONGEST.nanos) }
 }
 
+/// One second for the first failures of a pod in a row, then doubled with every failure, five minutes at most.
+fn delay_after_binds(failures: u32) -> Span {
+    let doublings = failures.saturating_sub(BAD_LUCK).min(16);
+    let nanos = FIRST.nanos.saturating_mul(1 << doublings);
+    Span { nanos: nanos.min(LONGEST_AFTER_BINDS.nanos) }
+}
+
 impl Backoffs {
     /// A pod may not be evicted now: it is left alone, longer with every failure.
     pub fn eviction_refused(&mut self, pod: &ObjectName, uid: &Text, now: Timestamp) {
@@ -60,8 +71,8 @@ impl Backoffs {
         self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
     }
 
-    /// A bind failed: the pod is left alone for a second, and avoids the node, longer with every failure there for the
-    /// same reason.
+    /// A bind failed: the pod is left alone for a second, longer once binds failed several times in a row, and avoids the
+    /// node, longer with every failure there for the same reason.
     pub fn bind_failed(
         &mut self,
         pod: &ObjectName,
@@ -98,9 +109,11 @@ impl Backoffs {
         reason: &str,
         now: Option<Timestamp>,
     ) {
-        let until = now.map(|now| now.plus(FIRST));
-        let entry = Entry { uid: uid.clone(), failures: 1, until };
-        self.entries.insert((pod.clone(), Wait::Bind), entry);
+        let key = (pod.clone(), Wait::Bind);
+        let known = self.entries.get(&key).filter(|entry| entry.uid == *uid);
+        let failures = known.map_or(0, |entry| entry.failures) + 1;
+        let until = now.map(|now| now.plus(delay_after_binds(failures)));
+        self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
         let nodes = self.avoided.entry(pod.clone()).or_default();
         nodes.retain(|_, avoided| avoided.uid == *uid);
         let known = nodes.get(node).filter(|avoided| avoided.reason == reason);
@@ -108,6 +121,15 @@ impl Backoffs {
         let until = now.map(|now| now.plus(delay(failures)));
         let avoided = Avoided { uid: uid.clone(), reason: reason.to_owned(), failures, until };
         nodes.insert(node.clone(), avoided);
+    }
+
+    /// The failed bind request of a pod could not be removed: the pod is left alone, longer with every failure.
+    pub fn removal_failed(&mut self, pod: &ObjectName, uid: &Text, now: Timestamp) {
+        let key = (pod.clone(), Wait::Bind);
+        let known = self.entries.get(&key).filter(|entry| entry.uid == *uid);
+        let failures = known.map_or(0, |entry| entry.failures) + 1;
+        let until = Some(now.plus(delay_after_binds(failures)));
+        self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
     }
 
     /// The latest bind of the pod of this UID failed, whether it is left alone or not.
@@ -218,6 +240,25 @@ mod tests {
         assert!(backoffs.avoided(&pod, &uid).is_empty());
         backoffs.clear_bind(&pod);
         assert_eq!(backoffs.next(), None);
+    }
+
+    #[test]
+    fn binds_that_keep_failing_on_any_node_are_tried_every_few_minutes() {
+        let (pod, uid): (ObjectName, Text) = (ObjectName::new("a", "p"), "u".into());
+        let mut backoffs = Backoffs::default();
+        let mut waits = Vec::new();
+        for number in 0..14 {
+            backoffs.bind_failed(&pod, &uid, &format!("n{number}").into(), "lasting", at(0));
+            let entry = &backoffs.entries[&(pod.clone(), Wait::Bind)];
+            waits.extend(entry.until.map(|until| until.since(at(0)).as_seconds()));
+        }
+        assert_eq!(
+            waits,
+            [1.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0, 300.0, 300.0]
+        );
+        backoffs.clear_bind(&pod);
+        backoffs.bind_failed(&pod, &uid, &"n".into(), "lasting", at(0));
+        assert_eq!(backoffs.next(), Some(at(1)), "a bind that went well ends the row");
     }
 
     #[test]

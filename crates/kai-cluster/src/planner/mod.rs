@@ -359,6 +359,7 @@ impl Planner {
                 tracing::warn!(pod = %victim, error, "the API server refused an eviction");
                 self.eviction_refused(&victim, now);
             }
+            Report::BindRequestStays(uid) => self.bind_request_stays(&uid, now),
             Report::Usage { usages, latency } => {
                 self.metrics.note_usage_query(latency);
                 self.set_usage(usages);
@@ -401,6 +402,7 @@ impl Planner {
     /// Lets pods back into plans whose time has come.
     fn end_waits(&mut self, now: Timestamp) {
         for pod in self.backoffs.expire(now) {
+            self.drop_again(&pod);
             self.refresh_pod(&pod);
         }
     }
@@ -468,6 +470,24 @@ impl Planner {
         self.dirty = true;
     }
 
+    /// A failed bind request could not be removed: it is tried again when its pod's back-off ends.
+    fn bind_request_stays(&mut self, uid: &Text, now: Timestamp) {
+        let failed = self.failed_requests.iter().find(|(_, known)| *known == uid);
+        let Some(pod) = failed.map(|(pod, _)| pod.clone()) else { return };
+        let Some(entry) = self.pods.get(&pod) else { return };
+        self.backoffs.removal_failed(&pod, &entry.base.uid, now);
+        self.refresh_pod(&pod);
+    }
+
+    /// Removes a failed bind request that is still there.
+    fn drop_again(&mut self, pod: &ObjectName) {
+        let Some(uid) = self.failed_requests.get(pod) else { return };
+        let Some(request) = self.bind_requests.get(pod) else { return };
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let name = ObjectName::new(pod.namespace.clone(), name);
+        self.orders.push(Order::DropBindRequest(name, uid.clone()));
+    }
+
     /// Pods whose bind requests failed are left alone for a while.
     fn wait_after_failed_requests(&mut self, now: Timestamp) {
         for (pod, (node, reason)) in std::mem::take(&mut self.failed_binds) {
@@ -492,7 +512,8 @@ impl Planner {
             self.in_flight.remove(&pod);
             self.world.forget(&pod);
         }
-        self.forget_object(ObjectKey::BindRequest(pod));
+        self.forget_object(ObjectKey::BindRequest(pod.clone()));
+        self.refresh_pod(&pod); // it may have waited for that
     }
 }
 

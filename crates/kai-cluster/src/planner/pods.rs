@@ -341,7 +341,9 @@ impl Planner {
             spec.nominated_node.clone_from(&entry.nominated);
         }
         let uid = &entry.base.uid;
-        let waits = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
+        let backs_off = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
+        // A failed bind request has the name of the next one until it is gone.
+        let waits = backs_off || self.failed_requests.contains_key(name);
         if spec.status == Status::Pending && waits {
             spec.status = Status::Gated;
         }

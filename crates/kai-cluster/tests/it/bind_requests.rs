@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, running, times, writes};
+use crate::{fault, node, pod, queue, running, times, with_share_maps, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -22,7 +22,7 @@ fn half(name: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] =
         json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod
+    with_share_maps(pod)
 }
 
 /// A request for the pod `p` as KAI's scheduler makes it.

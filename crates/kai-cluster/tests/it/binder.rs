@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::Fault;
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, times, writes};
+use crate::{fault, node, pod, queue, times, with_share_maps, writes};
 
 const PODS: &str = "/api/v1/pods";
 const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
@@ -23,7 +23,7 @@ fn gpu_node(name: &str, devices: &str) -> Value {
 fn sharing(name: &str, portion: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod
+    with_share_maps(pod)
 }
 
 fn member(mut pod: Value) -> Value {
@@ -51,7 +51,7 @@ const WRITES: [(&str, &str); 6] = [
     ("POST", "/bindrequests"),
     ("POST", "/namespaces/kai-resource-reservation/pods"),
     ("PATCH", "/namespaces/a/pods/p"),
-    ("PATCH", "/configmaps/"),
+    ("POST", "/configmaps"),
     ("POST", "/pods/p/binding"),
     ("PATCH", "/bindrequests/p/status"),
 ];
@@ -109,7 +109,7 @@ fn a_bind_that_is_forbidden_is_undone_and_does_not_win_every_cycle() {
     let gaps: Vec<f64> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!((1.0..1.2).contains(&gaps[0]), "{gaps:?}");
     assert!(gaps.windows(2).all(|pair| pair[1] >= pair[0] - 0.2), "waits grow: {gaps:?}");
-    assert!((60.0..61.0).contains(gaps.last().expect("several tries")), "{gaps:?}");
+    assert!(*gaps.last().expect("several tries") >= 60.0, "{gaps:?}");
     let left = objects[PODS].iter().filter(|pod| pod["metadata"]["name"] != "p");
     assert_eq!(left.count(), 0, "its reservation is released");
     let pod = &objects[PODS][0];
@@ -155,17 +155,14 @@ fn a_gang_is_bound_when_all_of_it_is_prepared() {
 #[test]
 fn a_gang_of_which_one_cannot_be_prepared_goes_back_as_a_whole() {
     let pods = vec![member(sharing("m1", "0.75")), member(sharing("m2", "0.75"))];
-    let faults = vec![fault("PATCH", "/configmaps/m2-", 403, 1)];
+    let faults = vec![fault("POST", "/configmaps", 403, 1)];
     let mut story = Story { faults, agents: vec![0], seconds: 60, ..story(pods) };
     story.objects.insert(2, (GROUPS, gang(2)));
     let (log, objects) = play(story);
     let writes = writes(&log);
     let failed: Vec<&&str> = writes.iter().filter(|line| line.contains("\"Failed\"")).collect();
     assert_eq!(failed.len(), 2, "{writes:#?}");
-    assert!(
-        failed.iter().any(|line| line.contains("pod a/m2 of its group failed to bind")),
-        "{failed:#?}"
-    );
+    assert!(failed.iter().any(|line| line.contains(" of its group failed to bind")), "{failed:#?}");
     let bound = times(&writes, "/binding");
     assert_eq!(bound.len(), 2, "both, later: {writes:#?}");
     assert!(bound.iter().all(|second| *second > 1.0), "{bound:?}");

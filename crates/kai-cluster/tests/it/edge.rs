@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play};
-use crate::{fault, node, pod, queue, times, writes};
+use crate::{fault, node, pod, queue, times, with_share_maps, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -26,7 +26,7 @@ fn known() -> Value {
 fn sharing(name: &str, mib: u32) -> Value {
     let mut pod = pod(name, "100m");
     pod["metadata"]["annotations"] = json!({"gpu-memory": mib.to_string(), "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod
+    with_share_maps(pod)
 }
 
 fn story(node: Value, pods: Vec<Value>) -> Story {

@@ -13,6 +13,7 @@ mod namespaces;
 mod numa;
 mod pages;
 mod releases;
+mod reservations;
 mod scale_adjuster;
 mod shards;
 mod slices;
@@ -54,6 +55,15 @@ fn pod(name: &str, cpu: &str) -> Value {
         "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
         "status": {"phase": "Pending"},
     })
+}
+
+/// The pod refers to the config maps of its GPU share, as admission would leave it.
+fn with_share_maps(mut pod: Value) -> Value {
+    let name = pod["metadata"]["name"].as_str().expect("a name");
+    let maps = [format!("{name}-shared-gpu-0"), format!("{name}-shared-gpu-0-evar")];
+    pod["spec"]["containers"][0]["envFrom"] =
+        json!(maps.map(|map| json!({"configMapRef": {"name": map, "optional": false}})));
+    pod
 }
 
 /// Two pods at the start, one of them too large, among objects that make no sense; a larger node later. The first bind of each pod fails.

@@ -18,7 +18,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::api::Api;
 use crate::evictions::{crowd, preemption};
 use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
-use crate::{class, node, of_class, pod, queue};
+use crate::{class, node, of_class, pod, queue, with_share_maps};
 
 const PODS: &str = "/api/v1/pods";
 const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
@@ -132,7 +132,7 @@ fn half(name: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] =
         json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod
+    with_share_maps(pod)
 }
 
 fn gpu_node(devices: &str) -> Value {

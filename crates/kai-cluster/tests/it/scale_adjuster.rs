@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::Fault;
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, times, writes};
+use crate::{fault, node, pod, queue, times, with_share_maps, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -15,7 +15,7 @@ const REMOVED: &str = "DELETE /api/v1/namespaces/kai-scale-adjust/pods/";
 fn sharing(name: &str, portion: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod
+    with_share_maps(pod)
 }
 
 fn gpu_node(name: &str, devices: &str) -> Value {

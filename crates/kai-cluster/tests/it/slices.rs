@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play};
-use crate::{node, pod, queue, times, writes};
+use crate::{node, pod, queue, times, with_share_maps, writes};
 
 const PODS: &str = "/api/v1/pods";
 
@@ -21,7 +21,7 @@ fn sharing(name: &str, key: &str, value: &str) -> Value {
     let mut pod = pod(name, "100m");
     pod["metadata"]["annotations"] =
         json!({key: value, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod
+    with_share_maps(pod)
 }
 
 fn story(node: Value, pods: Vec<Value>, devices: &[&'static str]) -> Story {

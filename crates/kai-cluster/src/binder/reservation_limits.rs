@@ -1,0 +1,164 @@
+//! Reservation pods that were created and have not named their device yet: how many there may be. Kubelets start pods at a
+//! limited rate; without a limit a burst of requests makes all reservations slow, and the last ones too slow.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use kai_core::input::Text;
+use kai_core::time::{Span, Timestamp};
+
+use super::DeviceKey;
+
+/// Unanswered reservations in the cluster.
+const MOST_IN_ALL: usize = 256;
+/// Unanswered reservations on one node.
+const MOST_PER_NODE: usize = 4;
+/// With this many unanswered reservations kubelets and the API server are busy: a reservation may take longer.
+const MANY: usize = 64;
+/// How many times longer a reservation may take then.
+const PATIENCE_WHEN_BUSY: i64 = 3;
+
+/// Unanswered reservations, and devices that wait until there are fewer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReservationLimits {
+    /// Groups by node.
+    unanswered: BTreeMap<Text, BTreeSet<Text>>,
+    /// Sum of the above.
+    number: usize,
+    /// Devices that are not reserved yet, in the order in which they were asked for.
+    waiting: VecDeque<DeviceKey>,
+    /// When a reservation of the node last named its device.
+    answered_at: BTreeMap<Text, Timestamp>,
+}
+
+impl ReservationLimits {
+    /// Counts a reservation that is to be made; false where it has to wait until there are fewer.
+    pub(super) fn admit(&mut self, key: &DeviceKey) -> bool {
+        if self.is_counted(key) {
+            return true;
+        }
+        if !self.has_capacity(&key.node, 0, 0) {
+            if !self.waiting.contains(key) {
+                self.waiting.push_back(key.clone());
+            }
+            return false;
+        }
+        self.count(key);
+        true
+    }
+
+    /// Counts a reservation that exists, whatever the limits say.
+    pub(super) fn count(&mut self, key: &DeviceKey) {
+        self.waiting.retain(|waiting| waiting != key);
+        let groups = self.unanswered.entry(key.node.clone()).or_default();
+        self.number += usize::from(groups.insert(key.group.clone()));
+    }
+
+    /// The reservation named its device.
+    pub(super) fn answered(&mut self, key: &DeviceKey, now: Timestamp) -> Vec<DeviceKey> {
+        if !self.is_counted(key) {
+            return Vec::new();
+        }
+        self.answered_at.insert(key.node.clone(), now);
+        self.end(key)
+    }
+
+    /// The reservation is no longer unanswered, or is not needed. Devices that may be reserved now.
+    pub(super) fn end(&mut self, key: &DeviceKey) -> Vec<DeviceKey> {
+        self.waiting.retain(|waiting| waiting != key);
+        if let Some(groups) = self.unanswered.get_mut(&key.node) {
+            self.number -= usize::from(groups.remove(&key.group));
+            if groups.is_empty() {
+                self.unanswered.remove(&key.node);
+            }
+        }
+        self.take_waiting()
+    }
+
+    fn take_waiting(&mut self) -> Vec<DeviceKey> {
+        let mut taken: Vec<DeviceKey> = Vec::new();
+        let waiting = std::mem::take(&mut self.waiting);
+        for key in waiting {
+            let on_node = taken.iter().filter(|other| other.node == key.node).count();
+            if self.has_capacity(&key.node, on_node, taken.len()) {
+                taken.push(key);
+            } else {
+                self.waiting.push_back(key);
+            }
+        }
+        taken
+    }
+
+    fn is_counted(&self, key: &DeviceKey) -> bool {
+        self.unanswered.get(&key.node).is_some_and(|groups| groups.contains(&key.group))
+    }
+
+    fn has_capacity(&self, node: &Text, more_on_node: usize, more_in_all: usize) -> bool {
+        let on_node = self.unanswered.get(node).map_or(0, BTreeSet::len) + more_on_node;
+        self.number + more_in_all < MOST_IN_ALL && on_node < MOST_PER_NODE
+    }
+
+    /// Until when a reservation that exists since `since` may take to name its device: the wait counts anew with every
+    /// answer from the same node, and is longer while many are unanswered.
+    pub(super) fn deadline(&self, node: &Text, since: Timestamp, wait: Span) -> Timestamp {
+        let since = self.answered_at.get(node).map_or(since, |answered| since.max(*answered));
+        let times = if self.number >= MANY { PATIENCE_WHEN_BUSY } else { 1 };
+        since.plus(Span { nanos: wait.nanos.saturating_mul(times) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_translate::time::seconds;
+
+    use super::*;
+
+    fn device(node: usize, group: usize) -> DeviceKey {
+        DeviceKey { node: format!("n{node}").into(), group: format!("g{group}").into() }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp { nanos: seconds(second).nanos }
+    }
+
+    #[test]
+    fn a_node_and_the_cluster_have_a_limit_and_who_waits_comes_in_order() {
+        let mut limits = ReservationLimits::default();
+        let admitted = (0..6).filter(|group| limits.admit(&device(0, *group))).count();
+        assert_eq!(admitted, MOST_PER_NODE);
+        assert!(limits.admit(&device(1, 0)), "another node");
+        assert_eq!(limits.end(&device(0, 0)), [device(0, 4)]);
+        assert!(limits.admit(&device(0, 4)) && !limits.admit(&device(0, 5)));
+        for node in 2..500 {
+            limits.admit(&device(node, 0));
+        }
+        assert_eq!(limits.number, MOST_IN_ALL);
+        let next = limits.end(&device(1, 0));
+        assert_eq!(next.len(), 1, "{next:?}");
+    }
+
+    #[test]
+    fn a_device_that_is_not_needed_any_more_lets_the_next_pass() {
+        let mut limits = ReservationLimits::default();
+        for group in 0..6 {
+            limits.admit(&device(0, group));
+        }
+        assert_eq!(limits.end(&device(0, 0)), [device(0, 4)]);
+        assert_eq!(limits.end(&device(0, 4)), [device(0, 5)], "it was not counted again");
+        assert!(limits.admit(&device(0, 5)));
+        assert!(limits.end(&device(0, 1)).is_empty());
+    }
+
+    #[test]
+    fn the_wait_counts_anew_with_every_answer_of_the_node() {
+        let mut limits = ReservationLimits::default();
+        assert_eq!(limits.deadline(&"n0".into(), at(0), seconds(40)), at(40));
+        limits.count(&device(0, 0));
+        limits.answered(&device(0, 0), at(30));
+        assert_eq!(limits.deadline(&"n0".into(), at(0), seconds(40)), at(70));
+        assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(40));
+        for node in 0..MANY {
+            limits.count(&device(node, 1));
+        }
+        assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(120));
+    }
+}
