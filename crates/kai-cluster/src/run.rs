@@ -98,7 +98,7 @@ pub(crate) async fn run_planner(
     });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
     let hold_until = start_usage(&client, &env, &settings, &report_sink);
-    let runner = Runner {
+    let mut runner = Box::new(Runner {
         client: gates.of(Function::Scheduler).client(&client),
         teller: gates.of_process().client(&client),
         leadership,
@@ -112,9 +112,10 @@ pub(crate) async fn run_planner(
         eviction_limit: Arc::new(Semaphore::new(EVICTIONS_AT_ONCE as usize)),
         window_end: None,
         hold_until,
-    };
+    });
     let inputs = Inputs { changes, reports, binder_reports, scale_reports, turns, questions };
     Box::pin(runner.run(inputs, shutdown)).await;
+    // Before the world is freed, which takes its time in a large cluster.
     if let Some((election, leases)) = resignation {
         lease::release(&client, &env, &election, &leases).await;
     }
@@ -222,7 +223,7 @@ struct Runner {
 }
 
 impl Runner {
-    async fn run(mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
+    async fn run(&mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
         let Inputs { mut changes, mut reports, mut turns, mut questions, .. } = inputs;
         let Inputs { mut binder_reports, mut scale_reports, .. } = inputs;
         let mut shutdown = std::pin::pin!(shutdown);
@@ -251,6 +252,9 @@ impl Runner {
             }
             while let Ok(change) = changes.try_recv() {
                 self.apply(change);
+            }
+            while let Ok(report) = reports.try_recv() {
+                self.settle(report);
             }
             self.step_binder();
             if let Some(adjuster) = &mut self.scale_adjuster {

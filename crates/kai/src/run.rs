@@ -162,9 +162,9 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         })),
     };
     let (question_sink, questions) = serve::questions();
-    serve::start(&client, &env, &served, question_sink)
-        .await
-        .context("cannot listen; 0 as address turns a listener off")?;
+    serve::start(&client, &env, &served, question_sink).await.context(
+        "an address is in use or not ours; another address, or 0 to disable the listener, helps",
+    )?;
     let divided = is_divided(arguments);
     let surroundings = Surroundings { arguments, flagged: flagged.clone(), log };
     let wishes =

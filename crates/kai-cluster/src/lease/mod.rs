@@ -272,14 +272,14 @@ async fn read_lease(client: &Client, candidate: &Candidate) -> Result<Option<Val
     }
 }
 
-/// Gives leases back, so that the next one need not wait.
+/// Releases leases, all at once, so that a standby need not wait.
 pub async fn release(
     client: &Client,
     env: &Env,
     election: &Election,
     leases: &[(Function, String)],
 ) {
-    for (function, lease) in leases {
+    let releases = leases.iter().map(async |(function, lease)| {
         let candidate =
             Candidate::new(&election.identity, &election.namespace, lease, Timing::CONTROLLER);
         let released = async {
@@ -288,8 +288,9 @@ pub async fn release(
             send::<Value>(client, "PUT", &candidate.path(), None, &lease).await.ok()
         };
         let is_released = released.await.is_some();
-        tracing::debug!(function = function.name(), is_released, "a lease is given back");
-    }
+        tracing::debug!(function = function.name(), is_released, "released a lease");
+    });
+    futures::future::join_all(releases).await;
 }
 
 /// Waits for the next turn; for ever where nobody is elected.

@@ -105,7 +105,9 @@ pub async fn start(
     };
     let mut bound = Vec::new();
     for address in addresses {
-        let listener = TcpListener::bind(address).await?;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            std::io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+        })?;
         let local = listener.local_addr()?;
         tracing::info!(address = %local, "answers questions");
         bound.push(local);
