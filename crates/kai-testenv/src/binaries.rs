@@ -19,6 +19,9 @@ const CONTROL_PLANE: &[Program] = &[
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
 ];
 
+/// The scheduler that `kai bench cluster` compares with.
+const SCHEDULER: &[Program] = &[("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler")];
+
 const NODE: &[Program] = &[("kubelet", "k8s.io/kubernetes/cmd/kubelet")];
 
 /// Plays NVIDIA's programs on a node; its source is in this repository.
@@ -48,6 +51,11 @@ impl Binaries {
     /// The programs of the control plane, built now if they are not kept from an earlier time.
     pub fn ready() -> anyhow::Result<Build> {
         Self::with(CONTROL_PLANE)
+    }
+
+    /// Those of the control plane and kube-scheduler.
+    pub fn with_scheduler() -> anyhow::Result<Build> {
+        Self::with(&[CONTROL_PLANE, SCHEDULER].concat())
     }
 
     /// Those of the control plane and of nodes.

@@ -1,6 +1,8 @@
-//! `kai bench …`: how fast the planner is.
+//! `kai bench …`: how fast the planner is, and the whole on a real control plane.
 
 mod callgrind;
+#[cfg(feature = "cluster-bench")]
+mod cluster;
 mod core;
 mod goals;
 mod measure;
@@ -19,6 +21,9 @@ pub(crate) struct BenchArguments {
 enum BenchVerb {
     /// Measure the planner on worlds of known outcome.
     Core(core::CoreArguments),
+    /// Measure `kai run` on a real etcd and kube-apiserver, which are built with Go the first time
+    #[cfg(feature = "cluster-bench")]
+    Cluster(cluster::ClusterArguments),
     /// One case in this process, as JSON: what `core` starts for each case.
     #[command(hide = true)]
     Case(measure::CaseArguments),
@@ -34,6 +39,8 @@ enum BenchVerb {
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<u8> {
     match &arguments.verb {
         BenchVerb::Core(arguments) => core::run(arguments),
+        #[cfg(feature = "cluster-bench")]
+        BenchVerb::Cluster(arguments) => cluster::run(arguments),
         BenchVerb::Case(arguments) => measure::run(arguments),
         BenchVerb::Once(arguments) => callgrind::run_once(arguments),
         BenchVerb::Instructions(arguments) => callgrind::run(arguments),

@@ -1,0 +1,78 @@
+//! One-GPU pods until the cluster is full.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::figures::{Figures, Fill, Latency};
+use crate::load::Created;
+use crate::objects::{BORROWER, Request, SchedulerName, pod};
+use crate::requests::writes;
+
+/// Pods that fill the cluster.
+pub(super) fn pods(cluster: &Cluster, prefix: &str, scheduler: SchedulerName) -> Vec<Value> {
+    let names = (0..cluster.gpus()).map(|number| format!("{prefix}{number:06}"));
+    names.map(|name| pod(&name, scheduler, BORROWER, Request::Gpus(1))).collect()
+}
+
+/// Pods per second from the first create to the last bind.
+pub(super) fn rate(created: &Created, bound: &BTreeMap<String, Instant>) -> anyhow::Result<f64> {
+    let first = created.created.values().min().context("no pod was created")?;
+    let ends = created.created.keys().filter_map(|name| bound.get(name));
+    let last = ends.max().context("no pod was bound")?;
+    Ok(created.created.len() as f64 / last.duration_since(*first).as_secs_f64())
+}
+
+/// Create to bind of every pod.
+pub(super) fn latency(created: &Created, bound: &BTreeMap<String, Instant>) -> Latency {
+    let spans = created.created.iter().filter_map(|(name, begin)| {
+        let end = bound.get(name)?;
+        Some(end.duration_since(*begin).as_secs_f64() * 1000.0)
+    });
+    Latency::of(spans.collect())
+}
+
+pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Result<()> {
+    let count = cluster.gpus();
+    let raw =
+        cluster.load.create_and_bind(pods(cluster, "raw-", SchedulerName::None), cluster.nodes);
+    let raw = raw.await?;
+    let raw_pods_per_s = rate(&raw, &raw.bound)?;
+    cluster.clear().await?;
+
+    let mut kube_scheduler_pods_per_s = None;
+    if let Some(_scheduler) = cluster.start_kube_scheduler().await? {
+        let created =
+            cluster.load.create_pods(pods(cluster, "ks-", SchedulerName::KubeScheduler)).await?;
+        cluster.until_bound("ks-", count).await?;
+        kube_scheduler_pods_per_s = Some(rate(&created, &cluster.observer.bound())?);
+    }
+    cluster.clear().await?;
+
+    let kai = cluster.start_kai().await?;
+    let (cpu, api_cpu) = (kai.pid().cpu_s(), cluster.api_server.cpu_s());
+    let written = writes(&cluster.client).await?;
+    let created = cluster.load.create_pods(pods(cluster, "kai-", SchedulerName::Kai)).await?;
+    cluster.until_bound("kai-", count).await?;
+    let bound = cluster.observer.bound();
+    let pods_per_s = rate(&created, &bound)?;
+    let latency = latency(&created, &bound);
+    let scheduler_cpu_s = kai.pid().cpu_s() - cpu;
+    let per_pod = |total: f64| total / count as f64;
+    figures.api_cpu_ms_per_pod = Some(per_pod(cluster.api_server.cpu_s() - api_cpu) * 1000.0);
+    // Every pod is created by the load client and started by its kubelet.
+    figures.writes_per_pod = Some(per_pod(writes(&cluster.client).await? - written) - 2.0);
+    figures.fill = Some(Fill {
+        pods_per_s,
+        raw_pods_per_s,
+        kube_scheduler_pods_per_s,
+        ratio_to_raw: pods_per_s / raw_pods_per_s,
+        p50_ms: latency.p50_ms,
+        p99_ms: latency.p99_ms,
+        scheduler_cpu_s,
+    });
+    Ok(())
+}

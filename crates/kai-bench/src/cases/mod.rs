@@ -1,0 +1,162 @@
+//! The cases. All cases of one run share a control plane, so that their figures can be compared.
+
+mod arrival;
+mod fill;
+mod gang;
+mod idle;
+mod reclaim;
+mod rss;
+mod shared;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::bail;
+
+use crate::cluster::Cluster;
+use crate::figures::Figures;
+use crate::process::load;
+
+/// Something to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    /// One-GPU pods until the cluster is full, by the API server alone, kube-scheduler and kai.
+    Fill,
+    /// 50 pods per second.
+    Arrival50,
+    /// A gang of 512 one-GPU pods on an empty cluster.
+    Gang512,
+    /// A gang that reclaims two fifths of a full cluster.
+    ReclaimGang,
+    /// A pod that reclaims one GPU of a full cluster.
+    ReclaimOne,
+    /// A gang that fits nowhere.
+    GangNo,
+    /// Half-GPU pods until the cluster is full.
+    SharedFill,
+    /// A full cluster and 400 pods that wait.
+    Idle400,
+    /// Resident memory after 500 nodes were filled.
+    Rss500,
+    /// Resident memory after 5,000 nodes were filled.
+    Rss5000,
+}
+
+impl Case {
+    /// In the order in which they run.
+    pub const ALL: [Self; 10] = [
+        Self::Fill,
+        Self::Arrival50,
+        Self::Gang512,
+        Self::ReclaimGang,
+        Self::ReclaimOne,
+        Self::GangNo,
+        Self::SharedFill,
+        Self::Idle400,
+        Self::Rss500,
+        Self::Rss5000,
+    ];
+
+    /// The cases that run where none is named: all that one cluster of 500 nodes can show.
+    pub const USUAL: [Self; 9] = [
+        Self::Fill,
+        Self::Arrival50,
+        Self::Gang512,
+        Self::ReclaimGang,
+        Self::ReclaimOne,
+        Self::GangNo,
+        Self::SharedFill,
+        Self::Idle400,
+        Self::Rss500,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fill => "fill",
+            Self::Arrival50 => "arrival_50",
+            Self::Gang512 => "gang_512",
+            Self::ReclaimGang => "reclaim_gang",
+            Self::ReclaimOne => "reclaim_one",
+            Self::GangNo => "gang_no",
+            Self::SharedFill => "shared_fill",
+            Self::Idle400 => "idle_400",
+            Self::Rss500 => "rss_500",
+            Self::Rss5000 => "rss_5000",
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|case| case.name() == text);
+        known.ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|case| case.name()).collect();
+            format!("there is no case {text}; cases: {}", names.join(", "))
+        })
+    }
+}
+
+/// What to measure, with what.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program under test.
+    pub kai: PathBuf,
+    /// Cases, in the order in which they run.
+    pub cases: Vec<Case>,
+    /// Number of nodes of eight GPUs.
+    pub nodes: usize,
+}
+
+/// Runs the cases; `report` is told what begins.
+pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> {
+    let mut figures = Figures { nodes: plan.nodes, load: [load(), 0.0], ..Figures::default() };
+    let (small, large): (Vec<Case>, Vec<Case>) =
+        plan.cases.iter().copied().partition(|case| *case != Case::Rss5000);
+    if plan.nodes * crate::objects::GPUS_PER_NODE < 1000 && small.contains(&Case::Gang512) {
+        bail!("gang_512 needs at least 125 nodes");
+    }
+    if !small.is_empty() {
+        report("starting a control plane");
+        let cluster = Cluster::start(&plan.kai, plan.nodes).await?;
+        for case in small {
+            report(case.name());
+            run_case(&cluster, case, &mut figures).await?;
+        }
+    }
+    if !large.is_empty() {
+        report("rss_5000");
+        let cluster = Cluster::start(&plan.kai, 5000).await?;
+        figures.rss_5000_mib = Some(rss::run(&cluster).await?);
+    }
+    figures.load[1] = load();
+    Ok(figures)
+}
+
+async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyhow::Result<()> {
+    match case {
+        Case::Fill => fill::run(cluster, figures).await?,
+        Case::Arrival50 => figures.arrival_50 = Some(arrival::run(cluster).await?),
+        Case::Gang512 => figures.gang_512_s = Some(gang::run(cluster).await?),
+        Case::GangNo => figures.gang_no_s = Some(gang::run_unschedulable(cluster).await?),
+        Case::ReclaimGang => {
+            let (seconds, lines) = reclaim::run_gang(cluster).await?;
+            figures.reclaim_gang_s = Some(seconds);
+            figures.reclaim_gang_log_lines_per_pod = Some(lines);
+        }
+        Case::ReclaimOne => figures.reclaim_one_s = Some(reclaim::run_one(cluster).await?),
+        Case::SharedFill => figures.shared_fill = Some(shared::run(cluster).await?),
+        Case::Idle400 => figures.idle_400 = Some(idle::run(cluster).await?),
+        Case::Rss500 => figures.rss_500_mib = Some(rss::run(cluster).await?),
+        Case::Rss5000 => {}
+    }
+    cluster.clear().await
+}

@@ -1,0 +1,168 @@
+//! What was measured, under the names that scripts read. A case that did not run has no figure.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// All figures of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Number of nodes of eight GPUs.
+    pub nodes: usize,
+    /// Load average of the last minute before the run and after it.
+    pub load: [f64; 2],
+    /// One-GPU pods until the cluster is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Fill>,
+    /// 50 pods per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival_50: Option<Latency>,
+    /// Last create to last bind of a gang of 512 one-GPU pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang_512_s: Option<f64>,
+    /// Last create to last bind of a gang that reclaims two fifths of a full cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_gang_s: Option<f64>,
+    /// Lines that kai logged during the above, per victim and pod of the gang.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_gang_log_lines_per_pod: Option<f64>,
+    /// Create to bind of a pod that reclaims one GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_one_s: Option<f64>,
+    /// Last create of a gang that fits nowhere to its reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang_no_s: Option<f64>,
+    /// Half-GPU pods until the cluster is full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_fill: Option<SharedFill>,
+    /// A full cluster with 400 pods that wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_400: Option<Idle>,
+    /// Resident memory of kai with 500 nodes of eight running pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_500_mib: Option<f64>,
+    /// Resident memory of kai with 5,000 nodes of eight running pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_5000_mib: Option<f64>,
+    /// CPU time of the API server per pod of the fill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_cpu_ms_per_pod: Option<f64>,
+    /// Writes of kai per pod of the fill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writes_per_pod: Option<f64>,
+}
+
+/// Figures of the fill.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Fill {
+    /// First create to last bind by kai.
+    pub pods_per_s: f64,
+    /// The same where the load client binds each pod itself: the limit of the API server.
+    pub raw_pods_per_s: f64,
+    /// The same by kube-scheduler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kube_scheduler_pods_per_s: Option<f64>,
+    /// Of the limit.
+    pub ratio_to_raw: f64,
+    /// Create to bind, median.
+    pub p50_ms: f64,
+    /// Create to bind of all but one in a hundred.
+    pub p99_ms: f64,
+    /// CPU time of kai.
+    pub scheduler_cpu_s: f64,
+}
+
+/// Create to bind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Median.
+    pub p50_ms: f64,
+    /// All but one in a hundred.
+    pub p99_ms: f64,
+}
+
+/// Figures of half-GPU pods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SharedFill {
+    /// First create to last bind.
+    pub pods_per_s: f64,
+    /// Writes of kai per pod.
+    pub requests_per_pod: f64,
+    /// Create to bind, median.
+    pub p50_ms: f64,
+    /// CPU time of the API server per pod.
+    pub api_cpu_ms_per_pod: f64,
+    /// Resident memory of kai afterwards.
+    pub rss_mib: f64,
+}
+
+/// Use of a cluster in which nothing happens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Idle {
+    /// Cores that kai uses.
+    pub scheduler_cores: f64,
+    /// Cores that the API server uses.
+    pub apiserver_cores: f64,
+}
+
+impl Latency {
+    /// Of these latencies, in milliseconds.
+    pub(crate) fn of(mut millis: Vec<f64>) -> Self {
+        millis.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let last = millis.len().saturating_sub(1);
+            let index = (last as f64 * part).round() as usize;
+            millis.get(index).copied().unwrap_or_default()
+        };
+        Self { p50_ms: at(0.5), p99_ms: at(0.99) }
+    }
+}
+
+impl Figures {
+    /// One line per figure.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let value = serde_json::to_value(self).unwrap_or_default();
+        add_lines(&mut text, "", &value);
+        text
+    }
+}
+
+fn add_lines(text: &mut String, name: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                add_lines(text, &name, field);
+            }
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or_default();
+            let _ = writeln!(text, "{name:<36} {number:>10.3}");
+        }
+        other => {
+            let _ = writeln!(text, "{name:<36} {other}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_read_off_in_order() {
+        let latency = Latency::of((1..=101).rev().map(f64::from).collect());
+        assert_eq!(latency, Latency { p50_ms: 51.0, p99_ms: 100.0 });
+        assert_eq!(Latency::of(Vec::new()), Latency::default());
+    }
+
+    #[test]
+    fn cases_that_did_not_run_have_no_line() {
+        let figures = Figures { nodes: 500, fill: Some(Fill::default()), ..Figures::default() };
+        let table = figures.table();
+        assert!(table.contains("fill.pods_per_s") && table.contains("nodes"), "{table}");
+        assert!(!table.contains("gang_512_s"), "{table}");
+    }
+}

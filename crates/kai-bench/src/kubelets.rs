@@ -1,0 +1,65 @@
+//! Simulated kubelets: a pod that is bound runs, a pod that is deleted ends at once, a reservation pod names its device.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::load::{JSON, MERGE_PATCH, send};
+use crate::observer::Pod;
+
+const REQUESTS_AT_ONCE: usize = 16;
+const RESERVATIONS: &str = "kai-resource-reservation";
+
+/// Plays the kubelets for every pod that comes.
+pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) {
+    tokio::spawn(async move {
+        let limit = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
+        let (mut started, mut ended): (BTreeSet<String>, BTreeSet<String>) = Default::default();
+        while let Some(pod) = pods.recv().await {
+            if pod.spec.node_name.is_none() {
+                continue;
+            }
+            let deleted = pod.metadata.deletion_timestamp.is_some();
+            let handled = if deleted { &mut ended } else { &mut started };
+            if !handled.insert(pod.metadata.uid.clone()) {
+                continue;
+            }
+            if !deleted && pod.status.phase.as_deref() == Some("Running") {
+                continue;
+            }
+            let (client, limit) = (client.clone(), Arc::clone(&limit));
+            tokio::spawn(async move {
+                let _permit = limit.acquire().await;
+                if deleted {
+                    end(&client, &pod).await;
+                } else {
+                    begin(&client, &pod).await;
+                }
+            });
+        }
+    });
+}
+
+fn path(pod: &Pod) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", pod.metadata.namespace, pod.metadata.name)
+}
+
+async fn begin(client: &Client, pod: &Pod) {
+    if pod.metadata.namespace == RESERVATIONS {
+        let device = format!("GPU-{}", pod.metadata.uid);
+        let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}});
+        let _ = send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
+    }
+    let status: Value =
+        json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
+    let _ = send(client, "PATCH", &format!("{}/status", path(pod)), MERGE_PATCH, &status).await;
+}
+
+async fn end(client: &Client, pod: &Pod) {
+    let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}});
+    let _ = send(client, "DELETE", &path(pod), JSON, &options).await;
+}

@@ -1,0 +1,25 @@
+//! `kai bench cluster`: how fast `kai run` is end to end, on a real etcd and kube-apiserver.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `cluster` | the control plane under test: nodes, queues, pods, the schedulers' processes |
+//! | `load` | pods created over several connections |
+//! | `kubelets` | simulated kubelets: bound pods run, evicted pods end, reservation pods name a device |
+//! | `observer` | when pods were seen bound |
+//! | `process` | CPU time and resident memory of a process |
+//! | `requests` | writes that the API server served |
+//! | `cases` | one file per case |
+//! | `figures` | what is printed |
+
+mod cases;
+mod cluster;
+mod figures;
+mod kubelets;
+mod load;
+mod objects;
+mod observer;
+mod process;
+mod requests;
+
+pub use cases::{Case, Plan, run};
+pub use figures::Figures;

@@ -1,0 +1,141 @@
+//! Requests over several connections.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::objects::{NAMESPACE, binding, node_name};
+
+/// Sends one request.
+pub(crate) async fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    kind: &'static str,
+    body: &Value,
+) -> anyhow::Result<Value> {
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(serde_json::to_vec(body)?)?;
+    client.request(request).await.with_context(|| format!("{method} {path}"))
+}
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Path of all pods that are measured.
+pub(crate) fn pods_path() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/pods")
+}
+
+/// Connections of the load client.
+#[derive(Clone)]
+pub(crate) struct Load {
+    clients: Arc<Vec<Client>>,
+}
+
+/// When each pod was created, and when the load client bound it, if it did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Created {
+    pub(crate) created: BTreeMap<String, Instant>,
+    pub(crate) bound: BTreeMap<String, Instant>,
+}
+
+impl Load {
+    pub(crate) fn new(clients: Vec<Client>) -> Self {
+        Self { clients: Arc::new(clients) }
+    }
+
+    /// Does something with every object, as many at once as there are connections.
+    async fn each<T, F>(
+        &self,
+        objects: Vec<Value>,
+        work: impl Fn(Client, usize, Value) -> F + Clone + Send + 'static,
+    ) -> anyhow::Result<Vec<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = anyhow::Result<T>> + Send,
+    {
+        let (objects, next) = (Arc::new(objects), Arc::new(AtomicUsize::new(0)));
+        let mut tasks = JoinSet::new();
+        for client in self.clients.iter() {
+            let client = client.clone();
+            let (objects, next, work) = (Arc::clone(&objects), Arc::clone(&next), work.clone());
+            tasks.spawn(async move {
+                let mut done = Vec::new();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(object) = objects.get(at) else { return anyhow::Ok(done) };
+                    done.push(work(client.clone(), at, object.clone()).await?);
+                }
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(ended) = tasks.join_next().await {
+            all.extend(ended.context("a load task ended early")??);
+        }
+        Ok(all)
+    }
+
+    /// Creates objects.
+    pub(crate) async fn create(&self, path: &str, objects: Vec<Value>) -> anyhow::Result<()> {
+        let path = path.to_owned();
+        let create = move |client: Client, _, object: Value| {
+            let path = path.clone();
+            async move { send(&client, "POST", &path, JSON, &object).await.map(|_| ()) }
+        };
+        self.each(objects, create).await.map(|_| ())
+    }
+
+    /// Creates pods and says when.
+    pub(crate) async fn create_pods(&self, pods: Vec<Value>) -> anyhow::Result<Created> {
+        let create = |client: Client, _, pod: Value| async move {
+            let begin = Instant::now();
+            send(&client, "POST", &pods_path(), JSON, &pod).await?;
+            Ok((name(&pod), begin))
+        };
+        let created = self.each(pods, create).await?;
+        Ok(Created { created: created.into_iter().collect(), bound: BTreeMap::new() })
+    }
+
+    /// Creates pods and binds each at once to the node of its number: what the API server can do.
+    pub(crate) async fn create_and_bind(
+        &self,
+        pods: Vec<Value>,
+        nodes: usize,
+    ) -> anyhow::Result<Created> {
+        let create = move |client: Client, at: usize, pod: Value| async move {
+            let begin = Instant::now();
+            send(&client, "POST", &pods_path(), JSON, &pod).await?;
+            let name = name(&pod);
+            let path = format!("{}/{name}/binding", pods_path());
+            send(&client, "POST", &path, JSON, &binding(&name, &node_name(at % nodes))).await?;
+            Ok((name, begin, Instant::now()))
+        };
+        let mut all = Created::default();
+        for (name, created, bound) in self.each(pods, create).await? {
+            all.created.insert(name.clone(), created);
+            all.bound.insert(name, bound);
+        }
+        Ok(all)
+    }
+
+    /// Removes all pods at once, without a word to their kubelets.
+    pub(crate) async fn remove_pods(&self) -> anyhow::Result<()> {
+        let Some(client) = self.clients.first() else { return Ok(()) };
+        let options = json!({"gracePeriodSeconds": 0});
+        send(client, "DELETE", &pods_path(), JSON, &options).await.map(|_| ())
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,178 @@
+//! What a watch of pods shows, and when. One watch feeds the observer and the simulated kubelets.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use futures::TryStreamExt;
+use kube::Client;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::objects::NAMESPACE;
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// What is read of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pod {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: Spec,
+    pub(crate) status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Metadata {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) deletion_timestamp: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Spec {
+    pub(crate) node_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    pub(crate) phase: Option<String>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    bound: BTreeMap<String, Instant>,
+    unschedulable: BTreeMap<String, Instant>,
+}
+
+/// When pods were seen bound or unschedulable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observer(Arc<Mutex<Seen>>);
+
+impl Observer {
+    /// Follows all pods until it is dropped with its runtime; every pod goes to `kubelets` as well.
+    pub(crate) fn start(client: Client, kubelets: UnboundedSender<Pod>) -> Self {
+        let observer = Self::default();
+        let own = observer.clone();
+        tokio::spawn(async move {
+            loop {
+                // The API server ends watches after some minutes; what exists is then shown again.
+                let _ = own.follow(&client, &kubelets).await;
+            }
+        });
+        observer
+    }
+
+    async fn follow(&self, client: &Client, kubelets: &UnboundedSender<Pod>) -> anyhow::Result<()> {
+        let path = "/api/v1/pods?watch=true&timeoutSeconds=3000&allowWatchBookmarks=true\
+                    &sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let request = http::Request::get(path).body(Vec::new())?;
+        let events = client.request_events::<Pod>(request).await?;
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.try_next().await? {
+            match event {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
+                    self.observe(&pod);
+                    let _ = kubelets.send(pod);
+                }
+                WatchEvent::Deleted(pod) => self.forget(&pod),
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(error) => bail!("the watch of pods ended: {error:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn observe(&self, pod: &Pod) {
+        if pod.metadata.namespace != NAMESPACE {
+            return;
+        }
+        let mut seen = self.seen();
+        let name = &pod.metadata.name;
+        if pod.spec.node_name.is_some() && !seen.bound.contains_key(name) {
+            seen.bound.insert(name.clone(), Instant::now());
+        }
+        let mut conditions = pod.status.conditions.iter();
+        let waits = conditions.any(|one| one.kind == "PodScheduled" && one.status == "False");
+        if waits && !seen.unschedulable.contains_key(name) {
+            seen.unschedulable.insert(name.clone(), Instant::now());
+        }
+    }
+
+    fn forget(&self, pod: &Pod) {
+        if pod.metadata.namespace == NAMESPACE {
+            let mut seen = self.seen();
+            seen.bound.remove(&pod.metadata.name);
+            seen.unschedulable.remove(&pod.metadata.name);
+        }
+    }
+
+    /// When each pod was bound.
+    pub(crate) fn bound(&self) -> BTreeMap<String, Instant> {
+        self.seen().bound.clone()
+    }
+
+    /// Number of pods with this prefix that are bound.
+    pub(crate) fn count_bound(&self, prefix: &str) -> usize {
+        self.seen().bound.keys().filter(|name| name.starts_with(prefix)).count()
+    }
+
+    /// Number of pods with this prefix that are unschedulable.
+    pub(crate) fn count_unschedulable(&self, prefix: &str) -> usize {
+        self.seen().unschedulable.keys().filter(|name| name.starts_with(prefix)).count()
+    }
+
+    /// When the last pod with this prefix became bound.
+    pub(crate) fn last_bound(&self, prefix: &str) -> Option<Instant> {
+        let seen = self.seen();
+        seen.bound.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, at)| *at).max()
+    }
+
+    /// When the first pod with this prefix was shown as unschedulable.
+    pub(crate) fn first_unschedulable(&self, prefix: &str) -> Option<Instant> {
+        let seen = self.seen();
+        let mut with_prefix =
+            seen.unschedulable.iter().filter(|(name, _)| name.starts_with(prefix));
+        with_prefix.next().map(|(_, at)| *at)
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(
+        &self,
+        what: &str,
+        patience: Duration,
+        is_so: impl Fn(&Self) -> bool,
+    ) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        while !is_so(self) {
+            if begin.elapsed() > patience {
+                let bound = self.seen().bound.len();
+                bail!(
+                    "still waiting after {} s: {what}; {bound} pods are bound",
+                    patience.as_secs()
+                );
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+}
