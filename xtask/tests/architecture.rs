@@ -31,6 +31,8 @@ const API: &[&str] =
 /// Types of the API, their decoding and the expressions in them, nothing that talks to it.
 const TRANSLATION: &[&str] =
     &["cel", "k8s-openapi", "semver", "serde", "serde_json", "serde_path_to_error", "thiserror"];
+/// Settings are read, not fetched.
+const SETTINGS: &[&str] = &["serde", "serde-saphyr", "serde_json", "thiserror"];
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "k8s-openapi"];
 
 const RULES: &[Rule] = &[
@@ -48,16 +50,59 @@ const RULES: &[Rule] = &[
         others: Others::Only(TRANSLATION),
     },
     Rule {
-        name: "kai-cluster",
-        ours: &["kai-core", "kai-workloads", "kai-api", "kai-translate"],
+        name: "kai-client",
+        ours: &["kai-core", "kai-api", "kai-translate"],
         others: Others::AnyBut(&[]),
     },
-    Rule { name: "kai-gpu", ours: &["kai-api"], others: Others::AnyBut(CLIENTS) },
+    Rule {
+        name: "kai-serve",
+        ours: &["kai-client", "kai-translate"],
+        others: Others::AnyBut(CLIENTS),
+    },
+    Rule {
+        name: "kai-settings",
+        ours: &["kai-core", "kai-workloads", "kai-api", "kai-translate", "kai-client"],
+        others: Others::Only(SETTINGS),
+    },
+    Rule {
+        name: "kai-admission",
+        ours: &["kai-core", "kai-api", "kai-translate", "kai-client", "kai-serve", "kai-settings"],
+        others: Others::AnyBut(&[]),
+    },
+    Rule {
+        name: "kai-binder",
+        ours: &["kai-core", "kai-api", "kai-translate", "kai-client", "kai-serve", "kai-settings"],
+        others: Others::AnyBut(&[]),
+    },
+    Rule {
+        name: "kai-install",
+        ours: &["kai-api", "kai-admission", "kai-settings"],
+        others: Others::AnyBut(CLIENTS),
+    },
+    Rule {
+        name: "kai-control",
+        ours: &[
+            "kai-core",
+            "kai-workloads",
+            "kai-api",
+            "kai-translate",
+            "kai-client",
+            "kai-serve",
+            "kai-settings",
+            "kai-binder",
+        ],
+        others: Others::AnyBut(&[]),
+    },
+    Rule {
+        name: "kai-node",
+        ours: &["kai-core", "kai-api", "kai-translate", "kai-client"],
+        others: Others::AnyBut(&[]),
+    },
     Rule { name: "kai-doctor", ours: &["kai-api", "kai-translate"], others: Others::Only(SERDE) },
     Rule { name: "kai-guard", ours: &[], others: Others::Only(&["libc"]) },
     Rule {
         name: "kai-embed",
-        ours: &["kai-api", "kai-gpu"],
+        ours: &["kai-api", "kai-node"],
         others: Others::AnyBut(&["kube-client"]),
     },
     Rule { name: "kai-web", ours: &[], others: Others::AnyBut(CLIENTS) },
@@ -69,8 +114,13 @@ const RULES: &[Rule] = &[
             "kai-workloads",
             "kai-sim",
             "kai-translate",
-            "kai-cluster",
-            "kai-gpu",
+            "kai-client",
+            "kai-settings",
+            "kai-admission",
+            "kai-binder",
+            "kai-install",
+            "kai-control",
+            "kai-node",
             "kai-doctor",
             "kai-embed",
             "kai-web",
@@ -130,14 +180,17 @@ fn the_rules_forbid_what_they_should() {
     assert!(allowed(rule("kai-core"), "smallvec", None));
     assert!(!allowed(rule("kai-sim"), "tokio", None));
     assert!(!allowed(rule("kai-web"), "kube", None));
-    assert!(!allowed(rule("kai-cluster"), "kai-sim", None));
-    assert!(allowed(rule("kai-cluster"), "tokio", None));
+    assert!(!allowed(rule("kai-control"), "kai-sim", None));
+    assert!(allowed(rule("kai-control"), "tokio", None));
     assert!(!allowed(rule("kai-translate"), "kube", None));
     assert!(!allowed(rule("kai-translate"), "tokio", None));
-    assert!(!allowed(rule("kai-embed"), "kai-cluster", None));
+    assert!(!allowed(rule("kai-embed"), "kai-control", None));
     assert!(!allowed(rule("kai-embed"), "kai-core", None));
-    assert!(!allowed(rule("kai-cluster"), "kai-testenv", None));
-    assert!(allowed(rule("kai-cluster"), "kai-testenv", Some("dev")));
+    assert!(!allowed(rule("kai-control"), "kai-testenv", None));
+    assert!(allowed(rule("kai-control"), "kai-testenv", Some("dev")));
+    assert!(!allowed(rule("kai-binder"), "kai-control", None));
+    assert!(!allowed(rule("kai-admission"), "kai-binder", None));
+    assert!(!allowed(rule("kai-settings"), "kube", None));
 }
 
 #[test]

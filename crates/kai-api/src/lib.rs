@@ -5,6 +5,7 @@ pub mod config;
 pub mod crds;
 pub mod cron;
 pub mod duration;
+pub mod function;
 pub mod names;
 pub mod pod_group;
 pub mod quantity;

@@ -1,9 +1,9 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_cluster::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
-use kai_cluster::flags::Flagged;
-use kai_cluster::shards::AdmissionWishes;
+use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
+use kai_settings::config::AdmissionWishes;
+use kai_settings::flags::Flagged;
 
 /// KAI's port for webhooks.
 const USUAL_PORT: u16 = 9443;

@@ -2,11 +2,11 @@
 
 use clap::{Args, ValueEnum};
 use kai_api::names::objects::RESERVATION_IMAGE;
-use kai_cluster::binder::{
+use kai_settings::binder::{
     BinderPlugin, BinderSettings, CdiSetting, PluginWishes, ReservationSettings,
     RuntimeClassSetting, TegraSettings,
 };
-use kai_cluster::planner::Settings;
+use kai_settings::planner::Settings;
 use kai_translate::time::seconds;
 use serde_json::Value;
 

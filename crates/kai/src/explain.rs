@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use kai_cluster::env::Env;
-use kai_cluster::explain::{Asked, explain};
-use kai_cluster::flags::Flagged;
-use kai_cluster::{client, device_api};
+use kai_client::env::Env;
+use kai_client::{client, device_api};
+use kai_control::explain::{Asked, explain};
 use kai_core::input::ObjectName;
+use kai_settings::flags::Flagged;
 
 use crate::output;
 use crate::scheduler_flags::{self, PARTITION_FLAG, PlanFlags};

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use kai_cluster::binder::{BinderSettings, NodeGpus};
-use kai_cluster::{client, listing};
+use kai_binder::NodeGpus;
+use kai_binder::listing;
+use kai_client::client;
+use kai_settings::binder::BinderSettings;
 
 use crate::output;
 
@@ -105,7 +107,7 @@ fn aligned(rows: &[[String; 8]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kai_cluster::binder::DeviceGpus;
+    use kai_binder::DeviceGpus;
 
     use super::*;
 

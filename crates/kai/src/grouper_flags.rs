@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use kai_cluster::grouper::{GrouperConfig, parse_selector};
+use kai_control::grouper::{GrouperConfig, parse_selector};
 use kai_core::input::ObjectName;
 
 /// How pods are grouped.

@@ -3,8 +3,9 @@
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kai_api::names::objects::SCHEDULER_NAME;
-use kai_cluster::deployments::{self, Layout, Wanted};
-use kai_cluster::manifests;
+use kai_install::deployments;
+use kai_install::deployments::{Layout, Wanted};
+use kai_install::manifests;
 
 use crate::output;
 

@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use kai_cluster::admission::{self, AdmissionSettings};
-use kai_cluster::env::Env;
-use kai_cluster::flags::{self, Flagged};
-use kai_cluster::function::Function;
-use kai_cluster::lease::Election;
-use kai_cluster::orders::EvictBy;
-use kai_cluster::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
-use kai_cluster::serve::{self, Question, ServeSettings};
-use kai_cluster::shards::{AdmissionWishes, Wishes};
-use kai_cluster::status::{Duties, Events};
-use kai_cluster::watch::Lists;
-use kai_cluster::{client, device_api, grouper, run, shards};
+use kai_api::function::Function;
+use kai_client::env::Env;
+use kai_client::lease::Election;
+use kai_client::request::EvictBy;
+use kai_client::watch::Lists;
+use kai_client::{client, device_api};
+use kai_control::serve::{self, Question, ServeSettings};
+use kai_control::{grouper, run, shards};
+use kai_settings::admission::AdmissionSettings;
+use kai_settings::config::{AdmissionWishes, Wishes};
+use kai_settings::flags;
+use kai_settings::flags::Flagged;
+use kai_settings::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
+use kai_settings::status::{Duties, Events};
 use kube::Client;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
@@ -274,8 +276,8 @@ impl Surroundings<'_> {
     ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {
         let Some(settings) = self.admission(wishes) else { return Ok(None) };
         let (sink, changing) = watch::channel(settings);
-        let keys = Arc::new(admission::certificates::SystemKeys);
-        admission::server::start(client.clone(), env.clone(), keys, changing).await?;
+        let keys = Arc::new(kai_admission::certificates::SystemKeys);
+        kai_admission::server::start(client.clone(), env.clone(), keys, changing).await?;
         Ok(Some(sink))
     }
 

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use kai_api::names::objects::SCALING_POD_IMAGE;
-use kai_cluster::planner::Settings;
-use kai_cluster::scale_adjuster::ScaleAdjusterSettings;
 use kai_core::time::Span;
+use kai_settings::planner::Settings;
+use kai_settings::scale_adjuster::ScaleAdjusterSettings;
 
 use crate::duration_flag::span;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use kai_cluster::config_file;
-use kai_cluster::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, apply};
-use kai_cluster::planner::Settings;
-use kai_cluster::usage::settings::Surroundings;
+use kai_settings::config_file;
+use kai_settings::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, apply};
+use kai_settings::planner::Settings;
+use kai_settings::usage::Surroundings;
 
 /// The flag that names the part of the cluster; whoever gives it schedules that part only.
 pub(crate) const PARTITION_FLAG: &str = "partition-label-value";

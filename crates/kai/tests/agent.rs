@@ -13,7 +13,7 @@ const TWO_DEVICES: &str = "GPU-a:32600:NVIDIA Stub,GPU-b:131072";
 /// The folder of the compiled stub; none: there is no compiler.
 fn stub(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kai-gpu/tests/stub-nvml/build.sh");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kai-node/tests/stub-nvml/build.sh");
     if !Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success()) {
         skipped(name, "no C compiler");
         return None;

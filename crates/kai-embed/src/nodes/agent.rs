@@ -1,9 +1,9 @@
 //! The program in a reservation pod: our own, on an NVML that sees what the device plugin gave to the container.
 
-use kai_gpu::discovery::Device;
-use kai_gpu::listed::ListedNvml;
-use kai_gpu::publish::reserve;
-use kai_gpu::visible::VisibleDevices;
+use kai_node::gpu::discovery::Device;
+use kai_node::gpu::listed::ListedNvml;
+use kai_node::gpu::publish::reserve;
+use kai_node::gpu::visible::VisibleDevices;
 use serde_json::{Value, json};
 
 use super::devices::{self, is_reservation};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
-use kai_cluster::planner::Settings;
+use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_core::time::Span;
 use kai_embed::api::{Answer, Request};
 use kai_embed::nodes::NodeProfile;
 use kai_embed::service::Embedded;
 use kai_embed::{Cluster, Key};
+use kai_settings::planner::Settings;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -56,9 +56,9 @@ pub(crate) fn play(story: impl AsyncFnOnce(World)) {
         world.install();
         let client = Client::new(world.cluster.clone(), "default");
         let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
-        let (_nobody_asks, questions) = kai_cluster::serve::questions();
+        let (_nobody_asks, questions) = kai_control::serve::questions();
         let endless = std::future::pending();
-        let kai = kai_cluster::run::run(client, env, Settings::default(), questions, endless);
+        let kai = kai_control::run::run(client, env, Settings::default(), questions, endless);
         tokio::spawn(kai);
         story(world).await;
     });
@@ -66,7 +66,7 @@ pub(crate) fn play(story: impl AsyncFnOnce(World)) {
 
 impl World {
     fn install(&self) {
-        let documents = kai_cluster::manifests::documents();
+        let documents = kai_install::manifests::documents();
         for document in documents
             .flat_map(|text| -> Vec<Value> { serde_saphyr::from_multiple(text).expect("YAML") })
         {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use kai_cluster::client;
-use kai_cluster::env::Env;
-use kai_cluster::kubelet::pod_resources;
-use kai_cluster::numa_agent::zones::Zones;
-use kai_cluster::numa_agent::{self, NumaAgentSettings, placement};
+use kai_client::client;
+use kai_client::env::Env;
 use kai_core::time::Span;
+use kai_node::kubelet::pod_resources;
+use kai_node::numa_agent;
+use kai_node::numa_agent::zones::Zones;
+use kai_node::numa_agent::{NumaAgentSettings, placement};
 
 use crate::duration_flag::span;
 use crate::log::Log;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use kai_cluster::{client, manifests};
+use kai_client::client;
 use kai_doctor::cluster::{ClusterFacts, Expectations, LISTINGS, examine as judge};
 use kai_doctor::finding::Findings;
+use kai_install::manifests;
 use kube::Client;
 use serde_json::{Map, Value};
 

@@ -1,9 +1,10 @@
 //! Our webhooks on an embedded cluster: registered as after an install, answered in this process.
 
 use anyhow::Context;
-use kai_cluster::admission::{AdmissionSettings, PodRules, registration, review};
+use kai_admission::{registration, review};
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
+use kai_settings::admission::{AdmissionSettings, PodRules};
 
 /// How admission is set up in an install in which pods may share GPUs.
 pub(super) fn usual() -> AdmissionSettings {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kai_cluster::env::{Env, Spawner, Work};
+use kai_client::env::{Env, Spawner, Work};
 use kai_e2e::cases::{self, Case};
 use kai_e2e::cluster::{Answer, Cluster, Running};
 use kai_e2e::run::{self, Outcome};

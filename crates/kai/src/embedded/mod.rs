@@ -10,8 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use std::time::Duration;
 
+use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
+
 use anyhow::Context;
-use kai_cluster::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
 use kai_embed::controllers::workload_definitions;
@@ -134,7 +135,7 @@ fn read_installed() -> anyhow::Result<Vec<Value>> {
         "metadata": {"name": "nvidia"},
         "handler": "nvidia",
     }));
-    for document in kai_cluster::manifests::documents() {
+    for document in kai_install::manifests::documents() {
         let read: Vec<Value> =
             serde_saphyr::from_multiple(document).context("an installed document is no YAML")?;
         objects.extend(read);

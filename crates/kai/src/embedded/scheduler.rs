@@ -1,7 +1,7 @@
 //! `kai run` on an embedded cluster: the same arguments and the same code, over a client without a connection.
 
 use clap::Parser;
-use kai_cluster::env::Env;
+use kai_client::env::Env;
 use kai_embed::service::Embedded;
 use kube::Client;
 

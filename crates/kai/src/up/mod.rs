@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use kai_cluster::env::Env;
+use kai_client::env::Env;
 use kai_embed::Cluster;
 use kai_embed::serve::{Identity, serve};
 use kai_embed::service::Embedded;

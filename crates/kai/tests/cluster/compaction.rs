@@ -9,7 +9,7 @@ use futures::StreamExt;
 use http::{Request, StatusCode};
 use http_body_util::{BodyDataStream, BodyExt, StreamBody};
 use hyper::body::Frame;
-use kai_cluster::binder::ReservationSettings;
+use kai_settings::binder::ReservationSettings;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};

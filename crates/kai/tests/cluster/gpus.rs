@@ -162,7 +162,7 @@ async fn the_agent_writes_its_device_on_its_pod_with_the_rights_of_reservation_p
     let Some(world) = World::new("agent").await else { return };
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (stub, log) = (folder.join("agent-stub"), folder.join("agent.log"));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kai-gpu/tests/stub-nvml/build.sh");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kai-node/tests/stub-nvml/build.sh");
     let built = Command::new("sh").arg(script).arg(&stub).status().expect("a shell");
     assert!(built.success(), "a C compiler is needed");
     let pods = "/api/v1/namespaces/kai-resource-reservation/pods";

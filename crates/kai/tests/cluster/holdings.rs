@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Method, Request, StatusCode};
-use kai_cluster::binder::ReservationSettings;
+use kai_settings::binder::ReservationSettings;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};

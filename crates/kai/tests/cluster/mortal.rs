@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use kai_cluster::binder::{BinderSettings, ReservationSettings};
-use kai_cluster::env::Env;
-use kai_cluster::flags::{Flagged, apply};
-use kai_cluster::planner::Settings;
-use kai_cluster::status::Duties;
-use kai_cluster::{client, run};
+use kai_client::client;
+use kai_client::env::Env;
+use kai_control::run;
+use kai_settings::binder::{BinderSettings, ReservationSettings};
+use kai_settings::flags::{Flagged, apply};
+use kai_settings::planner::Settings;
+use kai_settings::status::Duties;
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::oneshot;
@@ -55,7 +56,7 @@ fn live(
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
         let client = wrap(client::connect(Some(kubeconfig)).await.expect("a client"));
-        let (_silence, questions) = kai_cluster::serve::questions();
+        let (_silence, questions) = kai_control::serve::questions();
         let end = async { drop(ended.await) };
         run::run(client, Env::real(), settings, questions, end).await;
     });

@@ -11,7 +11,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, StreamBody};
 use hyper::body::Frame;
-use kai_cluster::binder::ReservationSettings;
+use kai_settings::binder::ReservationSettings;
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;

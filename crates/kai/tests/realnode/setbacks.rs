@@ -1,6 +1,6 @@
 //! What goes wrong on a node: the reason is told, nothing is left behind, and it goes on when the cause is gone.
 
-use kai_cluster::binder::ReservationSettings;
+use kai_settings::binder::ReservationSettings;
 use kai_testenv::NodeProgram;
 use serde_json::{Value, json};
 

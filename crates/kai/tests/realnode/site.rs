@@ -285,7 +285,8 @@ impl Site {
     pub(crate) fn libraries(&self) -> PathBuf {
         let folder = self.folder.join("libraries");
         if !folder.exists() {
-            let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../kai-gpu/tests/stub-nvml/build.sh");
+            let build =
+                concat!(env!("CARGO_MANIFEST_DIR"), "/../kai-node/tests/stub-nvml/build.sh");
             let status = Command::new("sh").arg(build).arg(&folder).status();
             assert!(status.expect("a compiler runs").success());
         }

@@ -1,0 +1,307 @@
+//! Our own authority and the certificate it signs, kept in one Secret that all replicas share. The certificate is renewed
+//! when a third of its time is left; the authority too, and then the old one is trusted beside the new one.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::ByteString;
+use kai_api::names::admission::POD_TLS_SECRET;
+use kai_client::request::send;
+use kai_core::time::Timestamp;
+use kai_translate::time;
+use kube::Client;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use serde_json::{Value, json};
+
+const DAY: i64 = 24 * 60 * 60;
+const AUTHORITY_DAYS: i64 = 3650;
+const CERTIFICATE_DAYS: i64 = 90;
+/// Annotations of the Secret: when what it holds is renewed.
+const RENEW_AUTHORITY: &str = "kai.scheduler/renew-authority";
+const RENEW_CERTIFICATE: &str = "kai.scheduler/renew-certificate";
+/// Annotation of the Secret: the names that the certificate is for.
+const NAMES: &str = "kai.scheduler/certificate-names";
+/// How often somebody else may be faster before we wait.
+const ATTEMPTS: usize = 5;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The Secret cannot be read or written.
+    #[error("the Secret {POD_TLS_SECRET}: {0}")]
+    Secret(#[from] kube::Error),
+    /// It cannot be made.
+    #[error("a certificate cannot be made: {0}")]
+    Made(#[from] rcgen::Error),
+    /// Somebody else writes the Secret all the time.
+    #[error("the Secret {POD_TLS_SECRET}: others changed it {ATTEMPTS} times while it was written")]
+    Contested,
+}
+
+/// Makes keys. Chance is an input, as time is: whoever plays a story twice brings the same keys.
+pub trait KeyMaker: Send + Sync {
+    /// A new key.
+    fn make(&self) -> Result<KeyPair, rcgen::Error>;
+}
+
+/// Keys that nobody can foresee.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemKeys;
+
+impl KeyMaker for SystemKeys {
+    fn make(&self) -> Result<KeyPair, rcgen::Error> {
+        KeyPair::generate()
+    }
+}
+
+/// How a certificate is made.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// Names that it is for.
+    pub names: &'a BTreeSet<String>,
+    /// Where its keys come from.
+    pub keys: &'a dyn KeyMaker,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What the Secret holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    /// Certificates that clients trust, the newest first.
+    pub trusted: String,
+    authority_key: String,
+    /// Our certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+    names: BTreeSet<String>,
+    renew_authority: Timestamp,
+    renew_certificate: Timestamp,
+}
+
+impl Bundle {
+    /// A new authority and a new certificate. What was trusted stays trusted.
+    pub fn new(making: Making<'_>, old: Option<&Self>) -> Result<Self, rcgen::Error> {
+        let now = making.now;
+        let key = making.keys.make()?;
+        let authority = authority(now)?;
+        let own = authority.self_signed(&key)?;
+        let trusted = own.pem() + old.map_or("", |old| first_certificate(&old.trusted));
+        let bundle = Self {
+            trusted,
+            authority_key: key.serialize_pem(),
+            certificate: String::new(),
+            key: String::new(),
+            names: making.names.clone(),
+            renew_authority: renewal(AUTHORITY_DAYS, now),
+            renew_certificate: now,
+        };
+        bundle.with_certificate(making)
+    }
+
+    /// The same authority, and a new certificate.
+    fn with_certificate(&self, making: Making<'_>) -> Result<Self, rcgen::Error> {
+        let Making { names, keys, now } = making;
+        let issuer = Issuer::new(authority(now)?, KeyPair::from_pem(&self.authority_key)?);
+        let key = keys.make()?;
+        let mut subject = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
+        let name = names.first().map_or("kai", String::as_str);
+        subject.distinguished_name.push(DnType::CommonName, name);
+        subject.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_validity(&mut subject, CERTIFICATE_DAYS, now);
+        Ok(Self {
+            certificate: subject.signed_by(&key, &issuer)?.pem(),
+            key: key.serialize_pem(),
+            names: names.clone(),
+            renew_certificate: renewal(CERTIFICATE_DAYS, now),
+            ..self.clone()
+        })
+    }
+
+    /// What is to be used from now on, where this is too old or lacks a name. No name is taken back: another replica may be
+    /// called by it.
+    pub fn renewed(&self, making: Making<'_>) -> Result<Option<Self>, rcgen::Error> {
+        let all = self.names.union(making.names).cloned().collect();
+        let making = Making { names: &all, ..making };
+        if self.renew_authority <= making.now {
+            Self::new(making, Some(self)).map(Some)
+        } else if self.renew_certificate <= making.now || self.names != all {
+            self.with_certificate(making).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn from_secret(secret: &Value) -> Option<Self> {
+        let text = |key: &str| {
+            let bytes: ByteString = serde_json::from_value(secret["data"][key].clone()).ok()?;
+            String::from_utf8(bytes.0).ok()
+        };
+        let note = |key: &str| secret["metadata"]["annotations"][key].as_str();
+        let moment = |key: &str| time::parse(note(key)?).ok();
+        Some(Self {
+            trusted: text("ca.crt")?,
+            authority_key: text("ca.key")?,
+            certificate: text("tls.crt")?,
+            key: text("tls.key")?,
+            names: note(NAMES).unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+            renew_authority: moment(RENEW_AUTHORITY)?,
+            renew_certificate: moment(RENEW_CERTIFICATE)?,
+        })
+    }
+
+    fn secret(&self, namespace: &str, version: &Value) -> Value {
+        let data = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": POD_TLS_SECRET,
+                "namespace": namespace,
+                "resourceVersion": version,
+                "annotations": {
+                    NAMES: self.names.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+                    RENEW_AUTHORITY: time::format(self.renew_authority),
+                    RENEW_CERTIFICATE: time::format(self.renew_certificate),
+                },
+            },
+            "data": {
+                "ca.crt": data(&self.trusted),
+                "ca.key": data(&self.authority_key),
+                "tls.crt": data(&self.certificate),
+                "tls.key": data(&self.key),
+            },
+        })
+    }
+}
+
+fn authority(now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    authority.distinguished_name.push(DnType::CommonName, "kai-admission");
+    set_validity(&mut authority, AUTHORITY_DAYS, now);
+    Ok(authority)
+}
+
+/// When two thirds of the time have passed.
+fn renewal(days: i64, now: Timestamp) -> Timestamp {
+    now.plus(time::seconds(days * DAY * 2 / 3))
+}
+
+fn first_certificate(trusted: &str) -> &str {
+    const END: &str = "-----END CERTIFICATE-----\n";
+    trusted.find(END).map_or(trusted, |at| &trusted[..at + END.len()])
+}
+
+/// Valid from yesterday, so that clocks may differ, for so many days.
+fn set_validity(certificate: &mut CertificateParams, days: i64, now: Timestamp) {
+    let date = |days: i64| {
+        let text = time::format(now.plus(time::seconds(days * DAY)));
+        let number = |from: usize, to: usize| -> u16 {
+            text.get(from..to).and_then(|part| part.parse().ok()).unwrap_or(1)
+        };
+        let (month, day) = (number(5, 7).to_le_bytes()[0], number(8, 10).to_le_bytes()[0]);
+        date_time_ymd(number(0, 4).into(), month, day)
+    };
+    certificate.not_before = date(-1);
+    certificate.not_after = date(days);
+}
+
+/// The certificate that all replicas use now, made or renewed if it must be.
+pub async fn current(
+    client: &Client,
+    namespace: &str,
+    making: Making<'_>,
+) -> Result<Bundle, CertificateError> {
+    let list = format!("/api/v1/namespaces/{namespace}/secrets");
+    let path = format!("{list}/{POD_TLS_SECRET}");
+    // Another replica may be faster: then what it made is ours too.
+    for _ in 0..ATTEMPTS {
+        let secret = read(client, &path).await?;
+        let held = secret.as_ref().and_then(Bundle::from_secret);
+        let wanted = match &held {
+            Some(held) => match held.renewed(making)? {
+                Some(renewed) => renewed,
+                None => return Ok(held.clone()),
+            },
+            None => Bundle::new(making, None)?,
+        };
+        let version = secret
+            .as_ref()
+            .map_or(Value::Null, |secret| secret["metadata"]["resourceVersion"].clone());
+        let object = wanted.secret(namespace, &version);
+        let written = match secret {
+            Some(_) => send::<Value>(client, "PUT", &path, None, &object).await,
+            None => send::<Value>(client, "POST", &list, None, &object).await,
+        };
+        match written {
+            Ok(_) => return Ok(wanted),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(CertificateError::Contested)
+}
+
+async fn read(client: &Client, path: &str) -> Result<Option<Value>, kube::Error> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match client.request(request).await {
+        Ok(secret) => Ok(Some(secret)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn after_days(days: i64) -> Timestamp {
+        Timestamp { nanos: (1_767_225_600 + days * DAY) * 1_000_000_000 }
+    }
+
+    fn on_day(days: i64, names: &BTreeSet<String>) -> Making<'_> {
+        Making { names, keys: &SystemKeys, now: after_days(days) }
+    }
+
+    #[test]
+    fn certificates_are_renewed_in_time_and_the_old_authority_stays_trusted() {
+        let names = names(&["admission.kai-scheduler.svc"]);
+        let first = Bundle::new(on_day(0, &names), None).expect("a bundle");
+        assert_eq!(first.renewed(on_day(59, &names)).expect("no error"), None);
+        let second = first.renewed(on_day(60, &names)).expect("no error").expect("a new one");
+        assert_eq!(second.trusted, first.trusted);
+        assert_ne!(second.certificate, first.certificate);
+        let third = second.renewed(on_day(2434, &names)).expect("no error").expect("a new one");
+        assert_eq!(third.trusted.matches("BEGIN CERTIFICATE").count(), 2);
+        assert!(third.trusted.ends_with(&first.trusted));
+    }
+
+    #[test]
+    fn a_name_that_the_certificate_lacks_is_added_and_none_is_taken_back() {
+        let [one, both] = [names(&["service"]), names(&["service", "host"])];
+        let first = Bundle::new(on_day(0, &one), None).expect("a bundle");
+        let second = first.renewed(on_day(0, &both)).expect("no error");
+        let second = second.expect("a new certificate");
+        assert_eq!(second.trusted, first.trusted);
+        assert_eq!(second.names, both);
+        assert_eq!(second.renewed(on_day(0, &one)).expect("no error"), None);
+    }
+
+    #[test]
+    fn a_bundle_survives_its_secret() {
+        let names = names(&["a", "b"]);
+        let bundle = Bundle::new(on_day(0, &names), None).expect("a bundle");
+        let secret = bundle.secret("kai-scheduler", &Value::Null);
+        assert_eq!(Bundle::from_secret(&secret), Some(bundle));
+        assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! Admission: what pods, queues, pod groups and topologies are refused or given when they are written.
+//!
+//! Rules are pure, one file per kind. Pods of other schedulers never reach us: the registrations match on the scheduler's
+//! name. Certificates are made and renewed here and kept in one Secret that all replicas share.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`pods`], [`mutate`] | which pods are refused, what they are given |
+//! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | `classes` | runtime classes that exist |
+//! | [`review`] | questions and answers of the API server |
+//! | [`certificates`] | our authority and our certificate |
+//! | [`registration`] | webhook configurations |
+//! | [`server`] | everything together |
+
+pub mod certificates;
+mod classes;
+mod container;
+pub mod mutate;
+pub mod pod_groups;
+pub mod pods;
+pub mod queues;
+pub mod quotas;
+pub mod registration;
+pub mod review;
+pub mod server;
+pub mod topologies;
+
+use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules};
+
+/// What is said about an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it is refused; none: it is not.
+    pub refused: Option<String>,
+    /// What its author should know.
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    fn refused(why: impl Into<String>) -> Self {
+        Self { refused: Some(why.into()), warnings: Vec::new() }
+    }
+}

@@ -1,0 +1,227 @@
+//! Admission as a whole: a certificate, a server, and the registrations that make the API server call it.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http::StatusCode;
+use kai_api::names::admission as paths;
+use kai_client::env::Env;
+use kai_client::kinds::Kind;
+use kai_client::request::{APPLY_PATCH, MERGE_PATCH, send};
+use kai_serve::http::{Answer, Asked, Wrap, content, serve, text};
+use kai_translate::time::seconds;
+use kube::Client;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::AdmissionSettings;
+use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
+use super::classes::RuntimeClasses;
+use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
+use super::review::{self, Known};
+
+/// The name under which registrations are written.
+const MANAGER: &str = "kai-admission";
+/// How often certificate and registrations are looked at.
+const LOOK_AGAIN: kai_core::time::Span = seconds(60 * 60);
+const TRY_AGAIN: kai_core::time::Span = seconds(5);
+
+/// Why admission does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionError {
+    /// No certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The certificate cannot be used.
+    #[error("the certificate cannot be used: {0}")]
+    Tls(String),
+    /// No port.
+    #[error("cannot listen on port {0}: {1}")]
+    Listen(u16, std::io::Error),
+    /// The API server does not take the registrations.
+    #[error("a webhook configuration was not written: {0}")]
+    Registration(kube::Error),
+}
+
+/// Starts to serve, then registers; both are looked after from then on.
+pub async fn start(
+    client: Client,
+    env: Env,
+    keys: Arc<dyn KeyMaker>,
+    changing: watch::Receiver<AdmissionSettings>,
+) -> Result<(), AdmissionError> {
+    let settings = changing.borrow().clone();
+    let names = names(&settings);
+    let making = Making { names: &names, keys: &*keys, now: env.now() };
+    let bundle = certificates::current(&client, &settings.namespace, making).await?;
+    let tls = Arc::new(Tls { config: RwLock::new(server_config(&bundle)?) });
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), settings.port);
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| AdmissionError::Listen(settings.port, error))?;
+    let office = Arc::new((client.clone(), RuntimeClasses::follow(&client, &env)));
+    let asked_by = changing.clone();
+    let answer = move |asked: Asked| {
+        let (office, settings) = (Arc::clone(&office), asked_by.borrow().clone());
+        async move {
+            let (client, classes) = &*office;
+            let pods = classes.narrow(&settings.pods);
+            answer(client, &asked, &AdmissionSettings { pods, ..settings }).await
+        }
+    };
+    env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
+    register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
+    tracing::info!(port = settings.port, "admission is registered");
+    let guard = Guard { client, env: env.clone(), names, keys, tls, used: bundle };
+    env.spawn("certificates", guard.look_after(changing));
+    Ok(())
+}
+
+/// Names under which the API server knows us.
+fn names(settings: &AdmissionSettings) -> BTreeSet<String> {
+    let mut names = BTreeSet::from([format!("admission.{}.svc", settings.namespace)]);
+    let host = settings.url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
+    names.extend(host.and_then(|url| url.host().map(str::to_owned)));
+    names
+}
+
+async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) -> Answer {
+    let review: Value = match serde_json::from_slice(asked.request.body()) {
+        Ok(review) => review,
+        Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    let path = asked.request.uri().path();
+    let mut queues = None;
+    if settings.quotas && path == paths::VALIDATE_QUEUE_PATH {
+        match existing_queues(client).await {
+            Ok(found) => queues = Some(found),
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+    let known = Known {
+        scheduler: &settings.scheduler_name,
+        rules: &settings.pods,
+        queues: queues.as_deref(),
+    };
+    match review::answer(path, &review, &known) {
+        Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),
+        None => text(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+async fn existing_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
+    let request = http::Request::get(Kind::Queue.path()).body(Vec::new());
+    let mut list: Value = client.request(request.map_err(kube::Error::HttpError)?).await?;
+    match list["items"].take() {
+        Value::Array(queues) => Ok(queues),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Writes the registrations, which say whom to call and whom to trust.
+async fn register(
+    client: &Client,
+    settings: &AdmissionSettings,
+    bundle: &Bundle,
+) -> Result<(), kube::Error> {
+    for (plural, mut object) in configurations(settings, Some(&bundle.trusted)) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        let request = http::Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match client.request::<Value>(request).await {
+            Ok(registered) => {
+                keep_foreign_terms(&registered, &mut object);
+                if is_reached_otherwise(&registered, &object) {
+                    let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &object).await?;
+                }
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+        let path = format!("{path}?fieldManager={MANAGER}&force=true");
+        let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
+    }
+    Ok(())
+}
+
+/// Looks after certificate and registrations.
+struct Guard {
+    client: Client,
+    env: Env,
+    names: BTreeSet<String>,
+    keys: Arc<dyn KeyMaker>,
+    tls: Arc<Tls>,
+    used: Bundle,
+}
+
+impl Guard {
+    /// Renews the certificate in time, takes over what another replica renewed, and registers anew when settings change.
+    async fn look_after(mut self, mut changing: watch::Receiver<AdmissionSettings>) {
+        let mut pause = LOOK_AGAIN;
+        loop {
+            tokio::select! { biased;
+                Ok(()) = changing.changed() => {}
+                () = self.env.sleep(pause) => {}
+            }
+            let settings = changing.borrow_and_update().clone();
+            pause = match self.renew(&settings).await {
+                Ok(()) => LOOK_AGAIN,
+                Err(error) => {
+                    tracing::warn!(%error, "admission was not looked after");
+                    TRY_AGAIN
+                }
+            };
+        }
+    }
+
+    async fn renew(&mut self, settings: &AdmissionSettings) -> Result<(), AdmissionError> {
+        let making = Making { names: &self.names, keys: &*self.keys, now: self.env.now() };
+        let bundle = certificates::current(&self.client, &settings.namespace, making).await?;
+        if bundle != self.used {
+            let config = server_config(&bundle)?;
+            *self.tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+            tracing::info!("admission has a new certificate");
+        }
+        register(&self.client, settings, &bundle).await.map_err(AdmissionError::Registration)?;
+        self.used = bundle;
+        Ok(())
+    }
+}
+
+struct Tls {
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Wrap for Tls {
+    type Stream = TlsStream<TcpStream>;
+
+    async fn wrap(&self, stream: TcpStream) -> std::io::Result<Self::Stream> {
+        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        TlsAcceptor::from(config).accept(stream).await
+    }
+}
+
+fn server_config(bundle: &Bundle) -> Result<Arc<ServerConfig>, AdmissionError> {
+    let unusable = |error: &dyn std::fmt::Display| AdmissionError::Tls(error.to_string());
+    let chain: Result<Vec<CertificateDer<'_>>, _> =
+        CertificateDer::pem_slice_iter(bundle.certificate.as_bytes()).collect();
+    let chain =
+        chain.map_err(|error| unusable(&error))?.into_iter().map(CertificateDer::into_owned);
+    let key =
+        PrivateKeyDer::from_pem_slice(bundle.key.as_bytes()).map_err(|error| unusable(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?
+        .with_no_client_auth()
+        .with_single_cert(chain.collect(), key)
+        .map_err(|error| unusable(&error))?;
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,126 @@
+//! The binder at work: changes and reports in, orders carried out beside.
+
+use std::sync::Arc;
+
+use kai_client::env::Env;
+use kai_client::kinds::Kind;
+use kai_client::watch::{Change, Lists, watch};
+use kai_serve::metrics_text::Page;
+use kube::Client;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Sender, channel};
+
+use super::writes::{self, Report};
+use super::{Binder, BinderSettings, EndedBind};
+
+const WRITES_AT_ONCE: usize = 64;
+
+/// Something that the binder is to hear.
+#[derive(Debug)]
+pub struct BinderReport(Heard);
+
+#[derive(Debug)]
+enum Heard {
+    /// What came of an order.
+    Report(Report),
+    /// A change of something that nobody else looks at.
+    Change(Box<Change>),
+}
+
+/// Kinds that nobody else looks at.
+const OWN_KINDS: [Kind; 2] = [Kind::RuntimeClass, Kind::ClusterPolicy];
+
+/// The binder at work.
+pub struct Driver {
+    binder: Binder,
+    client: Client,
+    env: Env,
+    reports: Sender<BinderReport>,
+    limit: Arc<Semaphore>,
+}
+
+impl Driver {
+    /// A binder that knows nothing yet; what comes of its orders goes to `reports`. One that does not lead follows the
+    /// cluster and does nothing.
+    pub fn new(
+        client: Client,
+        env: Env,
+        settings: BinderSettings,
+        leads: bool,
+        lists: Lists,
+        reports: Sender<BinderReport>,
+    ) -> Self {
+        let limit = Arc::new(Semaphore::new(WRITES_AT_ONCE));
+        for kind in OWN_KINDS {
+            follow(&client, &env, kind, lists, &reports);
+        }
+        let mut binder = Binder::new(settings);
+        binder.set_leading(leads);
+        Self { binder, client, env, reports, limit }
+    }
+
+    /// It begins or ceases to lead.
+    pub fn set_leading(&mut self, leads: bool) {
+        self.binder.set_leading(leads);
+    }
+
+    /// Takes a change of the cluster over.
+    pub fn apply(&mut self, change: &Change) {
+        self.binder.apply(change);
+    }
+
+    /// Takes over what came of an order.
+    pub fn settle(&mut self, report: BinderReport) {
+        match report.0 {
+            Heard::Report(report) => self.binder.settle(report, self.env.now()),
+            Heard::Change(change) => self.binder.apply(&change),
+        }
+    }
+
+    /// When something is to be done although nothing changed.
+    pub fn wake_at(&self) -> Option<kai_core::time::Timestamp> {
+        self.binder.wake_at()
+    }
+
+    /// How binds ended since the latest call.
+    pub fn take_ended(&mut self) -> Vec<EndedBind> {
+        self.binder.take_ended()
+    }
+
+    /// Adds what is measured to a page.
+    pub fn add_metrics(&self, page: &mut Page) {
+        self.binder.add_metrics(page);
+    }
+
+    /// Does what is to be done now.
+    pub fn step(&mut self) {
+        self.binder.step(self.env.now());
+        for order in self.binder.take_orders() {
+            let (client, limit) = (self.client.clone(), Arc::clone(&self.limit));
+            let reports = self.reports.clone();
+            self.env.spawn("bind", async move {
+                let permit = limit.acquire().await;
+                let report = writes::carry_out(&client, order).await;
+                drop(permit);
+                if let Some(report) = report {
+                    let _ = reports.send(BinderReport(Heard::Report(report))).await;
+                }
+            });
+        }
+    }
+}
+
+/// Watches a kind for the binder.
+fn follow(client: &Client, env: &Env, kind: Kind, lists: Lists, reports: &Sender<BinderReport>) {
+    let (sink, mut changes) = channel(1);
+    env.spawn("watch", watch(client.clone(), env.clone(), kind, lists, sink));
+    let reports = reports.clone();
+    env.spawn("watch", async move {
+        while let Some(change) = changes.recv().await {
+            let heard = Heard::Change(Box::new(change));
+            if reports.send(BinderReport(heard)).await.is_err() {
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,238 @@
+//! The binder: carries bind requests out, ours and those of KAI's scheduler, and keeps the reservations of shared devices.
+//!
+//! Changes and reports in, orders out; no clock and no client, so that nothing waits here. Everything but counts of tries
+//! can be read off the cluster: after a restart an attempt begins anew, and what is done already is not done again.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `facts` | what the watches told |
+//! | `request` | a bind request, as the binder reads it |
+//! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `clash` | groups of a node that got one device |
+//! | `profile` | what a reservation pod is given on which nodes |
+//! | `ladder` | which of that works on a node, found out by trying |
+//! | `cdi` | whether devices are named in the notation of CDI |
+//! | `notes` | what is written on nodes: shares, rungs |
+//! | `conditions` | conditions of nodes: are their GPUs understood, do reservation pods find them |
+//! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
+//! | `room` | whether a device has room for one more |
+//! | `scaling` | scaling pods that may still come to a node |
+//! | `gang` | pods that are bound together or not at all |
+//! | `volumes` | claims of volumes that waited for the pod's node |
+//! | `claims` | claims of devices |
+//! | `device` | a shared device: its reservation is made, waited for, repaired and released |
+//! | `reservation` | reservation pods |
+//! | `reservation_limits` | how many reservation pods may be unanswered |
+//! | `plugins` | parts of a bind under KAI's names, and what can be said about them |
+//! | `sharing` | what the containers of a sharing pod are told |
+//! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
+//! | `writes`, `holdings` | how orders are written |
+//! | [`driver`] | orders into requests to the API server |
+
+mod attempt;
+mod cdi;
+mod claims;
+mod clash;
+mod conditions;
+mod device;
+pub mod driver;
+mod facts;
+mod gang;
+mod gpus;
+mod holdings;
+mod index;
+mod ladder;
+pub mod listing;
+mod notes;
+mod profile;
+mod repair;
+mod request;
+mod reservation;
+mod reservation_limits;
+pub mod reserved;
+mod room;
+mod scaling;
+mod sharing;
+mod volumes;
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kai_client::watch::Change;
+use kai_core::input::{ObjectName, Text};
+use kai_core::time::{Span, Timestamp};
+use kai_translate::time::seconds;
+
+pub use gpus::{DeviceGpus, NodeGpus, gpus, reservation_pod};
+use kai_settings::binder::{BinderSettings, Privilege, ReservationSettings, RuntimeClassSetting};
+pub use notes::SharedDevice;
+
+use attempt::Attempt;
+use device::DeviceMemory;
+use facts::Facts;
+use ladder::Ladder;
+use notes::NoteMemory;
+use repair::Repair;
+use reservation_limits::ReservationLimits;
+use writes::{Order, Report};
+
+/// How long something may be missing that another watch may still tell of.
+const PATIENCE: Span = seconds(5);
+/// How often a write is tried that fails for reasons that may pass.
+const TRIES: u32 = 6;
+
+/// A device of a node that pods share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceKey {
+    /// The node.
+    pub node: Text,
+    /// The group of pods that share it.
+    pub group: Text,
+}
+
+/// Something that may need to be acted upon.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Item {
+    Device(DeviceKey),
+    Request(ObjectName),
+    Pod(ObjectName),
+    Node(Text),
+}
+
+/// The state of all binds.
+pub struct Binder {
+    settings: BinderSettings,
+    leads: bool,
+    facts: Facts,
+    attempts: BTreeMap<ObjectName, Attempt>,
+    /// How many attempts there were: what comes of a write concerns the attempt that made it, and no other.
+    attempts_begun: u64,
+    devices: BTreeMap<DeviceKey, DeviceMemory>,
+    limits: ReservationLimits,
+    repairs: BTreeMap<ObjectName, Repair>,
+    ladders: BTreeMap<Text, Ladder>,
+    notes: BTreeMap<Text, NoteMemory>,
+    due: BTreeSet<Item>,
+    timers: BTreeSet<(Timestamp, Item)>,
+    orders: Vec<Order>,
+    /// How binds ended since somebody asked.
+    ended: Vec<EndedBind>,
+}
+
+/// A bind that was carried out, or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedBind {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID.
+    pub uid: Text,
+    /// The node.
+    pub node: Text,
+    /// Why not; none: it is bound.
+    pub failure: Option<String>,
+}
+
+impl Binder {
+    /// A binder that knows nothing yet.
+    pub fn new(settings: BinderSettings) -> Self {
+        Self {
+            facts: Facts::new(&settings),
+            settings,
+            leads: true,
+            attempts: BTreeMap::new(),
+            attempts_begun: 0,
+            devices: BTreeMap::new(),
+            limits: ReservationLimits::default(),
+            repairs: BTreeMap::new(),
+            ladders: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            due: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            orders: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Takes a change of the cluster over.
+    pub fn apply(&mut self, change: &Change) {
+        self.facts.apply(change);
+    }
+
+    /// Begins or ceases to act. Attempts begin anew: what they had done can be seen.
+    fn set_leading(&mut self, leads: bool) {
+        self.leads = leads;
+        self.attempts.clear();
+        self.devices.clear();
+        self.limits = ReservationLimits::default();
+        self.repairs.clear();
+        self.notes.clear();
+        self.due.clear();
+        self.timers.clear();
+        self.facts.claims.forget_giving();
+        self.facts.touch_all();
+    }
+
+    /// When something is to be done although nothing changed.
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(moment, _)| *moment).filter(|_| self.facts.is_complete())
+    }
+
+    /// Orders since the latest call.
+    fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// How binds ended since the latest call.
+    fn take_ended(&mut self) -> Vec<EndedBind> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Takes over what came of an order.
+    fn settle(&mut self, report: Report, now: Timestamp) {
+        match report {
+            Report::Reserved { device, ended } => self.reserved(&device, ended, now),
+            Report::Released { device, pod, ended } => self.released(&device, &pod, ended, now),
+            Report::Wrote { request, attempt, ended } => {
+                if self.attempts.get(&request).is_some_and(|known| known.id() == attempt) {
+                    self.wrote(&request, ended, now);
+                }
+            }
+            Report::Noted { node, ended } => self.noted(&node, ended, now),
+            Report::Repaired { pod, ended } => self.repaired(&pod, ended, now),
+        }
+    }
+
+    /// Looks at everything that changed or whose time has come.
+    fn step(&mut self, now: Timestamp) {
+        if !self.leads {
+            self.facts.forget_touched();
+        }
+        if !self.leads || !self.facts.is_complete() {
+            return;
+        }
+        loop {
+            self.clear_vanished();
+            self.due.extend(self.facts.take_touched());
+            while self.timers.first().is_some_and(|(moment, _)| *moment <= now) {
+                self.due.extend(self.timers.pop_first().map(|(_, item)| item));
+            }
+            match self.due.pop_first() {
+                Some(Item::Device(device)) => self.look_at_device(&device, now),
+                Some(Item::Request(request)) => self.look_at_request(&request, now),
+                Some(Item::Pod(pod)) => self.look_at_pod(&pod, now),
+                Some(Item::Node(node)) => self.look_at_node(&node, now),
+                None => return,
+            }
+        }
+    }
+
+    fn look_again_at(&mut self, moment: Timestamp, item: Item) {
+        self.timers.insert((moment, item));
+    }
+}
+
+/// A second, doubled with every failure, a minute at most.
+pub fn delay(failures: u32) -> Span {
+    let doubled = seconds(1).nanos.saturating_mul(1 << failures.saturating_sub(1).min(6));
+    Span { nanos: doubled.min(seconds(60).nanos) }
+}

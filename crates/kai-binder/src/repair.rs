@@ -1,0 +1,95 @@
+//! What a bind did to a pod that has no node, so that it can be undone; and pods that were left so when a bind was
+//! interrupted for good.
+
+use std::collections::BTreeSet;
+
+use kai_api::names::gpu;
+use kai_core::input::ObjectName;
+use kai_core::time::Timestamp;
+use kai_translate::view;
+
+use super::facts::{Life, PodFacts};
+use super::volumes::FreeVolume;
+use super::writes::{Order, Undo, Written};
+use super::{Binder, Item, PATIENCE, delay, sharing};
+use kai_settings::binder::BinderPlugin;
+
+/// What is remembered of such a pod.
+#[derive(Clone, Debug)]
+pub(super) struct Repair {
+    busy: bool,
+    tries: u32,
+    not_before: Timestamp,
+}
+
+/// Labels of shared devices that a pod has.
+fn group_labels(pod: &PodFacts, view: &view::Pod) -> Vec<String> {
+    if pod.groups.is_empty() {
+        return Vec::new();
+    }
+    let own = view.metadata.labels.keys().filter(|key| sharing::is_group_label(key));
+    let labels: BTreeSet<String> = own.cloned().chain([gpu::GROUP.to_owned()]).collect();
+    labels.into_iter().collect()
+}
+
+impl Binder {
+    /// What binds did to a pod that has no node; none: nothing that can be seen.
+    pub(super) fn undo_of(&self, pod: &PodFacts, volumes: Vec<FreeVolume>) -> Option<Undo> {
+        let view = pod.view.as_ref()?;
+        let labels = group_labels(pod, view);
+        let made_maps = self.settings.plugins.has(BinderPlugin::GpuSharing) && !labels.is_empty();
+        let config_maps = if made_maps { sharing::config_map_names(view) } else { Vec::new() };
+        let undo = Undo {
+            uid: pod.uid.clone(),
+            version: pod.version.clone(),
+            labels,
+            config_maps,
+            claims: self.facts.claims.to_free(&pod.uid),
+            names_claim: view.status.extended_resource_claim_status.is_some(),
+            volumes,
+        };
+        undo.is_something().then_some(undo)
+    }
+
+    pub(super) fn look_at_pod(&mut self, name: &ObjectName, now: Timestamp) {
+        if self.repairs.get(name).is_some_and(|repair| repair.busy) {
+            return;
+        }
+        let pod = self.facts.pod(name).filter(|pod| pod.is_ours && pod.life == Life::Alive);
+        let wanted = self.facts.requests_of_pod(name).next().is_some();
+        let undo = pod.filter(|_| !wanted).and_then(|pod| self.undo_of(pod, Vec::new()));
+        let Some(undo) = undo else {
+            self.repairs.remove(name);
+            return;
+        };
+        // The request may be there and not told yet.
+        let first = Repair { busy: false, tries: 0, not_before: now.plus(PATIENCE) };
+        let repair = self.repairs.entry(name.clone()).or_insert(first);
+        if now < repair.not_before {
+            let moment = repair.not_before;
+            self.look_again_at(moment, Item::Pod(name.clone()));
+            return;
+        }
+        repair.busy = true;
+        self.orders.push(Order::Repair { pod: name.clone(), undo });
+    }
+
+    pub(super) fn repaired(&mut self, name: &ObjectName, ended: Written, now: Timestamp) {
+        self.due.insert(Item::Pod(name.clone()));
+        match ended {
+            Ok(answer) => {
+                tracing::info!(pod = %name, "an interrupted bind was undone");
+                self.repairs.remove(name);
+                self.take_answer(answer);
+            }
+            Err(failure) => {
+                tracing::warn!(pod = %name, reason = failure.reason, "an interrupted bind was not undone");
+                if let Some(repair) = self.repairs.get_mut(name) {
+                    repair.busy = false;
+                    repair.tries += 1;
+                    repair.not_before = now.plus(delay(repair.tries));
+                }
+            }
+        }
+    }
+}

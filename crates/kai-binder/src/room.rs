@@ -1,0 +1,143 @@
+//! Whether a device has room: memory is summed per physical device, over all groups that are on it, before every bind.
+//! The plan did so too; but it knew groups, and only reservations tell which devices those are.
+
+use kai_api::names::gpu;
+use kai_core::compatibility::Compatibility;
+use kai_core::input::node::WholeGpuPolicy;
+use kai_core::input::{ObjectName, Text};
+use kai_core::world::gpu_facts::GpuFacts;
+use kai_translate::{node, view};
+
+use super::facts::{Facts, PodFacts};
+use super::request::Request;
+use super::{Binder, DeviceKey};
+use kai_settings::binder::BinderPlugin;
+
+/// What a pod wants of each of its devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Share {
+    /// MiB.
+    Memory(i64),
+    /// A part.
+    Portion(f64),
+}
+
+impl Share {
+    /// What the annotations of a pod ask for.
+    pub(super) fn of(pod: &view::Pod) -> Option<Self> {
+        let annotation = |key: &str| pod.metadata.annotations.get(key);
+        if let Some(mib) = annotation(gpu::MEMORY) {
+            return mib.parse().ok().map(Self::Memory);
+        }
+        annotation(gpu::FRACTION)?.parse().ok().map(Self::Portion)
+    }
+
+    /// MiB of a device of `total` MiB. The planner counts in the same way.
+    pub(super) fn mib(self, total: i64) -> i64 {
+        match self {
+            Self::Memory(mib) => mib,
+            Self::Portion(portion) => ((portion * total as f64 + 1e-6) as i64).max(1),
+        }
+    }
+}
+
+impl Facts {
+    /// What is known of the GPUs of a node.
+    pub(super) fn gpus(&self, name: &Text) -> Option<GpuFacts> {
+        let view = &self.node(name)?.view;
+        let spec = node::translate(view, &self.reserved.probed(name)).object?;
+        Some(GpuFacts::of(&spec, Compatibility::Right, WholeGpuPolicy::default(), 0))
+    }
+
+    /// Pods on a physical device of a node, with what each has of it in MiB.
+    pub(super) fn tenants(
+        &self,
+        node: &Text,
+        device: &Text,
+        total: i64,
+    ) -> Vec<(&ObjectName, i64)> {
+        let mut tenants = Vec::new();
+        for (key, users) in self.users_on(node) {
+            for name in users {
+                let Some(pod) = self.pod(name) else { continue };
+                if self.device_of(pod, key) == Some(device) {
+                    tenants.push((name, pod.share.map_or(0, |share| share.mib(total))));
+                }
+            }
+        }
+        tenants
+    }
+
+    /// The device that a pod of the group is on: the one it was given, or the one that its group has.
+    fn device_of<'a>(&'a self, pod: &'a PodFacts, key: &DeviceKey) -> Option<&'a Text> {
+        let given = pod.given.get(&key.group);
+        given.or_else(|| self.reservation(key).and_then(|(_, one)| one.device.as_ref()))
+    }
+}
+
+impl Binder {
+    /// Why the devices of the request, by group, have no room for its pod.
+    pub(super) fn lacks_room(
+        &self,
+        request: &Request,
+        pod: &PodFacts,
+        devices: &[(Text, Text)],
+    ) -> Option<String> {
+        let total = self.facts.gpus(&request.node)?.memory_mib;
+        let wanted = pod.share?.mib(total);
+        let lacking = |device: &Text| {
+            let tenants = self.facts.tenants(&request.node, device, total);
+            let held: i64 = tenants.iter().map(|(_, mib)| mib).sum();
+            let used = held + self.mib_of_binds_under_way(request, device, total);
+            (used + wanted > total).then(|| {
+                let node = &request.node;
+                let oversold = if held > total {
+                    "; more of it was given away than it has: nothing more fits"
+                } else {
+                    ""
+                };
+                format!(
+                    "GPU {device} of node <{node}>: {used} of {total} MiB used by {} pods, {wanted} MiB requested{oversold}",
+                    tenants.len()
+                )
+            })
+        };
+        devices.iter().find_map(|(_, device)| lacking(device))
+    }
+
+    /// MiB of each device that the containers of the pod may use, where they are told so. A limit that is not known is not
+    /// left out silently.
+    pub(super) fn memory_limit(
+        &self,
+        request: &Request,
+        pod: &PodFacts,
+    ) -> Result<Option<i64>, String> {
+        let limited = self.settings.plugins.has(BinderPlugin::HamiCore);
+        let Some(share) = pod.share.filter(|_| limited) else {
+            return Ok(None);
+        };
+        if let Share::Memory(mib) = share {
+            return Ok(Some(mib));
+        }
+        let gpus = self.facts.gpus(&request.node).filter(|gpus| gpus.memory_known);
+        let node = &request.node;
+        let gpus = gpus.ok_or_else(|| format!("node <{node}> does not tell its GPU memory"))?;
+        Ok(Some(share.mib(gpus.memory_mib)))
+    }
+
+    /// MiB of pods that are being bound to the device and do not show it yet.
+    fn mib_of_binds_under_way(&self, request: &Request, device: &Text, total: i64) -> i64 {
+        let under_way = self.attempts.iter().filter(|(_, attempt)| attempt.binds());
+        let others = under_way.filter_map(|(name, _)| self.facts.request(name));
+        let others = others.filter(|other| other.node == request.node && other.pod != request.pod);
+        let mut sum = 0;
+        for other in others {
+            let Some(pod) = self.facts.subject(other).filter(|pod| pod.node.is_none()) else {
+                continue;
+            };
+            let on_it = other.devices().any(|key| self.facts.device_of(pod, &key) == Some(device));
+            sum += pod.share.filter(|_| on_it).map_or(0, |share| share.mib(total));
+        }
+        sum
+    }
+}

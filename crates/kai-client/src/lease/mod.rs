@@ -1,0 +1,304 @@
+//! Leader election: one lease per function under the name that KAI's component uses, so that the two never act at once.
+//!
+//! The first function of a process is elected first; only while it leads, the others are candidates. Two processes with the
+//! same functions therefore never share them. A process that does not lead watches all the same and takes over warm.
+
+mod gate;
+mod record;
+
+use std::collections::BTreeSet;
+
+use kai_core::time::Timestamp;
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+pub use gate::{Gate, NotLeading};
+pub use record::{Candidate, Step, Timing};
+
+use crate::env::Env;
+use crate::request::send;
+use kai_api::function::Function;
+
+/// Turns of the first function that a follower may not have heard of yet.
+const FOLLOWED_TURNS: usize = 8;
+
+/// How leaders are elected.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// Who we are: pod name, underscore, something unique.
+    pub identity: String,
+    /// Where the leases are.
+    pub namespace: String,
+}
+
+/// A function began or ceased to lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The function.
+    pub function: Function,
+    /// It leads.
+    pub leads: bool,
+}
+
+/// The gates of the functions of a process.
+pub struct Gates {
+    first: Gate,
+    inner: Vec<(Function, Gate)>,
+}
+
+impl Gates {
+    /// Gates that stay open: nobody is elected.
+    pub fn open(env: &Env) -> Self {
+        Self { first: Gate::open(env.clone()), inner: Vec::new() }
+    }
+
+    /// The gate of the whole process.
+    pub fn of_process(&self) -> &Gate {
+        &self.first
+    }
+
+    /// The gate of a function; for those without one of their own, that of the process.
+    pub fn of(&self, function: Function) -> &Gate {
+        let own = self.inner.iter().find(|(one, _)| *one == function);
+        own.map_or(&self.first, |(_, gate)| gate)
+    }
+}
+
+/// Starts the elections of these functions. Turns are told to `turns`.
+pub fn start(
+    client: &Client,
+    env: &Env,
+    election: &Election,
+    leases: &[(Function, String)],
+    turns: &Sender<Turn>,
+) -> Gates {
+    let first = Gate::closed(env.clone());
+    let mut followers = Vec::new();
+    let mut inner = Vec::new();
+    let mut elections = Vec::new();
+    for (function, lease) in leases {
+        let timing = match function {
+            Function::Scheduler => Timing::SCHEDULER,
+            _ => Timing::CONTROLLER,
+        };
+        let gate = if elections.is_empty() { first.clone() } else { first.inner() };
+        let runner = Elections {
+            client: client.clone(),
+            env: env.clone(),
+            candidate: Candidate::new(&election.identity, &election.namespace, lease, timing),
+            function: *function,
+            gate: gate.clone(),
+            turns: turns.clone(),
+            held: None,
+        };
+        if !elections.is_empty() {
+            let (follower, leader) = channel(FOLLOWED_TURNS);
+            followers.push(follower);
+            inner.push((*function, gate, leader));
+        }
+        elections.push(runner);
+    }
+    let mut elections = elections.into_iter();
+    if let Some(runner) = elections.next() {
+        env.spawn("lease", until_unheard(turns.clone(), runner.run_first(followers)));
+    }
+    let mut gates = Vec::new();
+    for (runner, (function, gate, leader)) in elections.zip(inner) {
+        gates.push((function, gate));
+        env.spawn("lease", until_unheard(turns.clone(), runner.run_within(leader)));
+    }
+    Gates { first, inner: gates }
+}
+
+/// An election ends when nobody listens any more.
+async fn until_unheard(turns: Sender<Turn>, election: impl Future<Output = ()>) {
+    tokio::select! { biased;
+        () = turns.closed() => {}
+        () = election => {}
+    }
+}
+
+/// The functions that lead.
+pub type Leading = BTreeSet<Function>;
+
+struct Elections {
+    client: Client,
+    env: Env,
+    candidate: Candidate,
+    function: Function,
+    gate: Gate,
+    turns: Sender<Turn>,
+    /// The lease as we wrote it.
+    held: Option<Value>,
+}
+
+impl Elections {
+    /// Is elected and unseated for as long as somebody listens; followers are told in their order.
+    async fn run_first(mut self, followers: Vec<Sender<bool>>) {
+        let tell = async |leads: bool| {
+            for follower in &followers {
+                let _ = follower.send(leads).await;
+            }
+        };
+        loop {
+            let since = self.acquire().await;
+            tell(true).await;
+            if self.turn(true).await.is_err() {
+                return;
+            }
+            self.renew(since).await;
+            tell(false).await;
+            if self.turn(false).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The same, while the first function leads.
+    async fn run_within(mut self, mut first: Receiver<bool>) {
+        let mut leads = false;
+        loop {
+            while !leads {
+                let Some(now) = first.recv().await else { return };
+                leads = now;
+            }
+            let since = tokio::select! { biased;
+                now = first.recv() => {
+                    leads = now.unwrap_or(false);
+                    continue;
+                }
+                since = self.acquire() => since,
+            };
+            if self.turn(true).await.is_err() {
+                return;
+            }
+            tokio::select! { biased;
+                now = first.recv() => {
+                    leads = now.unwrap_or(false);
+                    self.gate.close();
+                }
+                () = self.renew(since) => {}
+            }
+            if self.turn(false).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn turn(&self, leads: bool) -> Result<(), ()> {
+        let function = self.function;
+        tracing::info!(function = function.name(), leads, "leader election");
+        self.turns.send(Turn { function, leads }).await.map_err(|_| ())
+    }
+
+    /// Tries until the lease is ours; when the try that succeeded began.
+    async fn acquire(&mut self) -> Timestamp {
+        loop {
+            if let Some(since) = self.attempt().await {
+                self.gate.open_until(since.plus(self.candidate.timing().renew_deadline));
+                return since;
+            }
+            self.env.sleep(self.candidate.timing().retry).await;
+        }
+    }
+
+    /// Renews the lease until that fails for too long.
+    async fn renew(&mut self, since: Timestamp) {
+        let Timing { renew_deadline, retry, .. } = self.candidate.timing();
+        let mut deadline = since.plus(renew_deadline);
+        loop {
+            let env = self.env.clone();
+            let late = env.sleep_until(Some(deadline));
+            let next = async {
+                self.env.sleep(retry).await;
+                self.attempt().await
+            };
+            let renewed = tokio::select! { biased;
+                renewed = next => renewed,
+                () = late => None,
+            };
+            if let Some(since) = renewed {
+                deadline = since.plus(renew_deadline);
+                self.gate.open_until(deadline);
+            } else if self.env.now() >= deadline {
+                self.gate.close();
+                return;
+            }
+        }
+    }
+
+    /// One try; when it began, if it succeeded.
+    async fn attempt(&mut self) -> Option<Timestamp> {
+        let began = self.env.now();
+        match self.try_once(began).await {
+            Ok(true) => Some(began),
+            Ok(false) => None,
+            Err(kube::Error::Api(status)) if status.code == 409 => None,
+            Err(error) => {
+                tracing::warn!(function = self.function.name(), %error, "a lease cannot be had");
+                None
+            }
+        }
+    }
+
+    async fn try_once(&mut self, now: Timestamp) -> Result<bool, kube::Error> {
+        if let Some(held) = self.held.take()
+            && let Ok(true) = self.write(Some(&held), now).await
+        {
+            return Ok(true);
+        }
+        let lease = read_lease(&self.client, &self.candidate).await?;
+        self.write(lease.as_ref(), now).await
+    }
+
+    async fn write(&mut self, lease: Option<&Value>, now: Timestamp) -> Result<bool, kube::Error> {
+        let (method, path, lease) = match self.candidate.step(lease, now) {
+            Step::Wait => return Ok(false),
+            Step::Create(lease) => ("POST", self.candidate.list_path(), lease),
+            Step::Update(lease) => ("PUT", self.candidate.path(), lease),
+        };
+        self.held = Some(send(&self.client, method, &path, None, &lease).await?);
+        Ok(true)
+    }
+}
+
+async fn read_lease(client: &Client, candidate: &Candidate) -> Result<Option<Value>, kube::Error> {
+    let request = http::Request::get(candidate.path()).body(Vec::new());
+    match client.request(request.map_err(kube::Error::HttpError)?).await {
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Releases leases, all at once, so that a standby need not wait.
+pub async fn release(
+    client: &Client,
+    env: &Env,
+    election: &Election,
+    leases: &[(Function, String)],
+) {
+    let releases = leases.iter().map(async |(function, lease)| {
+        let candidate =
+            Candidate::new(&election.identity, &election.namespace, lease, Timing::CONTROLLER);
+        let released = async {
+            let lease = read_lease(client, &candidate).await.ok().flatten()?;
+            let lease = candidate.released(&lease, env.now())?;
+            send::<Value>(client, "PUT", &candidate.path(), None, &lease).await.ok()
+        };
+        let is_released = released.await.is_some();
+        tracing::debug!(function = function.name(), is_released, "released a lease");
+    });
+    futures::future::join_all(releases).await;
+}
+
+/// Waits for the next turn; for ever where nobody is elected.
+pub async fn next_turn(turns: &mut Option<Receiver<Turn>>) -> Turn {
+    if let Some(turns) = turns
+        && let Some(turn) = turns.recv().await
+    {
+        return turn;
+    }
+    std::future::pending().await
+}

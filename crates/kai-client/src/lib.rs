@@ -1,0 +1,24 @@
+//! The API server's client: watches, requests, leases and injected time. Controllers are built on this crate; it has no
+//! rule of scheduling.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`mod@env`] | clock, timers and spawning, injected everywhere |
+//! | [`client`] | set-up of a client |
+//! | [`device_api`] | older versions of `resource.k8s.io` |
+//! | [`lease`] | leader election, and the gate that closes when a lease expires |
+//! | [`kinds`] | the watched kinds |
+//! | [`watch`] | one watch: list, follow, resume |
+//! | [`request`] | paths and bodies of requests that write |
+//! | [`short_hash`] | names of objects that follow from other names |
+//! | [`own_pod`] | the pod that this process runs in |
+
+pub mod client;
+pub mod device_api;
+pub mod env;
+pub mod kinds;
+pub mod lease;
+pub mod own_pod;
+pub mod request;
+pub mod short_hash;
+pub mod watch;

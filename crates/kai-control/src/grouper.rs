@@ -1,0 +1,425 @@
+//! Pods into pod groups: reads what the rules ask for and writes what they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kai_api::PodGroup;
+use kai_api::names::objects;
+use kai_api::view::{OwnerReference, Pod};
+use kai_client::env::Env;
+use kai_client::lease::Gate;
+use kai_client::request::{APPLY_PATCH, MERGE_PATCH, object_path, send};
+use kai_core::input::{ObjectName, Text};
+use kai_core::time::{Span, Timestamp};
+use kai_translate::time::seconds;
+pub use kai_workloads::GrouperConfig;
+use kai_workloads::chain::{Fetched, Walk};
+use kai_workloads::config::KindDefaults;
+pub use kai_workloads::config::parse_selector;
+use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
+use kai_workloads::{
+    Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
+};
+use kube::Client;
+use kube::core::GroupVersionKind;
+use kube::discovery::{ApiResource, Scope, pinned_kind};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
+
+use crate::orders::Report;
+
+/// The name under which groups are written.
+const MANAGER: &str = "kai-pod-grouper";
+const POD_GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2";
+/// Owners are read again after this time.
+const OWNERS_LIVE: Span = seconds(10);
+const AT_ONCE: usize = 16;
+const FIRST_DELAY: Span = seconds(1);
+const LONGEST_DELAY: Span = seconds(60);
+
+/// What was found out about a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grouped {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID.
+    pub uid: Text,
+    /// To which group it belongs.
+    pub grouping: Grouping,
+}
+
+/// To which group a pod belongs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Grouping {
+    /// It is its own group; nothing was written.
+    Own(Box<PodGroupPlan>),
+    /// It was linked to a group; the watches will tell. What its author should know.
+    Linked(Vec<String>),
+    /// The rules leave it alone.
+    LeftAlone,
+    /// Its group is not ours to write now.
+    Postponed,
+}
+
+/// How long the owners of pods must have been forbidden to read before pods are grouped without them.
+const FORBIDDEN_AFTER: Span = seconds(5);
+
+/// Why a pod was not grouped.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// A read or write failed.
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    /// The objects make no sense.
+    #[error(transparent)]
+    Objects(#[from] kai_workloads::GroupingError),
+    /// The rules ask for the same fact again and again.
+    #[error("the rules of this workload come to no end")]
+    Endless,
+}
+
+/// Reads owners and writes groups.
+pub struct Grouper {
+    client: Client,
+    env: Env,
+    config: GrouperConfig,
+    gate: Gate,
+    limit: Semaphore,
+    kinds: Mutex<BTreeMap<Gvk, (ApiResource, bool)>>,
+    owners: Mutex<BTreeMap<String, (Timestamp, Value)>>,
+    /// Kinds of owners that may not be read, and since when.
+    forbidden: Mutex<BTreeMap<Gvk, Timestamp>>,
+}
+
+/// How the attempts to group a pod failed.
+#[derive(Default)]
+struct Failures {
+    latest: String,
+    told: String,
+}
+
+impl Failures {
+    /// An attempt failed; what is to be told of it, which is the same only once.
+    fn note(&mut self, why: String) -> Option<String> {
+        let before = std::mem::replace(&mut self.latest, why);
+        if before != self.latest || self.told == self.latest {
+            return None;
+        }
+        self.told.clone_from(&self.latest);
+        Some(self.latest.clone())
+    }
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    items: Vec<T>,
+}
+
+impl Grouper {
+    /// A grouper under these rules that writes while the gate is open.
+    pub fn new(client: &Client, env: Env, config: GrouperConfig, gate: &Gate) -> Arc<Self> {
+        Arc::new(Self {
+            client: gate.client(client),
+            env,
+            config,
+            gate: gate.clone(),
+            limit: Semaphore::new(AT_ONCE),
+            kinds: Mutex::default(),
+            owners: Mutex::default(),
+            forbidden: Mutex::default(),
+        })
+    }
+
+    /// Finds the group of a pod, and writes it unless the pod is its own; tries until it succeeds or the pod is gone. What
+    /// fails twice in the same way is reported: owners may come into sight, or be on their way out.
+    pub async fn group(
+        &self,
+        pod: Pod,
+        classes: Vec<String>,
+        reports: &Sender<Report>,
+    ) -> Option<Grouped> {
+        let name = pod_name(&pod);
+        let mut delay = FIRST_DELAY;
+        let mut failures = Failures::default();
+        loop {
+            let permit = self.limit.acquire().await;
+            let ended = self.try_group(&pod, &classes).await;
+            drop(permit);
+            match ended {
+                Ok(grouping) => {
+                    let uid = pod.metadata.uid.as_str().into();
+                    return Some(Grouped { pod: name, uid, grouping });
+                }
+                Err(error) => {
+                    tracing::warn!(pod = %name, %error, "not grouped yet");
+                    if let Some(why) = failures.note(error.to_string()) {
+                        let uid = pod.metadata.uid.as_str().into();
+                        let report = Report::NotGrouped { pod: name.clone(), uid, why };
+                        let _ = reports.send(report).await;
+                    }
+                }
+            }
+            if !self.may_try_again(&pod, &mut delay).await {
+                return None;
+            }
+        }
+    }
+
+    /// Writes the group of a pod that is its own; tries until it succeeds or the pod is gone.
+    pub async fn publish(&self, pod: Pod, plan: PodGroupPlan) {
+        let mut delay = FIRST_DELAY;
+        while self.gate.is_open() {
+            let permit = self.limit.acquire().await;
+            let ended = self.write(&pod, &plan).await;
+            drop(permit);
+            match ended {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(pod = %pod_name(&pod), %error, "no group yet"),
+            }
+            if !self.may_try_again(&pod, &mut delay).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits, longer every time; false where the pod is gone.
+    async fn may_try_again(&self, pod: &Pod, delay: &mut Span) -> bool {
+        self.env.sleep(*delay).await;
+        *delay = Span { nanos: (delay.nanos * 2).min(LONGEST_DELAY.nanos) };
+        let found: Result<Option<Pod>, _> =
+            self.get(&object_path("/api/v1", "pods", &pod_name(pod))).await;
+        match found {
+            Ok(found) => found.is_some_and(|found| found.metadata.uid == pod.metadata.uid),
+            Err(_) => true,
+        }
+    }
+
+    async fn try_group(&self, pod: &Pod, classes: &[String]) -> Result<Grouping, GroupError> {
+        let owners = self.owners_of(pod).await?;
+        let mut facts =
+            Facts { priority_classes: classes.iter().cloned().collect(), ..Facts::default() };
+        for _ in 0..16 {
+            match group_pod(pod, &owners, &facts, &self.config)? {
+                Decision::Skip(reason) => {
+                    tracing::debug!(pod = %pod_name(pod), ?reason, "left alone");
+                    return Ok(Grouping::LeftAlone);
+                }
+                Decision::Group(plan) if plan.is_own_group_of(pod) => {
+                    return Ok(Grouping::Own(plan));
+                }
+                Decision::Group(_) if !self.gate.is_open() => return Ok(Grouping::Postponed),
+                Decision::Group(plan) => {
+                    self.write(pod, &plan).await?;
+                    return Ok(Grouping::Linked(for_its_author(&plan)));
+                }
+                Decision::Fetch(needs) => {
+                    for need in needs {
+                        self.learn(&mut facts, need).await?;
+                    }
+                }
+            }
+        }
+        Err(GroupError::Endless)
+    }
+
+    /// Writes the group, then links the pod to it.
+    async fn write(&self, pod: &Pod, plan: &PodGroupPlan) -> Result<(), kube::Error> {
+        for notice in &plan.notices {
+            tracing::info!(pod = %pod_name(pod), %notice, "about its group");
+        }
+        let group = ObjectName::new(plan.namespace.as_str(), plan.name.as_str());
+        let path = object_path(POD_GROUPS, "podgroups", &group);
+        let existing: Option<PodGroup> = self.get(&path).await?;
+        let options = WriteOptions { manager: MANAGER, move_queue: false };
+        let wanted = match write_group(plan, existing.as_ref(), &self.config, options) {
+            GroupWrite::Create(group) => Some(*group),
+            GroupWrite::Update(update) => Some(update.apply),
+            GroupWrite::Nothing => None,
+        };
+        if let Some(wanted) = wanted {
+            let path = format!("{path}?fieldManager={MANAGER}&force=true");
+            let _: Value = send(&self.client, "PATCH", &path, Some(APPLY_PATCH), &wanted).await?;
+            tracing::info!(%group, queue = plan.queue, "wrote the group");
+        }
+        if let Some(patch) = pod_patch(pod, plan) {
+            let mut patch = patch;
+            patch["metadata"]["uid"] = Value::from(pod.metadata.uid.as_str());
+            let path = object_path("/api/v1", "pods", &pod_name(pod));
+            let _: Value = send(&self.client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
+        }
+        Ok(())
+    }
+
+    async fn owners_of(&self, pod: &Pod) -> Result<Vec<Value>, GroupError> {
+        let mut walk = Walk::new(pod);
+        while let Some(reference) = walk.next() {
+            let fetched = self.owner(&pod.metadata.namespace, &reference.clone()).await;
+            walk.feed(fetched)?;
+        }
+        Ok(walk.finish())
+    }
+
+    async fn owner(&self, namespace: &str, reference: &OwnerReference) -> Fetched {
+        let now = self.env.now();
+        let lock = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        lock().retain(|_, (read, _)| now.since(*read) < OWNERS_LIVE);
+        if let Some((_, owner)) = lock().get(&reference.uid) {
+            return Fetched::Object(owner.clone());
+        }
+        let gvk = Gvk::from_api_version(&reference.api_version, &reference.kind);
+        match self.read(&gvk, namespace, &reference.name).await {
+            Ok(Some(owner)) => {
+                lock().insert(reference.uid.clone(), (now, owner.clone()));
+                self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(&gvk);
+                Fetched::Object(owner)
+            }
+            Ok(None) => Fetched::Failed("not found".to_owned()),
+            Err(kube::Error::Api(status)) if status.code == 403 => self.forbidden(gvk, now),
+            Err(error) => Fetched::Failed(error.to_string()),
+        }
+    }
+
+    /// A server that has just started knows of no rights: only what stays forbidden is.
+    fn forbidden(&self, gvk: Gvk, now: Timestamp) -> Fetched {
+        let mut all = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *all.entry(gvk).or_insert(now);
+        if now.since(since) < FORBIDDEN_AFTER {
+            return Fetched::Failed("it may not be read".to_owned());
+        }
+        Fetched::Forbidden
+    }
+
+    async fn learn(&self, facts: &mut Facts, need: Need) -> Result<(), kube::Error> {
+        match need {
+            Need::Object(key) => {
+                let gvk = Gvk::from_api_version(&key.api_version, &key.kind);
+                let ObjectKey { namespace, name, .. } = &key;
+                let object = self.read(&gvk, namespace, name).await?;
+                facts.objects.insert(key, object);
+            }
+            Need::Pods(query) => {
+                let pods = self.pods(&query).await?;
+                facts.pods.insert(query, pods);
+            }
+            Need::Kartas(gvk) => {
+                let kartas = self.kartas(&gvk).await?;
+                facts.kartas.insert(gvk, kartas);
+            }
+        }
+        Ok(())
+    }
+
+    async fn pods(&self, query: &PodQuery) -> Result<Vec<Pod>, kube::Error> {
+        let labels: Vec<String> =
+            query.labels.iter().map(|(key, value)| format!("{key}%3D{value}")).collect();
+        let path = format!(
+            "/api/v1/namespaces/{}/pods?labelSelector={}",
+            query.namespace,
+            labels.join("%2C").replace('/', "%2F")
+        );
+        let list: Option<List<Pod>> = self.get(&path).await?;
+        Ok(list.map(|list| list.items).unwrap_or_default())
+    }
+
+    /// None where the kind is not served or may not be read.
+    async fn kartas(&self, gvk: &Gvk) -> Result<Vec<Value>, kube::Error> {
+        let path = format!(
+            "/apis/run.ai/v1alpha1/kartas?labelSelector=run.ai%2Fkarta-group%3D{}%2Crun.ai%2Fkarta-version%3D{}%2Crun.ai%2Fkarta-kind%3D{}",
+            gvk.group, gvk.version, gvk.kind
+        );
+        match self.get::<List<Value>>(&path).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Vec::new()),
+            ended => Ok(ended?.map(|list| list.items).unwrap_or_default()),
+        }
+    }
+
+    /// An object of any kind; none where it does not exist.
+    async fn read(
+        &self,
+        gvk: &Gvk,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, kube::Error> {
+        let Some((resource, namespaced)) = self.kind(gvk).await? else { return Ok(None) };
+        let api = if resource.group.is_empty() {
+            format!("/api/{}", resource.version)
+        } else {
+            format!("/apis/{}/{}", resource.group, resource.version)
+        };
+        let path = if namespaced {
+            object_path(&api, &resource.plural, &ObjectName::new(namespace, name))
+        } else {
+            format!("{api}/{}/{name}", resource.plural)
+        };
+        self.get(&path).await
+    }
+
+    /// How a kind is served, and whether in namespaces; none where it is not.
+    async fn kind(&self, gvk: &Gvk) -> Result<Option<(ApiResource, bool)>, kube::Error> {
+        let lock = || self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(gvk) {
+            return Ok(Some(known.clone()));
+        }
+        let wanted = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
+        let (resource, capabilities) = match pinned_kind(&self.client, &wanted).await {
+            Ok(found) => found,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(kube::Error::Discovery(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let found = (resource, capabilities.scope == Scope::Namespaced);
+        lock().insert(gvk.clone(), found.clone());
+        Ok(Some(found))
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Option<T>, kube::Error> {
+        let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match self.client.request(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Priority classes and preemptibility of kinds, from a config map.
+pub async fn kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
+    let path = object_path("/api/v1", "configmaps", place);
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    let map: Value = client.request(request).await.map_err(|error| error.to_string())?;
+    let types = map["data"][objects::KIND_DEFAULTS_KEY].as_str();
+    let types = types.ok_or_else(|| format!("it has no key {}", objects::KIND_DEFAULTS_KEY))?;
+    KindDefaults::parse(types).map_err(|error| error.to_string())
+}
+
+/// What the author of a workload can set right. A class that is missing is missed by all: the log says so.
+pub(crate) fn for_its_author(plan: &PodGroupPlan) -> Vec<String> {
+    let is_theirs = |notice: &&Notice| !matches!(notice, Notice::PriorityClassMissing { .. });
+    // A pod that is its own owner is asked twice and says the same.
+    let told: BTreeSet<String> =
+        plan.notices.iter().filter(is_theirs).map(ToString::to_string).collect();
+    told.into_iter().collect()
+}
+
+fn pod_name(pod: &Pod) -> ObjectName {
+    ObjectName::new(pod.metadata.namespace.as_str(), pod.metadata.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Failures;
+
+    #[test]
+    fn what_fails_twice_in_the_same_way_is_told_once() {
+        let mut failures = Failures::default();
+        let told =
+            ["a", "b", "b", "b", "a", "a", "b", "b"].map(|why| failures.note(why.to_owned()));
+        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        assert_eq!(told, [None, None, Some("b"), None, None, Some("a"), None, Some("b")]);
+    }
+}

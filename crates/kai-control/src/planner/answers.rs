@@ -1,0 +1,133 @@
+//! What the planner says when it is asked.
+
+use std::collections::BTreeMap;
+
+use kai_api::PodGroup;
+use kai_binder::driver::Driver;
+use kai_core::input::{ObjectName, Text};
+use kai_core::plan::{CyclePlan, OrderedJob, plan, plan_and_explain};
+use kai_core::time::{Span, Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::Planner;
+use crate::serve::Question;
+use crate::snapshot::Frame;
+use crate::status::accounts::Accounts;
+
+impl Planner {
+    /// Answers a question; `binder` measures too.
+    pub fn answer(&self, question: Question, binder: Option<&Driver>) {
+        match question {
+            Question::Ready(answer) => drop(answer.send(self.is_ready())),
+            Question::Metrics(answer) => {
+                let mut page = self.metrics.page(self.statuses.accounts());
+                if let Some(binder) = binder {
+                    binder.add_metrics(&mut page);
+                }
+                drop(answer.send(page.finish()));
+            }
+            Question::Frame(_, answer) => drop(answer.send(Some(self.frame()))),
+            Question::JobOrder(_, answer) => drop(answer.send(self.shown_job_order())),
+        }
+    }
+
+    /// Jobs in the order in which they would be tried, in KAI's words; none where the plugin is not listed.
+    fn shown_job_order(&self) -> Option<Value> {
+        let order = self.job_order.as_ref()?;
+        let shown = |job: &OrderedJob| json!({"id": &*job.job.name, "priority": job.priority});
+        let mut by_queue: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for job in order {
+            by_queue.entry(&job.queue).or_default().push(shown(job));
+        }
+        let all: Vec<Value> = order.iter().map(shown).collect();
+        Some(json!({"global_order": all, "queue_order": by_queue}))
+    }
+
+    /// What a snapshot says of how we are set up, in KAI's words.
+    fn frame(&self) -> Frame {
+        let config = &self.settings.config;
+        let actions: Vec<&str> = config.actions.iter().map(|action| action.name()).collect();
+        let plugins = config.plugins.iter().map(|plugin| {
+            let arguments: Map<String, Value> = plugin
+                .arguments
+                .iter()
+                .map(|(key, value)| (key.to_string(), json!(&**value)))
+                .collect();
+            json!({"name": &*plugin.name, "arguments": arguments})
+        });
+        let depth: Map<String, Value> = config
+            .queue_depth
+            .iter()
+            .map(|(action, depth)| (action.name().to_owned(), json!(depth)))
+            .collect();
+        let params = &config.params;
+        let partition = &self.settings.partition;
+        Frame {
+            config: json!({
+                "actions": actions.join(", "),
+                "tiers": [{"plugins": plugins.collect::<Vec<Value>>()}],
+                "queueDepthPerAction": depth,
+            }),
+            params: json!({
+                "schedulerName": self.settings.rules.scheduler_name,
+                "restrictSchedulingNodes": params.restrict_node_scheduling,
+                "partitionParams": {"NodePoolLabelKey": partition.key, "NodePoolLabelValue": partition.value},
+                "maxNumberConsolidationPreemptees": params.max_consolidation_preemptees.map_or(-1, |most| most as i64),
+                "scheduleCSIStorage": params.schedule_csi_storage,
+                "useSchedulingSignatures": params.use_scheduling_signatures,
+                "fullHierarchyFairness": params.full_hierarchy_fairness,
+                "allowConsolidatingReclaim": params.allow_consolidating_reclaim,
+                "numOfStatusRecordingWorkers": self.settings.status.workers,
+                "globalDefaultStalenessGracePeriod": params.default_staleness_grace.nanos,
+                "schedulePeriod": 0,
+                "stuckInReleasingThreshold": self.settings.rules.stuck_after.nanos,
+                "detailedFitErrors": params.detailed_fit_errors,
+                "updatePodEvictionCondition": false,
+                "queueLabelKey": &*params.queue_label_key,
+            }),
+        }
+    }
+
+    /// Counts what a plan decided.
+    pub(super) fn measure(&mut self, made: &CyclePlan, now: Timestamp) {
+        let created = |pod: &ObjectName| self.pods.get(pod).map(|entry| entry.base.created);
+        let uid = |group: &ObjectName| {
+            let group = self.groups.get(group)?;
+            group.metadata.uid.as_deref().map(Text::from)
+        };
+        self.metrics.note_plan(made, created, uid, now);
+    }
+
+    /// How long the latest cycle took.
+    pub fn note_cycle_time(&mut self, span: Span) {
+        self.metrics.note_cycle(span);
+    }
+
+    /// A plan that nobody carries out; the reasons of the job that is asked about are told in full.
+    pub fn plan_aside(&mut self, asked_about: Option<&ObjectName>, now: Timestamp) -> CyclePlan {
+        match asked_about {
+            Some(job) => plan_and_explain(&mut self.world, now, job, |_| {}),
+            None => plan(&mut self.world, now),
+        }
+    }
+
+    /// What groups and queues have and want.
+    pub fn accounts(&self) -> &Accounts {
+        self.statuses.accounts()
+    }
+
+    /// The node of a pod.
+    pub fn node_of(&self, pod: &ObjectName) -> Option<&Text> {
+        self.pods.get(pod)?.base.node.as_ref()
+    }
+
+    /// What the condition of a waiting pod says.
+    pub fn condition_of(&self, pod: &ObjectName) -> Option<&str> {
+        self.statuses.condition_of(pod)
+    }
+
+    /// The object of a group.
+    pub fn group_object(&self, group: &ObjectName) -> Option<&PodGroup> {
+        self.groups.get(group)
+    }
+}

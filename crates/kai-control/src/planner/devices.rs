@@ -1,0 +1,121 @@
+//! Device classes, slices and claims into the world. Selectors choose among the devices of all slices: where the
+//! choice changes with a slice, the objects that hold the selectors are told anew.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceClass, ResourceClaim, ResourceSlice};
+use kai_client::kinds::Kind;
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
+use kai_translate::device_judge::CelJudge;
+use kai_translate::devices;
+use serde_json::Value;
+
+use super::Planner;
+use super::objects::{decoded, object_name};
+
+/// What is known of devices beyond what the world is told.
+#[derive(Default)]
+pub(super) struct Devices {
+    judge: CelJudge,
+    classes: BTreeMap<ObjectName, DeviceClass>,
+    /// What claims ask for.
+    wanted: BTreeMap<ObjectName, DeviceClaim>,
+    /// Claims with selectors.
+    choosy_claims: BTreeMap<ObjectName, ResourceClaim>,
+}
+
+impl Devices {
+    /// A class of devices.
+    pub(super) fn class(&self, name: &str) -> Option<&DeviceClass> {
+        self.classes.get(&ObjectName::new("", name))
+    }
+
+    /// What a claim asks for.
+    pub(super) fn wanted(&self, claim: &ObjectName) -> Option<&DeviceClaim> {
+        self.wanted.get(claim)
+    }
+}
+
+impl Planner {
+    pub(super) fn set_device_class(&mut self, object: &Value) {
+        if let Some(class) = decoded::<DeviceClass>(Kind::DeviceClass, object) {
+            self.devices.classes.insert(object_name(object), class);
+            self.tell_device_class(&object_name(object));
+        }
+    }
+
+    pub(super) fn set_slice(&mut self, object: &Value) {
+        let Some(slice) = decoded::<ResourceSlice>(Kind::ResourceSlice, object) else { return };
+        let choices_changed = self.devices.judge.set_slice(&slice);
+        match Self::heard(devices::slice(&slice)) {
+            Some(spec) => self.tell(Delta::Set(Object::Slice(spec))),
+            None => self.forget_object(ObjectKey::Slice(object_name(object).name)),
+        }
+        if choices_changed {
+            self.choose_devices_anew();
+        }
+    }
+
+    pub(super) fn set_device_claim(&mut self, object: &Value) {
+        let Some(claim) = decoded::<ResourceClaim>(Kind::ResourceClaim, object) else { return };
+        let name = object_name(object);
+        self.devices.choosy_claims.remove(&name);
+        self.devices.wanted.insert(name.clone(), claim.spec.devices.clone().unwrap_or_default());
+        self.tell_device_claim(&claim);
+        if has_selectors(&claim) {
+            self.devices.choosy_claims.insert(name, claim);
+        }
+    }
+
+    /// A device class, slice or claim is gone; the world is told by who calls.
+    pub(super) fn lose_device_object(&mut self, kind: Kind, name: &ObjectName) {
+        match kind {
+            Kind::DeviceClass => {
+                self.devices.classes.remove(name);
+            }
+            Kind::ResourceClaim => {
+                self.devices.wanted.remove(name);
+                self.devices.choosy_claims.remove(name);
+            }
+            Kind::ResourceSlice if self.devices.judge.remove_slice(&name.name) => {
+                self.choose_devices_anew();
+            }
+            _ => {}
+        }
+    }
+
+    fn tell_device_class(&mut self, name: &ObjectName) {
+        let Devices { judge, classes, .. } = &mut self.devices;
+        let Some(class) = classes.get(name) else { return };
+        if let Some(spec) = Self::heard(devices::class(class, judge)) {
+            self.tell(Delta::Set(Object::DeviceClass(spec)));
+        }
+    }
+
+    fn tell_device_claim(&mut self, claim: &ResourceClaim) {
+        if let Some(spec) = Self::heard(devices::claim(claim, &mut self.devices.judge)) {
+            self.tell(Delta::Set(Object::Claim(spec)));
+        }
+    }
+
+    fn choose_devices_anew(&mut self) {
+        let classes: Vec<ObjectName> = self.devices.classes.keys().cloned().collect();
+        for class in classes {
+            self.tell_device_class(&class);
+        }
+        let claims: Vec<ResourceClaim> = self.devices.choosy_claims.values().cloned().collect();
+        for claim in claims {
+            self.tell_device_claim(&claim);
+        }
+    }
+}
+
+fn has_selectors(claim: &ResourceClaim) -> bool {
+    let requests = claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten());
+    requests.into_iter().any(|request| {
+        let exact = request.exactly.iter().filter_map(|exact| exact.selectors.as_ref());
+        let subs = request.first_available.iter().flatten();
+        let mut all = exact.chain(subs.filter_map(|sub| sub.selectors.as_ref()));
+        all.any(|selectors| !selectors.is_empty())
+    })
+}

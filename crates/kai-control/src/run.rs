@@ -1,0 +1,401 @@
+//! The loop that holds it together: changes in, plans out.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use kai_api::function::Function;
+use kai_binder::driver::{BinderReport, Driver};
+use kai_client::env::Env;
+use kai_client::kinds::Kind;
+use kai_client::lease;
+use kai_client::lease::{Gate, Gates, Turn};
+use kai_client::watch::{Change, Lists, watch};
+use kai_core::time::{Span, Timestamp};
+use kai_settings::planner::Settings;
+use kai_settings::usage::Source;
+use kube::Client;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::grouper::Grouper;
+use crate::orders::{Order, Report, carry_out};
+use crate::planner::Planner;
+use crate::scale_adjuster::driver::{Driver as ScaleDriver, ScaleReport};
+use crate::serve::Question;
+use crate::snapshot::Frame;
+use crate::usage::store::Place;
+use crate::usage::{self, store};
+
+/// Changes that come together are planned together.
+const WINDOW: Span = Span { nanos: 20_000_000 };
+pub(crate) const WAITING_CHANGES: usize = 4096;
+const WRITES_AT_ONCE: u32 = 64;
+/// Evictions have a limit of their own, so that binds never queue behind a large gang of victims.
+const EVICTIONS_AT_ONCE: u32 = 64;
+/// How long writes that are under way are waited for at the end.
+const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
+
+/// Runs until `shutdown` is done. Questions are answered between two changes.
+pub async fn run(
+    client: Client,
+    env: Env,
+    settings: Settings,
+    questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let changes = start_watches(&client, &env, settings.lists);
+    let inputs = PlannerInputs { changes, questions, leads: Box::new(|_| {}) };
+    run_planner(client, env, settings, inputs, shutdown).await;
+}
+
+/// What goes into a planner, and who hears whether it leads.
+pub(crate) struct PlannerInputs {
+    pub(crate) changes: Receiver<Change>,
+    pub(crate) questions: Receiver<Question>,
+    /// Told whenever it begins (with the gate that its writes pass) or ceases to lead.
+    pub(crate) leads: Box<dyn Fn(Option<Gate>) + Send + Sync>,
+}
+
+/// Starts to watch everything.
+pub(crate) fn start_watches(client: &Client, env: &Env, lists: Lists) -> Receiver<Change> {
+    let (change_sink, changes) = channel(WAITING_CHANGES);
+    for kind in Kind::ALL {
+        let sink = change_sink.clone();
+        env.spawn("watch", watch(client.clone(), env.clone(), kind, lists, sink));
+    }
+    changes
+}
+
+/// One planner, fed by changes.
+pub(crate) async fn run_planner(
+    client: Client,
+    env: Env,
+    settings: Settings,
+    inputs: PlannerInputs,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let PlannerInputs { changes, questions, leads } = inputs;
+    let (report_sink, reports) = channel(WAITING_CHANGES);
+    let (gates, turns) = elect(&client, &env, &settings);
+    if turns.is_none() {
+        leads(Some(gates.of_process().clone()));
+    }
+    let first = settings.functions.first().copied();
+    let leadership = Leadership { first, gate: gates.of_process().clone(), leads };
+    let grouper = settings
+        .grouper
+        .clone()
+        .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
+    let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
+    let binder = settings.binder.clone().map(|config| {
+        let client = gates.of(Function::Binder).client(&client);
+        let leads = settings.election.is_none();
+        Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
+    });
+    let (scale_sink, scale_reports) = channel(WAITING_CHANGES);
+    let scales = settings.functions.contains(&Function::NodeScaleAdjuster);
+    let scale_adjuster = scales.then(|| {
+        let client = gates.of(Function::NodeScaleAdjuster).client(&client);
+        let (config, leads) = (settings.scale_adjuster.clone(), settings.election.is_none());
+        ScaleDriver::new(client, env.clone(), config, leads, scale_sink)
+    });
+    let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
+    let hold_until = start_usage(&client, &env, &settings, &report_sink);
+    let mut runner = Box::new(Runner {
+        client: gates.of(Function::Scheduler).client(&client),
+        teller: gates.of_process().client(&client),
+        leadership,
+        env: env.clone(),
+        planner: Planner::new(settings),
+        grouper,
+        binder,
+        scale_adjuster,
+        reports: report_sink,
+        limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
+        eviction_limit: Arc::new(Semaphore::new(EVICTIONS_AT_ONCE as usize)),
+        window_end: None,
+        hold_until,
+    });
+    let inputs = Inputs { changes, reports, binder_reports, scale_reports, turns, questions };
+    Box::pin(runner.run(inputs, shutdown)).await;
+    // Before the world is freed, which takes its time in a large cluster.
+    if let Some((election, leases)) = resignation {
+        lease::release(&client, &env, &election, &leases).await;
+    }
+}
+
+/// Answers questions where no function follows the cluster: such a process is always ready.
+pub async fn answer_until(
+    mut questions: Receiver<Question>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! { biased;
+            () = &mut shutdown => return,
+            Some(question) = questions.recv() => match question {
+                Question::Ready(answer) => drop(answer.send(true)),
+                Question::Metrics(answer) => drop(answer.send(String::new())),
+                Question::Frame(_, answer) => drop(answer.send(Some(Frame::default()))),
+                Question::JobOrder(_, answer) => drop(answer.send(None)),
+            },
+        }
+    }
+}
+
+/// The leases of our functions.
+fn leases(settings: &Settings) -> Vec<(Function, String)> {
+    let scheduler = &settings.rules.scheduler_name;
+    let lease = |function: Function| function.lease(scheduler, settings.partition.name());
+    settings.functions.iter().map(|function| (*function, lease(*function))).collect()
+}
+
+/// Starts elections, where there are any.
+fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Receiver<Turn>>) {
+    let Some(election) = &settings.election else { return (Gates::open(env), None) };
+    let (turn_sink, turns) = channel(WAITING_CHANGES);
+    (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
+}
+
+/// Starts to learn of past usage, where it counts; until when plans wait for it.
+pub(crate) fn start_usage(
+    client: &Client,
+    env: &Env,
+    settings: &Settings,
+    reports: &Sender<Report>,
+) -> Option<Timestamp> {
+    let usage = settings.usage.clone().filter(|_| settings.schedules)?;
+    let reports = reports.clone();
+    match usage.source.clone() {
+        Source::Prometheus(asked) => {
+            let until = env.now().plus(usage.wait);
+            env.spawn("usage", usage::follow(env.clone(), asked, usage, reports));
+            Some(until)
+        }
+        Source::Recorder => {
+            let load = store::load(client.clone(), env.clone(), Place::of(settings), reports);
+            env.spawn("usage", load);
+            None
+        }
+    }
+}
+
+/// What the loop listens to.
+struct Inputs {
+    changes: Receiver<Change>,
+    reports: Receiver<Report>,
+    binder_reports: Receiver<BinderReport>,
+    scale_reports: Receiver<ScaleReport>,
+    turns: Option<Receiver<Turn>>,
+    questions: Receiver<Question>,
+}
+
+/// Whether the process leads: its first function is elected before all others.
+struct Leadership {
+    first: Option<Function>,
+    gate: Gate,
+    leads: Box<dyn Fn(Option<Gate>) + Send + Sync>,
+}
+
+impl Leadership {
+    fn take_turn(&self, turn: Turn) {
+        if self.first == Some(turn.function) {
+            (self.leads)(turn.leads.then(|| self.gate.clone()));
+        }
+    }
+}
+
+struct Runner {
+    leadership: Leadership,
+    /// Carries plans out.
+    client: Client,
+    /// Tells about them.
+    teller: Client,
+    env: Env,
+    planner: Planner,
+    grouper: Option<Arc<Grouper>>,
+    binder: Option<Driver>,
+    scale_adjuster: Option<ScaleDriver>,
+    reports: Sender<Report>,
+    limit: Arc<Semaphore>,
+    eviction_limit: Arc<Semaphore>,
+    /// When the changes seen so far are planned.
+    window_end: Option<Timestamp>,
+    /// Plans wait for past usage, at most until then.
+    hold_until: Option<Timestamp>,
+}
+
+impl Runner {
+    async fn run(&mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
+        let Inputs { mut changes, mut reports, mut turns, mut questions, .. } = inputs;
+        let Inputs { mut binder_reports, mut scale_reports, .. } = inputs;
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            let deadline = self.next_moment();
+            tokio::select! { biased;
+                () = &mut shutdown => return self.finish().await,
+                turn = lease::next_turn(&mut turns) => self.take_turn(turn),
+                Some(question) = questions.recv() => self.planner.answer(question, self.binder.as_ref()),
+                Some(report) = reports.recv() => self.settle(report),
+                Some(report) = binder_reports.recv() => {
+                    if let Some(binder) = &mut self.binder {
+                        binder.settle(report);
+                    }
+                },
+                Some(report) = scale_reports.recv() => {
+                    if let Some(adjuster) = &mut self.scale_adjuster {
+                        adjuster.settle(report);
+                    }
+                },
+                change = changes.recv() => match change {
+                    Some(change) => self.apply(change),
+                    None => return,
+                },
+                () = self.env.sleep_until(deadline) => {}
+            }
+            while let Ok(change) = changes.try_recv() {
+                self.apply(change);
+            }
+            while let Ok(report) = reports.try_recv() {
+                self.settle(report);
+            }
+            self.step_binder();
+            if let Some(adjuster) = &mut self.scale_adjuster {
+                adjuster.step();
+            }
+            self.planner.record_usage(self.env.now());
+            self.send_orders();
+            self.plan_if_due();
+            self.tell();
+        }
+    }
+
+    /// When something is due although nothing happens.
+    fn next_moment(&self) -> Option<Timestamp> {
+        let planned = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+        let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
+        let binder = self.binder.as_ref().and_then(Driver::wake_at);
+        let scale = self.scale_adjuster.as_ref().and_then(ScaleDriver::wake_at);
+        let planner = &self.planner;
+        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder, scale];
+        others.into_iter().chain([planned]).flatten().min()
+    }
+
+    /// Binds go on; how they ended is told with everything else.
+    fn step_binder(&mut self) {
+        let Some(binder) = &mut self.binder else { return };
+        binder.step();
+        for ended in binder.take_ended() {
+            self.planner.note_ended_bind(&ended, self.env.now());
+        }
+    }
+
+    fn settle(&mut self, report: Report) {
+        if matches!(report, Report::Usage { .. }) {
+            self.hold_until = None;
+        }
+        self.planner.settle(report, self.env.now());
+    }
+
+    /// Waits for writes that are under way: who comes next must see what came of them.
+    async fn finish(&mut self) {
+        if let Some(order) = self.planner.last_record() {
+            let last = carry_out(self.client.clone(), order, self.reports.clone());
+            tokio::select! { biased;
+                () = last => {}
+                () = self.env.sleep(LAST_WRITES) => {}
+            }
+        }
+        let writes = async {
+            let _writes = self.limit.acquire_many(WRITES_AT_ONCE).await;
+            let _evictions = self.eviction_limit.acquire_many(EVICTIONS_AT_ONCE).await;
+        };
+        tokio::select! { biased;
+            () = writes => {}
+            () = self.env.sleep(LAST_WRITES) => {}
+        }
+    }
+
+    fn take_turn(&mut self, turn: Turn) {
+        self.leadership.take_turn(turn);
+        if let (Function::Binder, Some(binder)) = (turn.function, &mut self.binder) {
+            binder.set_leading(turn.leads);
+        }
+        if let (Function::NodeScaleAdjuster, Some(adjuster)) =
+            (turn.function, &mut self.scale_adjuster)
+        {
+            adjuster.set_leading(turn.leads);
+        }
+        self.planner.take_turn(turn, self.env.now());
+    }
+
+    fn apply(&mut self, change: Change) {
+        if let Some(binder) = &mut self.binder {
+            binder.apply(&change);
+        }
+        if let Some(adjuster) = &mut self.scale_adjuster {
+            adjuster.apply(&change);
+        }
+        self.planner.apply(change, self.env.now());
+    }
+
+    fn plan_if_due(&mut self) {
+        let now = self.env.now();
+        if self.planner.is_dirty() && self.window_end.is_none() {
+            self.window_end = Some(now.plus(WINDOW));
+        }
+        let due = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+        let held = self.hold_until.is_some_and(|until| now < until);
+        if !held && due.is_some_and(|due| due <= now) {
+            self.hold_until = None;
+            self.window_end = None;
+            let env = self.env.clone();
+            self.planner.cycle(now, &|| env.now());
+            self.planner.note_cycle_time(self.env.now().since(now));
+            self.send_orders();
+        }
+    }
+
+    /// Tells what is to be told, beside the orders and not in their way.
+    fn tell(&mut self) {
+        for write in self.planner.take_tellings(self.env.now()) {
+            let (client, reports) = (self.teller.clone(), self.reports.clone());
+            self.env.spawn("tell", async move {
+                let _ = reports.send(Report::Told(write.carry_out(client).await)).await;
+            });
+        }
+    }
+
+    fn send_orders(&mut self) {
+        self.planner.order_evictions(self.env.now());
+        for order in self.planner.take_orders() {
+            let reports = self.reports.clone();
+            match (order, self.grouper.clone()) {
+                (Order::Group(pod), Some(grouper)) => {
+                    let classes = self.planner.class_names();
+                    self.env.spawn("group", async move {
+                        if let Some(grouped) = grouper.group(*pod, classes, &reports).await {
+                            let _ = reports.send(Report::Grouped(Box::new(grouped))).await;
+                        }
+                    });
+                }
+                (Order::Publish(pod, plan), Some(grouper)) => {
+                    self.env.spawn("publish", async move {
+                        grouper.publish(*pod, *plan).await;
+                    });
+                }
+                (order, _) => {
+                    let limit = match order {
+                        Order::Evict(..) => Arc::clone(&self.eviction_limit),
+                        _ => Arc::clone(&self.limit),
+                    };
+                    let client = self.client.clone();
+                    self.env.spawn("write", async move {
+                        let _permit = limit.acquire().await;
+                        carry_out(client, order, reports).await;
+                    });
+                }
+            }
+        }
+    }
+}

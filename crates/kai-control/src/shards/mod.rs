@@ -1,0 +1,394 @@
+//! Several planners in one process, one per `SchedulingShard`, over one set of watches. `Config` and shards are read live:
+//! when what they say changes, the planners end and begin anew, as if the process had been started again. How they fare is
+//! told by whoever leads.
+
+mod conditions;
+mod installation;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use kai_api::names::objects;
+use kai_client::env::Env;
+use kai_client::kinds::Kind;
+use kai_client::lease::Gate;
+use kai_client::request::{MERGE_PATCH, send};
+use kai_client::watch;
+use kai_client::watch::{Change, Lists, watch};
+use kai_core::input::Text;
+use kai_core::time::Span;
+use kai_serve::metrics_text::merged;
+use kai_settings::planner::Settings;
+use kai_workloads::config::KindDefaults;
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
+
+use crate::grouper;
+use crate::run::{PlannerInputs, WAITING_CHANGES, run_planner, start_watches};
+use crate::serve::Question;
+use conditions::{Fared, Fares};
+use installation::Installation;
+pub(crate) use installation::Part;
+use kai_settings::config::{Configured, Wishes};
+
+/// Changes of settings that come together count together.
+const WINDOW: Span = Span { nanos: 500_000_000 };
+
+/// Runs the planners that `Config` and shards ask for until `shutdown` is done. `heed` is told what `Config` says about the
+/// rest of the process, first and whenever it changes.
+pub async fn run(
+    client: Client,
+    env: Env,
+    base: Settings,
+    mut questions: Receiver<Question>,
+    heed: impl Fn(&Wishes) + Send + Sync,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut changes =
+        watch_settings(&client, &env, base.lists, &[Kind::Config, Kind::SchedulingShard]);
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut installation = Installation::default();
+    while !installation.is_known() {
+        tokio::select! { biased;
+            () = &mut shutdown => return,
+            change = changes.recv() => match change {
+                Some(change) => installation.apply(&change),
+                None => return,
+            },
+        }
+    }
+    let mut plan = plan(&client, &installation, &base).await;
+    heed(&plan.wishes);
+    loop {
+        let mut planners = Planners::start(&client, &env, plan.parts.clone());
+        let mut leading = Leading::new();
+        let ended = loop {
+            tokio::select! { biased;
+                () = &mut shutdown => break true,
+                Some(question) = questions.recv() => planners.ask(&env, question),
+                Some((part, gate)) = planners.turns.recv() => {
+                    leading.remove(&part);
+                    leading.extend(gate.map(|gate| (part, gate)));
+                    tell(&client, &env, &installation, &plan, &leading).await;
+                }
+                change = changes.recv() => {
+                    let Some(change) = change else { break true };
+                    installation.apply(&change);
+                    env.sleep(WINDOW).await;
+                    while let Ok(change) = changes.try_recv() {
+                        installation.apply(&change);
+                    }
+                    let next = self::plan(&client, &installation, &base).await;
+                    if next.wishes != plan.wishes {
+                        heed(&next.wishes);
+                    }
+                    let same = format!("{:?}", next.parts) == format!("{:?}", plan.parts);
+                    plan = next;
+                    if !same {
+                        break false;
+                    }
+                    tell(&client, &env, &installation, &plan, &leading).await;
+                }
+            }
+        };
+        planners.stop().await;
+        if ended {
+            return;
+        }
+        tracing::info!("settings changed: planners begin anew");
+    }
+}
+
+/// Follows `Config` where no planner runs, until `shutdown` is done.
+pub async fn follow_config(
+    client: Client,
+    env: Env,
+    base: Settings,
+    heed: impl Fn(&Wishes) + Send + Sync,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let mut changes = watch_settings(&client, &env, base.lists, &[Kind::Config]);
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut installation = Installation::default();
+    let mut heeded = None;
+    loop {
+        tokio::select! { biased;
+            () = &mut shutdown => return,
+            change = changes.recv() => match change {
+                Some(change) => installation.apply(&change),
+                None => return,
+            },
+        }
+        let wishes = installation.configured(&base).wishes;
+        if heeded.as_ref() != Some(&wishes) {
+            heed(&wishes);
+            heeded = Some(wishes);
+        }
+    }
+}
+
+/// What `Config` says now about the rest of the process.
+pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
+    let path = format!("{}/{}", Kind::Config.path(), objects::CONFIG);
+    let mut installation = Installation::default();
+    let asked = match http::Request::get(path).body(Vec::new()) {
+        Ok(request) => client.request::<Value>(request).await,
+        Err(error) => Err(kube::Error::HttpError(error)),
+    };
+    match asked {
+        Ok(config) => installation.apply(&Change::Object(Kind::Config, Box::new(config))),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => tracing::warn!(%error, "Config was not read"),
+    }
+    installation.configured(base).wishes
+}
+
+/// How the parts of the cluster are scheduled, as `Config` and shards are now. `only` is the part that is looked at; one
+/// that no shard describes is scheduled as the command line says.
+pub(crate) async fn scheduled_parts(
+    client: &Client,
+    env: &Env,
+    base: &Settings,
+    only: Option<&str>,
+) -> Result<Vec<Part>, kube::Error> {
+    let (sink, mut changes) = channel(WAITING_CHANGES);
+    let mut installation = Installation::default();
+    let told = async move {
+        for kind in [Kind::Config, Kind::SchedulingShard] {
+            watch::list(client.clone(), env.clone(), kind, sink.clone()).await?;
+        }
+        Ok::<(), kube::Error>(())
+    };
+    let heard = async {
+        while let Some(change) = changes.recv().await {
+            installation.apply(&change);
+        }
+    };
+    let (listed, ()) = tokio::join!(told, heard);
+    listed?;
+    let planned = plan(client, &installation, base).await;
+    let is_meant = |part: &Part| {
+        let named = part.shard.is_some() && only == Some(&part.settings.partition.value);
+        part.settings.schedules && (only.is_none() || named)
+    };
+    // Among several shards grouping is done once for all; whoever looks at one of them alone does it for that one.
+    let grouper = planned.parts.iter().find_map(|part| part.settings.grouper.clone());
+    let mut parts: Vec<Part> = planned.parts.into_iter().filter(is_meant).collect();
+    for part in &mut parts {
+        part.settings.grouper.clone_from(&grouper);
+    }
+    if parts.is_empty() {
+        parts.push(Part { shard: None, settings: base.clone(), problems: Vec::new() });
+    }
+    Ok(parts)
+}
+
+fn watch_settings(client: &Client, env: &Env, lists: Lists, kinds: &[Kind]) -> Receiver<Change> {
+    let (sink, changes) = channel(WAITING_CHANGES);
+    for kind in kinds {
+        env.spawn("watch", watch(client.clone(), env.clone(), *kind, lists, sink.clone()));
+    }
+    changes
+}
+
+/// What `Config` and shards ask for.
+struct Plan {
+    parts: Vec<Part>,
+    wishes: Wishes,
+    /// What about `Config` makes no sense.
+    problems: Vec<String>,
+}
+
+async fn plan(client: &Client, installation: &Installation, base: &Settings) -> Plan {
+    let Configured { mut settings, wishes, kind_defaults, mut problems } =
+        installation.configured(base);
+    let usual = KindDefaults::default();
+    let grouper = settings.grouper.as_mut().filter(|grouper| grouper.kind_defaults == usual);
+    if let (Some(grouper), Some(place)) = (grouper, kind_defaults) {
+        match grouper::kind_defaults(client, &place).await {
+            Ok(defaults) => grouper.kind_defaults = defaults,
+            Err(why) => problems.push(format!("config map {place}: {why}")),
+        }
+    }
+    Plan { parts: installation.parts(settings), wishes, problems }
+}
+
+/// The planners that lead, by their place in the plan, with the gates that their writes pass.
+type Leading = BTreeMap<usize, Gate>;
+
+/// Says on the objects how they fare: on a shard where its planner leads, on `Config` where the first one does.
+async fn tell(
+    client: &Client,
+    env: &Env,
+    installation: &Installation,
+    plan: &Plan,
+    leading: &Leading,
+) {
+    let schedules = |part: usize| plan.parts.get(part).is_some_and(|part| part.settings.schedules);
+    let teller = |part: usize| {
+        leading.get(&part).filter(|_| schedules(part)).map(|gate| gate.client(client))
+    };
+    if let (Some(config), Some(client)) = (installation.config(), teller(0)) {
+        let seen = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let fares = Fares { what: Fared::Config, problems: &plan.problems, seen };
+        let patch = fares.patch(config.metadata.generation, env.now());
+        write_conditions(&client, "configs", objects::CONFIG, &plan.problems, patch).await;
+    }
+    for (place, part) in plan.parts.iter().enumerate() {
+        let Some(client) = teller(place) else { continue };
+        let shard = part.shard.as_ref().and_then(|name| installation.shard(name));
+        let (Some(name), Some(shard)) = (&part.shard, shard) else { continue };
+        let seen = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let fares = Fares { what: Fared::Shard, problems: &part.problems, seen };
+        let patch = fares.patch(shard.metadata.generation, env.now());
+        write_conditions(&client, "schedulingshards", name, &part.problems, patch).await;
+    }
+}
+
+/// Writes conditions that are news.
+async fn write_conditions(
+    client: &Client,
+    plural: &'static str,
+    name: &str,
+    problems: &[String],
+    patch: Option<Value>,
+) {
+    let Some(patch) = patch else { return };
+    for problem in problems {
+        tracing::warn!(plural, name, "{problem}");
+    }
+    let path = format!("/apis/kai.scheduler/v1/{plural}/{name}/status");
+    match send::<Value>(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await {
+        Ok(_) => tracing::info!(plural, name, "told how it fares"),
+        Err(error) => tracing::warn!(plural, name, %error, "its conditions were not written"),
+    }
+}
+
+/// Planners that run.
+struct Planners {
+    stops: Vec<oneshot::Sender<()>>,
+    /// Closed when the last one has ended.
+    done: Receiver<()>,
+    questions: Vec<Sender<Question>>,
+    /// Which of them began, with this gate, or ceased to lead.
+    turns: Receiver<(usize, Option<Gate>)>,
+    /// Their shards.
+    shards: Vec<Option<Text>>,
+}
+
+impl Planners {
+    fn start(client: &Client, env: &Env, parts: Vec<Part>) -> Self {
+        let lists = parts.first().map(|part| part.settings.lists).unwrap_or_default();
+        let changes = start_watches(client, env, lists);
+        let shards = parts.iter().map(|part| part.shard.clone()).collect();
+        let (done_sink, done) = channel(1);
+        let (turn_sink, turns) = channel(WAITING_CHANGES);
+        let (mut stops, mut asked, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, part) in parts.into_iter().enumerate() {
+            let (sink, changes) = channel(WAITING_CHANGES);
+            let (question_sink, questions) = channel(WAITING_CHANGES);
+            let (stop, stopped) = oneshot::channel::<()>();
+            sinks.push(sink);
+            asked.push(question_sink);
+            stops.push(stop);
+            let (client, own_env, done) = (client.clone(), env.clone(), done_sink.clone());
+            let turns = turn_sink.clone();
+            let leads = Box::new(move |gate: Option<Gate>| {
+                if turns.try_send((place, gate)).is_err() {
+                    tracing::warn!("how settings fare is not told: too many turns at once");
+                }
+            });
+            let inputs = PlannerInputs { changes, questions, leads };
+            env.spawn("planner", async move {
+                let stopped = async {
+                    let _ = stopped.await;
+                };
+                run_planner(client, own_env, part.settings, inputs, stopped).await;
+                drop(done);
+            });
+        }
+        env.spawn("changes", tell_all(changes, sinks));
+        Self { stops, done, questions: asked, turns, shards }
+    }
+
+    /// Ends all of them, each when what it has under way is done.
+    async fn stop(mut self) {
+        drop(self.stops);
+        while self.done.recv().await.is_some() {}
+    }
+
+    /// Asks all of them and answers as one.
+    fn ask(&self, env: &Env, question: Question) {
+        let (planners, shards) = (self.questions.clone(), self.shards.clone());
+        env.spawn("question", async move {
+            match question {
+                Question::Ready(answer) => {
+                    let told = ask_all(&planners, Question::Ready).await;
+                    let ready = told.len() == planners.len() && told.into_iter().all(|ready| ready);
+                    let _ = answer.send(ready);
+                }
+                Question::Metrics(answer) => {
+                    let pages = ask_all(&planners, Question::Metrics).await;
+                    let _ = answer.send(merged(&pages));
+                }
+                Question::Frame(shard, answer) => {
+                    let one = one_of(&planners, &shards, shard.as_deref());
+                    let told = ask_all(&one, |answer| Question::Frame(None, answer)).await;
+                    let _ = answer.send(told.into_iter().flatten().next());
+                }
+                Question::JobOrder(shard, answer) => {
+                    let one = one_of(&planners, &shards, shard.as_deref());
+                    let told = ask_all(&one, |answer| Question::JobOrder(None, answer)).await;
+                    let _ = answer.send(told.into_iter().flatten().next());
+                }
+            }
+        });
+    }
+}
+
+/// The planner of a shard; the first where none is named.
+fn one_of(
+    planners: &[Sender<Question>],
+    shards: &[Option<Text>],
+    wanted: Option<&str>,
+) -> Vec<Sender<Question>> {
+    let mut all = planners.iter().zip(shards);
+    let found = match wanted {
+        Some(_) => all.find(|(_, shard)| shard.as_deref() == wanted),
+        None => all.next(),
+    };
+    found.map(|(planner, _)| planner.clone()).into_iter().collect()
+}
+
+async fn ask_all<T>(
+    planners: &[Sender<Question>],
+    question: impl Fn(oneshot::Sender<T>) -> Question,
+) -> Vec<T> {
+    let mut told = Vec::new();
+    for planner in planners {
+        let (sink, answer) = oneshot::channel();
+        if planner.send(question(sink)).await.is_ok() {
+            told.extend(answer.await.ok());
+        }
+    }
+    told
+}
+
+/// Tells every planner of every change, for as long as they listen.
+async fn tell_all(mut changes: Receiver<Change>, planners: Vec<Sender<Change>>) {
+    let Some(first) = planners.first().cloned() else { return };
+    loop {
+        let change = tokio::select! { biased;
+            () = first.closed() => return,
+            change = changes.recv() => change,
+        };
+        let Some(change) = change else { return };
+        for planner in &planners {
+            if planner.send(change.clone()).await.is_err() {
+                return;
+            }
+        }
+    }
+}

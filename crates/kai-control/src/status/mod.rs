@@ -1,0 +1,379 @@
+//! What is told about pods, groups and queues: conditions, sums and events. Everything here is level-triggered: what
+//! changed is looked at again after a moment, compared with what the cluster shows, and written only where that differs. A
+//! pod that waits costs no write while nothing changes.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`amounts`] | what pods ask for, as statuses tell it |
+//! | [`accounts`] | sums by group and queue |
+//! | [`verdicts`] | what waiting pods and groups are told |
+//! | [`render`] | statuses as patches |
+//! | [`events`] | events as objects |
+//! | [`schedule`] | when which status is looked at again |
+//! | [`mod@write`] | patches into requests |
+
+pub mod accounts;
+pub mod amounts;
+mod claimed;
+pub mod events;
+mod plan;
+pub mod render;
+pub mod schedule;
+mod seen;
+pub mod verdicts;
+pub mod write;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kai_api::PodGroup;
+use kai_api::names::status::UNSCHEDULABLE;
+use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
+use kai_api::queue::QueueStatus;
+use kai_core::fairness::QueueResource;
+use kai_core::input::{ObjectName, Text};
+use kai_core::time::{Span, Timestamp};
+use kai_settings::status::{Duties, Events, StatusSettings};
+use kai_translate::time::seconds;
+use serde_json::{Map, Value, json};
+
+use accounts::{Accounts, Touched};
+use events::{Event, EventQueue, Severity, Subject};
+use render::{PoolVerdict, QueueFaults, SeenCondition};
+use schedule::{Schedule, Target};
+use verdicts::{GroupVerdict, PodVerdict, TextOptions};
+use write::{StatusWrite, Written};
+
+/// A write that failed is tried again after this time.
+const RETRY: Span = seconds(10);
+
+/// Pod groups as the cluster shows them.
+pub type Groups = BTreeMap<ObjectName, PodGroup>;
+
+/// A bind that was ordered.
+struct OrderedBind {
+    uid: Text,
+    node: Text,
+    /// That it was ordered was told.
+    told: bool,
+}
+
+/// What is told, and what the cluster shows of it.
+pub struct Statuses {
+    settings: StatusSettings,
+    /// Source of events.
+    scheduler: Text,
+    texts: TextOptions,
+    accounts: Accounts,
+    /// What waiting pods are told.
+    pods: BTreeMap<ObjectName, PodVerdict>,
+    /// What waiting groups are told.
+    groups: BTreeMap<ObjectName, GroupVerdict>,
+    /// Conditions of pods without a node, by pod, with its UID.
+    seen_pods: BTreeMap<ObjectName, (Text, SeenCondition)>,
+    seen_queues: BTreeMap<Text, QueueStatus>,
+    /// What the latest event of an object said.
+    announced: BTreeMap<Target, Text>,
+    /// Pods whose bind was ordered.
+    binding: BTreeMap<ObjectName, OrderedBind>,
+    /// What is told once a pod was told to go.
+    evicting: BTreeMap<ObjectName, Event>,
+    schedule: Schedule,
+    /// What is to be told about grouping, as soon as somebody knows the time.
+    notices: Vec<Event>,
+    events: EventQueue,
+    /// Conditions that tell of a finished bind.
+    extra: VecDeque<StatusWrite>,
+    in_flight: BTreeMap<Target, Written>,
+    /// Events and other writes nobody waits for.
+    unkept_in_flight: usize,
+}
+
+impl Statuses {
+    /// Nothing is known yet.
+    pub fn new(settings: StatusSettings, scheduler: &str, texts: TextOptions) -> Self {
+        Self {
+            schedule: Schedule::new(settings.settle),
+            settings,
+            scheduler: scheduler.into(),
+            texts,
+            accounts: Accounts::default(),
+            pods: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            seen_pods: BTreeMap::new(),
+            seen_queues: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            binding: BTreeMap::new(),
+            evicting: BTreeMap::new(),
+            notices: Vec::new(),
+            events: EventQueue::default(),
+            extra: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            unkept_in_flight: 0,
+        }
+    }
+
+    /// What groups and queues have and want.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// What is known of groups and queues, to be kept up to date.
+    pub fn accounts_mut(&mut self) -> &mut Accounts {
+        &mut self.accounts
+    }
+
+    /// Changes what is ours to tell. What begins to be ours is looked at as a whole.
+    pub fn set_duties(&mut self, duties: Duties, now: Timestamp) {
+        let old = std::mem::replace(&mut self.settings.duties, duties);
+        if old.verdicts && !duties.verdicts {
+            self.pods.clear();
+            self.groups.clear();
+        }
+        if duties.queues && !old.queues {
+            for queue in self.seen_queues.keys() {
+                self.schedule.request(Target::Queue(queue.clone()), now);
+            }
+        }
+        if (duties.groups && !old.groups) || (duties.verdicts && !old.verdicts) {
+            for group in self.accounts.group_names() {
+                self.schedule.request(Target::Group(group.clone()), now);
+            }
+        }
+    }
+
+    /// When something is to be written; none while all workers are busy, for they will tell.
+    pub fn next(&self) -> Option<Timestamp> {
+        if self.is_busy() { None } else { self.schedule.next() }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.in_flight.len() + self.unkept_in_flight >= self.settings.workers
+    }
+
+    /// Notes what pods changed, so that sums are looked at.
+    pub fn notice(&mut self, now: Timestamp) {
+        let Touched { groups, queues } = self.accounts.take_touched();
+        if self.settings.duties.queues {
+            for queue in queues {
+                self.schedule.request(Target::Queue(queue), now);
+            }
+        }
+        if self.settings.duties.groups || self.settings.duties.verdicts {
+            for group in groups {
+                self.schedule.request(Target::Group(group), now);
+            }
+        }
+    }
+
+    /// Writes that are due, as many as workers are free.
+    pub fn take(&mut self, groups: &Groups, now: Timestamp) -> Vec<StatusWrite> {
+        self.notice(now);
+        for event in std::mem::take(&mut self.notices) {
+            self.events.push(event, now);
+        }
+        let mut writes = Vec::new();
+        while !self.is_busy() {
+            let Some(target) = self.schedule.take(now) else { break };
+            if self.in_flight.contains_key(&target) {
+                self.schedule.request(target, now);
+                continue;
+            }
+            if let Some((write, written)) = self.render(&target, groups, now) {
+                self.schedule.wrote(target.clone(), now);
+                self.in_flight.insert(target, written);
+                writes.push(write);
+            }
+        }
+        while !self.is_busy() {
+            let event = self.events.take(&self.scheduler);
+            let event = event.map(|(path, object)| StatusWrite::event(path, object));
+            let Some(write) = event.or_else(|| self.extra.pop_front()) else { break };
+            self.unkept_in_flight += 1;
+            writes.push(write);
+        }
+        writes
+    }
+
+    fn render(
+        &mut self,
+        target: &Target,
+        groups: &Groups,
+        now: Timestamp,
+    ) -> Option<(StatusWrite, Written)> {
+        match target {
+            Target::Pod(pod) => self.render_pod(pod, now),
+            Target::Group(name) => {
+                self.announce_group(name, groups, now);
+                self.render_group(name, groups.get(name)?, now)
+            }
+            Target::Queue(queue) => self.render_queue(queue, now),
+        }
+    }
+
+    fn render_pod(&mut self, pod: &ObjectName, now: Timestamp) -> Option<(StatusWrite, Written)> {
+        let verdict = self.pods.get(pod)?.clone();
+        let (uid, seen) = self.seen_pods.get(pod)?;
+        if *uid != verdict.uid {
+            return None;
+        }
+        // A condition that says so already was announced by whoever wrote it.
+        let known = *seen == SeenCondition::of(&verdict);
+        let patch = render::pod_condition(seen, &verdict, now).filter(|_| verdict.mark);
+        let target = Target::Pod(pod.clone());
+        if self.announced.get(&target) != Some(&verdict.message) {
+            self.announced.insert(target.clone(), verdict.message.clone());
+            if !known && verdict.reason == UNSCHEDULABLE {
+                let subject = Subject::Pod(pod.clone(), verdict.uid.clone());
+                let message = verdict.message.clone();
+                let event = Event::new(subject, Severity::Warning, UNSCHEDULABLE, message);
+                self.events.push(event, now);
+            }
+        }
+        let written = Written::Pod(verdict.uid.clone(), SeenCondition::of(&verdict));
+        Some((StatusWrite::pod(pod, &patch?), written))
+    }
+
+    /// Tells of a group that waits, where that is news.
+    fn announce_group(&mut self, name: &ObjectName, groups: &Groups, now: Timestamp) {
+        let Some(object) = groups.get(name) else { return };
+        let Some(verdict) = self.groups.get(name) else { return };
+        let (reason, message) = match verdict {
+            GroupVerdict::NotReady(message) => ("NotReady", message.clone()),
+            GroupVerdict::Unschedulable { message, .. } => (UNSCHEDULABLE, message.clone()),
+        };
+        let target = Target::Group(name.clone());
+        if self.announced.get(&target) == Some(&message) {
+            return;
+        }
+        self.announced.insert(target, message.clone());
+        let conditions = object.status.iter().flat_map(|status| &status.scheduling_conditions);
+        let known = |one: &SchedulingCondition| one.message.as_deref() == Some(&*message);
+        if !conditions.into_iter().any(known) {
+            let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
+            let subject = Subject::Group(name.clone(), uid);
+            self.events.push(Event::new(subject, Severity::Normal, reason, message), now);
+        }
+    }
+
+    fn render_group(
+        &self,
+        name: &ObjectName,
+        object: &PodGroup,
+        now: Timestamp,
+    ) -> Option<(StatusWrite, Written)> {
+        let mut status = Map::new();
+        let conditions = self.wanted_conditions(name, object, now);
+        if let Some(conditions) = &conditions {
+            status.insert("schedulingConditions".to_owned(), json!(conditions));
+        }
+        let resources = self.wanted_resources(name, object);
+        if let Some((_, patch)) = &resources {
+            status.insert("resourcesStatus".to_owned(), Value::Object(patch.clone()));
+        }
+        if status.is_empty() {
+            return None;
+        }
+        let mut metadata = json!({"uid": object.metadata.uid});
+        if conditions.is_some() {
+            // Other node pools have their conditions in the same list.
+            metadata["resourceVersion"] = json!(object.metadata.resource_version);
+        }
+        let patch = json!({"metadata": metadata, "status": status});
+        let written = Written::Group { conditions, resources: resources.map(|(sums, _)| sums) };
+        Some((StatusWrite::group(name, &patch), written))
+    }
+
+    fn wanted_conditions(
+        &self,
+        name: &ObjectName,
+        object: &PodGroup,
+        now: Timestamp,
+    ) -> Option<Vec<SchedulingCondition>> {
+        if !self.settings.duties.verdicts {
+            return None;
+        }
+        let mut members = self.accounts.members(name);
+        let pool = self.texts.shown_pool();
+        match self.groups.get(name) {
+            Some(GroupVerdict::Unschedulable { message, reasons }) => {
+                let runs = members.any(|(_, member)| member.status.is_active_allocated());
+                let verdict = PoolVerdict::Unschedulable { pool, message, reasons };
+                if runs { None } else { render::group_conditions(object, &verdict, now) }
+            }
+            Some(GroupVerdict::NotReady(_)) => None,
+            None if members.any(|(_, member)| member.waits()) => None,
+            None => render::group_conditions(object, &PoolVerdict::Settled, now),
+        }
+    }
+
+    fn wanted_resources(
+        &self,
+        name: &ObjectName,
+        object: &PodGroup,
+    ) -> Option<(PodGroupResources, Map<String, Value>)> {
+        let group = self.accounts.group(name).filter(|_| self.settings.duties.groups)?;
+        render::group_resources(object, &group.usage())
+    }
+
+    fn render_queue(&self, queue: &Text, now: Timestamp) -> Option<(StatusWrite, Written)> {
+        let seen = self.seen_queues.get(queue).filter(|_| self.settings.duties.queues)?;
+        let spec = self.accounts.queue(queue)?;
+        let usage = self.accounts.usage(queue);
+        let parent = spec.parent.as_ref();
+        let over = |resource: QueueResource| {
+            let quota = spec.quota[resource];
+            quota >= 0.0 && usage.allocated.in_planner_units(resource) > quota
+        };
+        let faults = QueueFaults {
+            is_orphan: parent.is_some_and(|parent| self.accounts.queue(parent).is_none()),
+            is_over_quota: QueueResource::ALL.into_iter().any(over),
+        };
+        let children = self.accounts.children(queue).map(ToString::to_string).collect();
+        let (status, patch) = render::queue_status(seen, &usage, children, faults, now)?;
+        let write = StatusWrite::queue(queue, &json!({"status": patch}));
+        Some((write, Written::Queue(status)))
+    }
+
+    /// Takes over what came of a write.
+    pub fn settle(&mut self, ended: write::Ended, groups: &mut Groups, now: Timestamp) {
+        let write::Ended { target, outcome } = ended;
+        let Some(target) = target else {
+            self.unkept_in_flight = self.unkept_in_flight.saturating_sub(1);
+            return;
+        };
+        let written = self.in_flight.remove(&target);
+        match (outcome, written) {
+            (write::Outcome::Done, Some(written)) => self.take_as_seen(&target, written, groups),
+            (write::Outcome::Failed, _) => self.schedule.request_after(target, RETRY, now),
+            // The object changed or is gone: the watch tells what to do next.
+            (write::Outcome::Overtaken, _) | (write::Outcome::Done, None) => {}
+        }
+    }
+
+    /// What was written counts as there, until the watch says otherwise.
+    fn take_as_seen(&mut self, target: &Target, written: Written, groups: &mut Groups) {
+        match (target, written) {
+            (Target::Pod(pod), Written::Pod(uid, condition)) => {
+                if let Some(seen) = self.seen_pods.get_mut(pod).filter(|(seen, _)| *seen == uid) {
+                    seen.1 = condition;
+                }
+            }
+            (Target::Group(name), Written::Group { conditions, resources }) => {
+                let Some(group) = groups.get_mut(name) else { return };
+                let status = group.status.get_or_insert_default();
+                if let Some(conditions) = conditions {
+                    status.scheduling_conditions = conditions;
+                }
+                if resources.is_some() {
+                    status.resources_status = resources;
+                }
+            }
+            (Target::Queue(queue), Written::Queue(status)) => {
+                if let Some(seen) = self.seen_queues.get_mut(queue) {
+                    *seen = status;
+                }
+            }
+            _ => {}
+        }
+    }
+}

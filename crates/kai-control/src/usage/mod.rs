@@ -1,0 +1,67 @@
+//! Past usage of queues, which bends their fair shares (KAI's time-based fair share): asked of Prometheus, or recorded by
+//! ourselves.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`prometheus`] | asks a Prometheus |
+//! | [`history`] | our own record |
+//! | [`store`] | where the record is kept between two processes |
+
+pub mod history;
+pub mod prometheus;
+pub mod store;
+
+use std::collections::BTreeMap;
+
+use kai_client::env::Env;
+use kai_core::fairness::Amounts;
+use kai_core::input::Text;
+use kai_core::time::Timestamp;
+use tokio::sync::mpsc::Sender;
+
+use crate::orders::Report;
+use kai_settings::usage::{PrometheusSettings, UsageSettings};
+
+/// An amount of each resource by queue.
+pub type Usages = BTreeMap<Text, Amounts>;
+
+/// Asks Prometheus again and again and reports, for as long as somebody listens. What was learnt counts until more is.
+pub(crate) async fn follow(
+    env: Env,
+    asked: Box<PrometheusSettings>,
+    settings: UsageSettings,
+    reports: Sender<Report>,
+) {
+    let client = match prometheus::connect(&asked) {
+        Ok(client) => client,
+        Err(error) => return tracing::error!(%error, "past usage is not looked at"),
+    };
+    let mut latest: Option<Timestamp> = None;
+    let mut told_stale = false;
+    loop {
+        let begin = env.now();
+        let fetched = tokio::select! { biased;
+            () = reports.closed() => return,
+            fetched = prometheus::fetch(&client, &asked, &settings, begin) => Some(fetched),
+            () = env.sleep(asked.timeout) => None,
+        };
+        match fetched {
+            Some(Ok(usages)) => {
+                (latest, told_stale) = (Some(begin), false);
+                let latency = env.now().since(begin);
+                let _ = reports.send(Report::Usage { usages, latency }).await;
+            }
+            Some(Err(error)) => tracing::warn!(%error, "past usage was not told"),
+            None => tracing::warn!("past usage was not told in time"),
+        }
+        let age = latest.map(|latest| env.now().since(latest));
+        if age.is_some_and(|age| age > settings.staleness) && !told_stale {
+            told_stale = true;
+            tracing::warn!("past usage is stale: what was told last still counts");
+        }
+        tokio::select! { biased;
+            () = reports.closed() => return,
+            () = env.sleep(settings.fetch_interval) => {}
+        }
+    }
+}

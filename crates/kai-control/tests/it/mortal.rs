@@ -1,0 +1,233 @@
+//! `kai` dies between any two of its writes, and another takes over: whatever it was about, all of it is done in the end,
+//! once, and nothing is left over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Method, Request};
+use kai_client::env::{Env, Spawner, Work};
+use kai_control::run::run;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::channel;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::api::Api;
+use crate::evictions::{crowd, preemption};
+use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
+use crate::{class, node, of_class, pod, queue, with_share_maps};
+
+const PODS: &str = "/api/v1/pods";
+const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
+const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
+const RESERVATIONS: &str = "kai-resource-reservation";
+/// More than the writes of any story here.
+const MANY: usize = 100;
+
+/// Everything that one process started.
+#[derive(Clone, Default)]
+struct Process(Arc<Mutex<JoinSet<()>>>);
+
+impl Process {
+    /// At once, with whatever is under way.
+    fn kill(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+impl Spawner for Process {
+    fn spawn(&self, _name: &'static str, work: Work) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).spawn(work);
+    }
+}
+
+/// A client that carries so many writes out; the next, and all that follow, are never sent and never answered.
+fn mortal(api: &Api, writes: usize, attempted: Arc<AtomicUsize>) -> Client {
+    let api = api.clone();
+    let transport = tower::service_fn(move |request: Request<Body>| {
+        let (api, attempted) = (api.clone(), Arc::clone(&attempted));
+        async move {
+            let is_write = request.method() != Method::GET;
+            if is_write && attempted.fetch_add(1, Ordering::SeqCst) >= writes {
+                std::future::pending::<()>().await;
+            }
+            api.answer(request).await
+        }
+    });
+    Client::new(transport, "default")
+}
+
+/// One process until `end`, then it is killed.
+async fn live(story: &Story, client: Client, begin: Instant, end: impl Future<Output = ()> + Send) {
+    let process = Process::default();
+    let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(process.clone()));
+    let (_silence, questions) = channel(1);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    // Told by nobody to end: it is just dropped.
+    let alive = run(client, env, story.settings(), questions, async { drop(stopped.await) });
+    tokio::select! { biased;
+        () = end => {}
+        () = alive => {}
+    }
+    process.kill();
+    drop(stop);
+}
+
+/// Whether the first of two died, the requests of both, and what there is in the end.
+fn dies_after(story: &Story, writes: usize) -> (bool, Vec<String>, BTreeMap<String, Vec<Value>>) {
+    in_virtual_time(async {
+        let begin = Instant::now();
+        let clock = Arc::new(move || begin.elapsed().as_secs_f64());
+        let api = Api::new(clock, Vec::new(), story.agents.clone(), Vec::new());
+        story.begin(&api);
+        let attempted = Arc::new(AtomicUsize::new(0));
+        let dead = async {
+            for _ in 0..story.seconds * 100 {
+                if attempted.load(Ordering::SeqCst) > writes {
+                    break;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        live(story, mortal(&api, writes, Arc::clone(&attempted)), begin, dead).await;
+        let died = attempted.load(Ordering::SeqCst) > writes;
+        let end = sleep(Duration::from_secs(story.seconds));
+        live(story, client(&api), begin, end).await;
+        (died, api.log(), api.objects())
+    })
+}
+
+/// Plays the story with a death after every number of writes, and looks at how it ends.
+fn dies_everywhere(
+    story: &Story,
+    at_least: usize,
+    look: impl Fn(&BTreeMap<String, Vec<Value>>, &str),
+) {
+    for writes in 0..MANY {
+        let (died, log, objects) = dies_after(story, writes);
+        let what = format!("killed after {writes} writes: {log:#?}");
+        let mut bound = BTreeSet::new();
+        for line in log.iter().filter(|line| line.contains("/binding ")) {
+            let path = line.split(' ').nth(2).expect("a path");
+            assert!(bound.insert(path), "bound twice: {path}, {what}");
+        }
+        look(&objects, &what);
+        if !died {
+            assert!(writes >= at_least, "it takes at least {at_least} writes: {what}");
+            return;
+        }
+    }
+    panic!("more than {MANY} writes");
+}
+
+fn of_gang(mut pod: Value) -> Value {
+    pod["metadata"]["annotations"]["pod-group-name"] = json!("gang");
+    pod
+}
+
+fn half(name: &str) -> Value {
+    let mut pod = pod(name, "1");
+    pod["metadata"]["annotations"] =
+        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
+    with_share_maps(pod)
+}
+
+fn gpu_node(devices: &str) -> Value {
+    let mut node = node("n1", "8");
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(devices);
+    node
+}
+
+#[test]
+fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
+    let gang = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "a", "uid": "g", "creationTimestamp": "2025-12-31T00:00:00Z"},
+        "spec": {"minMember": 3, "queue": "q"}});
+    let story = Story {
+        objects: vec![
+            ("/api/v1/nodes", gpu_node("2")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            (GROUPS, gang),
+            (PODS, of_gang(half("m1"))),
+            (PODS, of_gang(half("m2"))),
+            (PODS, of_gang(pod("m3", "1"))),
+            (PODS, pod("plain", "1")),
+        ],
+        agents: vec![1],
+        seconds: 120,
+        ..Story::default()
+    };
+    dies_everywhere(&story, 12, |objects, what| {
+        let (own, reservations): (Vec<&Value>, Vec<&Value>) =
+            objects[PODS].iter().partition(|pod| pod["metadata"]["namespace"] == "a");
+        assert_eq!(own.len(), 4, "{what}");
+        assert!(own.iter().all(|pod| pod["spec"]["nodeName"] == "n1"), "{what}");
+        assert!(reservations.iter().all(|pod| pod["metadata"]["namespace"] == RESERVATIONS));
+        let groups: BTreeSet<String> = own
+            .iter()
+            .filter_map(|pod| pod["metadata"]["labels"]["runai-gpu-group"].as_str())
+            .map(str::to_owned)
+            .collect();
+        let kept: BTreeSet<String> = reservations
+            .iter()
+            .filter_map(|pod| pod["metadata"]["labels"]["runai-gpu-group"].as_str())
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(groups, kept, "no reservation is missing or left over: {what}");
+        assert_eq!(kept.len(), reservations.len(), "one per group: {what}");
+        let requests = &objects[REQUESTS];
+        assert!(requests.iter().all(|one| one["status"]["phase"] == "Succeeded"), "{what}");
+    });
+}
+
+#[test]
+fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
+    let story = Story { seconds: 60, ..preemption() };
+    dies_everywhere(&story, 2, |objects, what| {
+        let of_gang = |pod: &&Value| pod["metadata"]["annotations"]["pod-group-name"] == "gang";
+        let victims: Vec<&Value> = objects[PODS].iter().filter(of_gang).collect();
+        assert_eq!(victims.len(), 2, "nobody removes them: {what}");
+        let is_told = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert!(victims.iter().all(is_told), "one stays: {what}");
+    });
+}
+
+/// Gangs and single pods, more than the first window holds: no eviction is repeated, none is forgotten.
+#[test]
+fn evictions_are_neither_repeated_nor_forgotten_wherever_kai_dies() {
+    let story =
+        Story { seconds: 60, ..crowd(&[("a", 1), ("b", 3), ("c", 1), ("d", 4), ("e", 2)], "11") };
+    dies_everywhere(&story, 11, |objects, what| {
+        let evictions = what.matches("/eviction").count();
+        let victims: Vec<&Value> =
+            objects[PODS].iter().filter(|pod| pod["metadata"]["name"] != "urgent").collect();
+        let ends = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert_eq!(victims.iter().filter(|pod| ends(pod)).count(), 11, "forgotten: {what}");
+        assert_eq!(evictions, 11, "repeated: {what}");
+    });
+}
+
+#[test]
+fn who_preempts_gets_the_place_wherever_kai_dies() {
+    let story = Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "2")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("train", 50)),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class("urgent", 75)),
+            (PODS, of_class("low", "2", "train")),
+        ],
+        later: vec![(5, PODS, of_class("high", "2", "urgent"))],
+        gone: vec![(60, "/api/v1/namespaces/a/pods/low")],
+        seconds: 60,
+        ..Story::default()
+    };
+    dies_everywhere(&story, 3, |objects, what| {
+        let names: Vec<&Value> = objects[PODS].iter().map(|pod| &pod["metadata"]["name"]).collect();
+        assert_eq!(names, ["high"], "{what}");
+        assert_eq!(objects[PODS][0]["spec"]["nodeName"], "n1", "{what}");
+    });
+}

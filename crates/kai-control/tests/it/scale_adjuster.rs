@@ -1,0 +1,197 @@
+//! Scaling pods in virtual time: made when pods that share devices find none, removed when they are of no use, once each.
+
+use kai_api::function::Function;
+use serde_json::{Value, json};
+
+use crate::api::Fault;
+use crate::virtual_time::{Story, play, tell};
+use crate::{fault, node, pod, queue, times, with_share_maps, writes};
+
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+const MADE: &str = "POST /api/v1/namespaces/kai-scale-adjust/pods ";
+const REMOVED: &str = "DELETE /api/v1/namespaces/kai-scale-adjust/pods/";
+
+fn sharing(name: &str, portion: &str) -> Value {
+    let mut pod = pod(name, "1");
+    pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
+    with_share_maps(pod)
+}
+
+fn gpu_node(name: &str, devices: &str) -> Value {
+    let mut node = node(name, "8");
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(devices);
+    node
+}
+
+/// A scaling pod as KAI makes it, in this phase.
+fn scaling(origin: &str, phase: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("a-{origin}"), "namespace": "kai-scale-adjust", "uid": format!("uid-of-{origin}"),
+            "labels": {"app": "scaling-pod", "shared-gpu-pod-name": origin, "shared-gpu-pod-namespace": "a"}},
+        "spec": {"containers": [{"name": "scaling-pod", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]},
+        "status": {"phase": phase},
+    })
+}
+
+/// A cluster without devices, and these pods.
+fn story(pods: Vec<Value>) -> Story {
+    let mut objects =
+        vec![(NODES, node("n1", "8")), ("/apis/scheduling.run.ai/v2/queues", queue())];
+    objects.extend(pods.into_iter().map(|pod| (PODS, pod)));
+    let also = Some(Function::NodeScaleAdjuster);
+    Story { objects, agents: vec![0], also, seconds: 200, ..Story::default() }
+}
+
+fn scaling_pods(pods: &[Value]) -> Vec<&Value> {
+    pods.iter().filter(|pod| pod["metadata"]["namespace"] == "kai-scale-adjust").collect()
+}
+
+#[test]
+fn two_halves_ask_for_one_device_and_run_when_it_is_there() {
+    let told = || {
+        let mut story = story(vec![sharing("p", "0.5"), sharing("q", "0.5")]);
+        story.later = vec![(30, NODES, gpu_node("n2", "1"))];
+        play(story)
+    };
+    let (log, objects) = told();
+    assert_eq!(log, told().0, "the same story gives the same requests");
+    let writes = writes(&log);
+    let made = times(&writes, MADE);
+    assert_eq!(made.len(), 1, "{writes:#?}");
+    assert!((5.0..8.0).contains(&made[0]), "after the grace period: {made:?}");
+    let line = writes.iter().find(|line| line.contains(MADE)).expect("it was made");
+    assert!(line.contains(r#""kai.scheduler/scaling-for":"a/p""#), "{line}");
+    assert!(line.contains(r#""limits":{"nvidia.com/gpu":"1"}"#), "{line}");
+    let marked = times(&writes, "PATCH /api/v1/namespaces/kai-scale-adjust/pods/a-p/status");
+    assert_eq!(marked.len(), 1, "autoscalers need not wait for the scheduler: {writes:#?}");
+    // While the scaling pod may come to the new node, no device of it is reserved. But the pods have a place now.
+    let refused = "cluster is scaling up, could not create reservation pod";
+    assert!(writes.iter().any(|line| line.contains(refused)), "{writes:#?}");
+    assert_eq!(times(&writes, REMOVED).len(), 1, "{writes:#?}");
+    let pods = &objects[PODS];
+    assert!(scaling_pods(pods).is_empty(), "{pods:#?}");
+    let bound = pods.iter().filter(|pod| pod["metadata"]["namespace"] == "a");
+    assert!(bound.clone().all(|pod| pod["spec"]["nodeName"] == "n2"), "{pods:#?}");
+    assert_eq!(bound.count(), 2);
+}
+
+#[test]
+fn after_one_went_no_other_is_made_for_a_minute() {
+    let mut story = story(vec![sharing("p", "0.5")]);
+    story.later = vec![(40, PODS, sharing("q", "0.5"))];
+    story.gone = vec![(30, "/api/v1/namespaces/a/pods/p")];
+    let log = tell(story);
+    let writes = writes(&log);
+    let (made, removed) = (times(&writes, MADE), times(&writes, REMOVED));
+    assert_eq!((made.len(), removed.len()), (2, 1), "{writes:#?}");
+    assert!((30.0..32.0).contains(&removed[0]), "its pod is gone: {removed:?}");
+    let pause = made[1] - removed[0];
+    assert!((60.0..62.0).contains(&pause), "{made:?} {removed:?}");
+}
+
+#[test]
+fn one_that_ran_is_removed_and_asked_for_again_while_there_is_need() {
+    let mut story = story(vec![sharing("p", "0.5")]);
+    story.later = vec![(20, PODS, scaling("p", "Succeeded"))];
+    let log = tell(story);
+    let writes = writes(&log);
+    let (made, removed) = (times(&writes, MADE), times(&writes, REMOVED));
+    assert_eq!((made.len(), removed.len()), (2, 1), "{writes:#?}");
+    assert!((20.0..22.0).contains(&removed[0]), "its own event is enough: {removed:?}");
+    assert!((80.0..82.0).contains(&made[1]), "{made:?}");
+}
+
+#[test]
+fn a_restart_makes_none_twice() {
+    let log = tell(story(vec![sharing("p", "0.5"), scaling("p", "Pending")]));
+    let writes = writes(&log);
+    assert!(times(&writes, MADE).is_empty(), "{writes:#?}");
+    assert!(times(&writes, REMOVED).is_empty(), "{writes:#?}");
+}
+
+#[test]
+fn one_that_is_stuck_on_its_way_out_is_left_alone_and_holds_nobody_up() {
+    let mut stuck = scaling("p", "Pending");
+    stuck["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut story = story(vec![sharing("p", "0.5"), stuck]);
+    story.later = vec![(100, NODES, gpu_node("n2", "1"))];
+    let (log, objects) = play(story);
+    let writes = writes(&log);
+    assert!(times(&writes, REMOVED).is_empty(), "it was told already: {writes:#?}");
+    assert!(times(&writes, MADE).is_empty(), "its name is taken: {writes:#?}");
+    let bound = times(&writes, "pods/p/binding");
+    assert!(bound.len() == 1 && (100.0..102.0).contains(&bound[0]), "{bound:?}");
+    assert_eq!(scaling_pods(&objects[PODS]).len(), 1);
+}
+
+#[test]
+fn a_new_node_of_other_devices_is_not_waited_for() {
+    // The scaling pod needs four devices on one node; one with two can be reserved at once for those who need no more.
+    let mut wide = sharing("wide", "0.5");
+    wide["metadata"]["annotations"]["gpu-fraction-num-devices"] = json!("4");
+    let mut story = story(vec![wide]);
+    story.later = vec![(30, NODES, gpu_node("n2", "2")), (40, PODS, sharing("narrow", "0.5"))];
+    let log = tell(story);
+    let writes = writes(&log);
+    assert_eq!(times(&writes, MADE).len(), 1, "{writes:#?}");
+    let bound = times(&writes, "pods/narrow/binding");
+    assert!(bound.len() == 1 && (40.0..42.0).contains(&bound[0]), "{bound:?}");
+}
+
+#[test]
+fn refusals_and_lost_answers_leave_one_scaling_pod() {
+    let path = "/namespaces/kai-scale-adjust/pods";
+    let lost = Fault { carried_out: true, ..fault("POST", path, 500, 1) };
+    // What was carried out is seen, and not tried again.
+    for (fault, tries) in [(fault("POST", path, 500, 3), 4), (lost, 1)] {
+        let faults = vec![fault];
+        let (log, objects) = play(Story { faults, ..story(vec![sharing("p", "0.5")]) });
+        let writes = writes(&log);
+        let tried = times(&writes, MADE);
+        assert_eq!(tried.len(), tries, "{tried:?}");
+        let gaps: Vec<f64> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.iter().all(|gap| *gap >= 0.99), "{tried:?}");
+        assert!(gaps.windows(2).all(|pair| pair[1] > pair[0]), "waits grow: {gaps:?}");
+        let pods = scaling_pods(&objects[PODS]);
+        assert_eq!(pods.len(), 1, "{writes:#?}");
+        assert_eq!(pods[0]["metadata"]["name"], "a-p");
+    }
+}
+
+#[test]
+fn one_that_is_refused_for_good_does_not_hold_up_its_likes() {
+    let mut story = story(vec![sharing("p", "0.5"), sharing("q", "0.5")]);
+    // The first is tried again; while it has to wait, the other has its turn.
+    story.faults = vec![fault("POST", "/namespaces/kai-scale-adjust/pods", 403, 2)];
+    let (log, objects) = play(story);
+    let tried = times(&writes(&log), MADE);
+    assert_eq!(tried.len(), 3, "{tried:?}");
+    assert_eq!(scaling_pods(&objects[PODS])[0]["metadata"]["name"], "a-q");
+}
+
+#[test]
+fn two_pods_of_one_name_have_a_scaling_pod_each() {
+    let mut story = story(Vec::new());
+    let mut one = sharing("b-c", "0.75");
+    let mut other = sharing("c", "0.75");
+    other["metadata"]["namespace"] = json!("a-b");
+    one["metadata"]["uid"] = json!("one");
+    story.objects.extend([(PODS, one), (PODS, other)]);
+    let (log, objects) = play(story);
+    let pods = scaling_pods(&objects[PODS]);
+    let mut meant: Vec<&str> = pods
+        .iter()
+        .map(|pod| {
+            pod["metadata"]["annotations"]["kai.scheduler/scaling-for"].as_str().expect("a pod")
+        })
+        .collect();
+    meant.sort_unstable();
+    assert_eq!(meant, ["a-b/c", "a/b-c"], "{log:#?}");
+}
+
+#[test]
+fn where_nobody_asked_for_it_nothing_is_made() {
+    let log = tell(Story { also: None, ..story(vec![sharing("p", "0.5")]) });
+    assert!(times(&writes(&log), "kai-scale-adjust").is_empty());
+}

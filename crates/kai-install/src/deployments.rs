@@ -1,0 +1,357 @@
+//! Deployments, Services, webhooks and the daemon set: everything in one process, or each function alone under its own
+//! account.
+
+use kai_api::function::Function;
+use kai_api::names::components::NUMA_PLACEMENT_EXPORTER;
+use kai_api::names::env;
+use kai_api::names::node::MEMORY_NUMA;
+use kai_api::names::objects::{APP, NAMESPACE, SCHEDULER_NAME};
+use kai_settings::admission::AdmissionSettings;
+use serde_json::{Value, json};
+
+use kai_admission::registration;
+
+/// How `kai run` is installed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// One Deployment does everything.
+    #[default]
+    Process,
+    /// One Deployment per function.
+    Functions,
+    /// It is started by hand.
+    Nothing,
+}
+
+/// What is installed beside roles and definitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// How `kai run` is installed.
+    pub layout: Layout,
+    /// Its image.
+    pub image: &'a str,
+    /// Pods with this `spec.schedulerName` are ours.
+    pub scheduler_name: &'a str,
+    /// Autoscalers are made to add nodes for pods that share devices.
+    pub scale_adjuster: bool,
+    /// Every node with NUMA zones tells which of them its pods have.
+    pub numa_agent: bool,
+}
+
+impl Wanted<'_> {
+    /// These arguments of `kai run`, and what else it has to be told.
+    fn arguments(&self, first: &[&str]) -> Vec<String> {
+        let named = format!("--scheduler-name={}", self.scheduler_name);
+        let named = (self.scheduler_name != SCHEDULER_NAME).then_some(named);
+        first.iter().map(|text| (*text).to_owned()).chain(named).collect()
+    }
+}
+
+/// Account and Deployment of the one process.
+const PROCESS: &str = "kai";
+/// Port of metrics.
+const METRICS: u16 = 8080;
+/// Port of health.
+const PROBES: u16 = 8081;
+/// Port of webhooks.
+const WEBHOOKS: u16 = 9443;
+/// Where the kubelet says what it gave to containers.
+const POD_RESOURCES: &str = "/var/lib/kubelet/pod-resources";
+/// Where the node's `/sys` is for the agent.
+const HOST_SYS: &str = "/host/sys";
+
+/// CPU and memory that a process is given, and the memory it may not exceed.
+struct Amounts {
+    cpu: &'static str,
+    memory: &'static str,
+    most_memory: &'static str,
+}
+
+/// What follows the whole cluster holds it in memory.
+const WORLD: Amounts = Amounts { cpu: "250m", memory: "512Mi", most_memory: "2Gi" };
+const SMALL: Amounts = Amounts { cpu: "50m", memory: "64Mi", most_memory: "256Mi" };
+
+/// What is installed beside roles and definitions.
+pub fn objects(wanted: Wanted<'_>) -> Vec<Value> {
+    let mut all = match wanted.layout {
+        Layout::Nothing => Vec::new(),
+        Layout::Process => process(wanted),
+        Layout::Functions => functions(wanted),
+    };
+    if wanted.numa_agent {
+        all.push(numa_agent(wanted.image));
+    }
+    if wanted.layout != Layout::Nothing {
+        all.extend(webhooks(wanted.scheduler_name));
+    }
+    all
+}
+
+fn process(wanted: Wanted<'_>) -> Vec<Value> {
+    let webhooks = format!("--webhook-addr={WEBHOOKS}");
+    let mut arguments = wanted.arguments(&["run", "--leader-elect", &webhooks]);
+    if wanted.scale_adjuster {
+        arguments.push("--node-scale-adjuster".to_owned());
+    }
+    vec![
+        deployment(PROCESS, wanted.image, &arguments, &WORLD),
+        metrics_service(PROCESS),
+        admission_service(PROCESS),
+    ]
+}
+
+fn functions(wanted: Wanted<'_>) -> Vec<Value> {
+    let is_wanted =
+        |function: &Function| *function != Function::NodeScaleAdjuster || wanted.scale_adjuster;
+    let mut all: Vec<Value> = Function::ALL
+        .into_iter()
+        .filter(is_wanted)
+        .flat_map(|function| {
+            let name = function.name();
+            let arguments = wanted.arguments(&["run", "--leader-elect", "--only", name]);
+            let amounts = if function == Function::Admission { &SMALL } else { &WORLD };
+            let mut made = vec![deployment(name, wanted.image, &arguments, amounts)];
+            // The Service of admission is named as its Deployment and has both ports.
+            if function != Function::Admission {
+                made.push(metrics_service(name));
+            }
+            made
+        })
+        .collect();
+    all.push(admission_service(Function::Admission.name()));
+    all
+}
+
+/// The registrations that `kai run` writes with its usual settings, without the certificate: who applies them again leaves
+/// alone what `kai run` added. Until it runs, new pods of our scheduler, queues, pod groups and topologies are refused, and
+/// nobody else's.
+fn webhooks(scheduler_name: &str) -> impl Iterator<Item = Value> {
+    let settings = AdmissionSettings {
+        scheduler_name: scheduler_name.to_owned(),
+        ..AdmissionSettings::default()
+    };
+    registration::configurations(&settings, None).into_iter().map(|(_, object)| object)
+}
+
+fn deployment(name: &str, image: &str, arguments: &[String], amounts: &Amounts) -> Value {
+    let probe =
+        |path: &str| json!({"httpGet": {"path": path, "port": "probes"}, "periodSeconds": 10});
+    let container = json!({
+        "name": name,
+        "image": image,
+        "args": arguments,
+        // That of pods we make.
+        "env": [{"name": env::IMAGE, "value": image}],
+        "ports": [
+            {"name": "http-metrics", "containerPort": METRICS},
+            {"name": "probes", "containerPort": PROBES},
+            {"name": "webhook", "containerPort": WEBHOOKS},
+        ],
+        "livenessProbe": probe("/healthz"),
+        "readinessProbe": probe("/readyz"),
+        "resources": {
+            "requests": {"cpu": amounts.cpu, "memory": amounts.memory},
+            "limits": {"memory": amounts.most_memory},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {APP: name}},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {APP: name}},
+            "template": {
+                "metadata": {"labels": {APP: name}},
+                "spec": {
+                    "serviceAccountName": name,
+                    "securityContext": {
+                        "runAsNonRoot": true,
+                        "runAsUser": 10_000,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container],
+                },
+            },
+        },
+    })
+}
+
+fn service(name: &str, selected: &str, ports: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {APP: selected},
+            "annotations": {"prometheus.io/scrape": "true"},
+        },
+        "spec": {"selector": {APP: selected}, "ports": ports},
+    })
+}
+
+fn metrics_service(name: &str) -> Value {
+    let port = json!([{"name": "http-metrics", "port": METRICS, "targetPort": METRICS}]);
+    service(name, name, &port)
+}
+
+/// How the API server reaches admission.
+fn admission_service(selected: &str) -> Value {
+    let webhook = json!({"name": "webhook", "port": 443, "targetPort": WEBHOOKS});
+    let metrics = json!({"name": "http-metrics", "port": METRICS, "targetPort": METRICS});
+    let ports = if selected == PROCESS { json!([webhook]) } else { json!([webhook, metrics]) };
+    service(Function::Admission.name(), selected, &ports)
+}
+
+/// `kai agent numa` on every node with zones. The kubelet answers to root only.
+fn numa_agent(image: &str) -> Value {
+    let name = NUMA_PLACEMENT_EXPORTER;
+    let folder = |name: &str, path: &str| json!({"name": name, "hostPath": {"path": path, "type": "Directory"}});
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
+    let container = json!({
+        "name": name,
+        "image": image,
+        "args": ["agent", "numa", format!("--podresources-socket={POD_RESOURCES}/kubelet.sock"), format!("--sysfs-root={HOST_SYS}")],
+        "env": [{"name": env::NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "volumeMounts": [mount("pod-resources", POD_RESOURCES), mount("sys", HOST_SYS)],
+        "resources": {
+            "requests": {"cpu": SMALL.cpu, "memory": SMALL.memory},
+            "limits": {"memory": SMALL.most_memory},
+        },
+        "securityContext": {
+            "runAsUser": 0,
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {APP: name}},
+        "spec": {
+            "selector": {"matchLabels": {APP: name}},
+            "template": {
+                "metadata": {"labels": {APP: name}},
+                "spec": {
+                    "serviceAccountName": name,
+                    "nodeSelector": {MEMORY_NUMA: "true"},
+                    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                    "containers": [container],
+                    "volumes": [folder("pod-resources", POD_RESOURCES), folder("sys", "/sys")],
+                },
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::manifests;
+
+    fn names<'a>(objects: &'a [Value], kind: &str) -> BTreeSet<&'a str> {
+        let of_kind = objects.iter().filter(|object| object["kind"] == kind);
+        of_kind.map(|object| object["metadata"]["name"].as_str().expect("a name")).collect()
+    }
+
+    /// Nothing but `kai run` itself.
+    fn usual(layout: Layout) -> Wanted<'static> {
+        Wanted {
+            layout,
+            image: "kai:1",
+            scheduler_name: SCHEDULER_NAME,
+            scale_adjuster: false,
+            numa_agent: false,
+        }
+    }
+
+    fn made(layout: Layout) -> Vec<Value> {
+        objects(Wanted { scale_adjuster: true, numa_agent: true, ..usual(layout) })
+    }
+
+    #[test]
+    fn whatever_runs_has_an_account_that_is_installed() {
+        let installed: Vec<Value> = serde_saphyr::from_multiple(&manifests::all()).expect("YAML");
+        let accounts = names(&installed, "ServiceAccount");
+        for layout in [Layout::Process, Layout::Functions] {
+            let made = made(layout);
+            for kind in ["Deployment", "DaemonSet"] {
+                let running = names(&made, kind);
+                assert!(!running.is_empty() && running.is_subset(&accounts), "{running:?}");
+            }
+            assert!(names(&made, "Service").contains("admission"));
+        }
+        assert_eq!(objects(usual(Layout::Nothing)), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn functions_alone_are_all_functions() {
+        let all = made(Layout::Functions);
+        let wanted: BTreeSet<&str> = Function::ALL.into_iter().map(Function::name).collect();
+        assert_eq!(names(&all, "Deployment"), wanted);
+        for deployment in all.iter().filter(|object| object["kind"] == "Deployment") {
+            let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+            assert_eq!(container["args"][3], deployment["metadata"]["name"]);
+            assert_eq!(container["image"], "kai:1");
+            assert_eq!(container["env"][0], json!({"name": "KAI_IMAGE", "value": "kai:1"}));
+        }
+        let usual = objects(usual(Layout::Functions));
+        assert!(!names(&usual, "Deployment").contains("node-scale-adjuster"), "it is asked for");
+        assert!(names(&usual, "DaemonSet").is_empty());
+    }
+
+    #[test]
+    fn webhooks_are_those_that_kai_run_registers_and_leave_the_certificate_to_it() {
+        let made = made(Layout::Process);
+        let validating = names(&made, "ValidatingWebhookConfiguration");
+        let wanted = [
+            "kai-podgroup-validation-v2alpha2",
+            "kai-queue-validation-v2",
+            "validating-kai-admission",
+        ];
+        assert_eq!(validating, wanted.into());
+        assert_eq!(names(&made, "MutatingWebhookConfiguration"), ["mutating-kai-admission"].into());
+        for hook in
+            made.iter().flat_map(|object| object["webhooks"].as_array().into_iter().flatten())
+        {
+            let client = hook["clientConfig"].as_object().expect("a client");
+            assert_eq!(client.keys().collect::<Vec<_>>(), ["service"], "{hook}");
+            let of_pods = hook["rules"][0]["resources"] == json!(["pods"]);
+            assert_eq!(hook["matchConditions"].is_array(), of_pods, "{hook}");
+        }
+    }
+
+    #[test]
+    fn another_name_of_the_scheduler_is_told_to_everybody() {
+        let made = objects(Wanted { scheduler_name: "mine", ..usual(Layout::Process) });
+        let container = &made[0]["spec"]["template"]["spec"]["containers"][0];
+        let told = json!("--scheduler-name=mine");
+        assert!(container["args"].as_array().expect("arguments").contains(&told), "{container}");
+        let expression = "object.spec.schedulerName == 'mine'";
+        let hooks = made.iter().filter(|object| object["kind"] == "MutatingWebhookConfiguration");
+        for object in hooks {
+            assert_eq!(object["webhooks"][0]["matchConditions"][0]["expression"], expression);
+        }
+    }
+
+    #[test]
+    fn services_find_their_pods() {
+        for layout in [Layout::Process, Layout::Functions] {
+            let made = made(layout);
+            let deployments = names(&made, "Deployment");
+            for service in made.iter().filter(|object| object["kind"] == "Service") {
+                let selected = service["spec"]["selector"][APP].as_str().expect("a label");
+                assert!(deployments.contains(selected), "{service}");
+            }
+        }
+    }
+}

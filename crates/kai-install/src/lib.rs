@@ -1,0 +1,9 @@
+//! What is installed in a cluster.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`manifests`] | custom resources, roles, priority classes, default queues |
+//! | [`deployments`] | Deployments, Services, webhooks and the daemon set |
+
+pub mod deployments;
+pub mod manifests;

@@ -1,0 +1,4 @@
+//! What a process serves: a small HTTP server, and metrics in the text format of Prometheus.
+
+pub mod http;
+pub mod metrics_text;

@@ -1,0 +1,107 @@
+//! How admission is set up.
+
+use std::collections::BTreeMap;
+
+use kai_api::names::objects;
+
+use crate::planner::Settings;
+
+/// Rules for pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRules {
+    /// Pods may share devices.
+    pub gpu_sharing: bool,
+    /// The memory of shared devices is limited by `HAMi`'s library.
+    pub hami_core: bool,
+    /// Containers may not reach for devices by themselves.
+    pub block_visible_devices: bool,
+    /// Runtime class of pods that share devices, if it exists; none: as they say.
+    pub runtime_class: Option<String>,
+}
+
+impl Default for PodRules {
+    fn default() -> Self {
+        Self {
+            gpu_sharing: false,
+            hami_core: false,
+            block_visible_devices: false,
+            runtime_class: Some("nvidia".to_owned()),
+        }
+    }
+}
+
+/// Which pods are looked at, of those that are ours; by default all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodScope {
+    /// Namespaces must have this label.
+    pub namespaces_with: Option<String>,
+    /// Namespaces must have these labels.
+    pub namespace_labels: BTreeMap<String, String>,
+    /// Pods must have these labels.
+    pub pod_labels: BTreeMap<String, String>,
+}
+
+/// How admission is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionSettings {
+    /// Port the API server calls.
+    pub port: u16,
+    /// Address the API server calls; none: the Service of our namespace.
+    pub url: Option<String>,
+    /// Our namespace.
+    pub namespace: String,
+    /// Pods with this `spec.schedulerName` are ours.
+    pub scheduler_name: String,
+    /// Rules for pods.
+    pub pods: PodRules,
+    /// Which pods are looked at, of those that are ours.
+    pub scope: PodScope,
+    /// Queues are checked.
+    pub queues: bool,
+    /// Their quotas are checked against those of queues above and below.
+    pub quotas: bool,
+    /// Pod groups are checked.
+    pub pod_groups: bool,
+    /// What the API server does with new objects when nobody answers.
+    pub on_create: FailurePolicy,
+    /// The same with objects that are changed.
+    pub on_update: FailurePolicy,
+}
+
+/// As after an install: KAI's port, names and checks.
+impl Default for AdmissionSettings {
+    fn default() -> Self {
+        Self {
+            port: 9443,
+            url: None,
+            namespace: objects::NAMESPACE.to_owned(),
+            scheduler_name: Settings::default().rules.scheduler_name,
+            pods: PodRules::default(),
+            scope: PodScope::default(),
+            queues: true,
+            quotas: false,
+            pod_groups: true,
+            on_create: FailurePolicy::Fail,
+            on_update: FailurePolicy::Ignore,
+        }
+    }
+}
+
+/// What the API server does when nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// The write is refused.
+    Fail,
+    /// The write goes through.
+    Ignore,
+}
+
+impl FailurePolicy {
+    /// As it stands in a registration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}

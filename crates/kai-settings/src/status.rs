@@ -1,0 +1,51 @@
+//! How statuses and events are written.
+
+use kai_core::time::Span;
+use kai_translate::time::seconds;
+
+/// Changes of groups and queues that come within this time are written together.
+pub const SETTLE: Span = seconds(1);
+
+/// Which events are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Events {
+    /// Those that tell why something does not run or had to go.
+    Needed,
+    /// Also those that tell that all went well; KAI's habit.
+    All,
+}
+
+/// Which statuses are ours to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duties {
+    /// Conditions and events of what waits: the scheduler's.
+    pub verdicts: bool,
+    /// What groups have and want: the pod-group controller's.
+    pub groups: bool,
+    /// What queues have and want: the queue controller's.
+    pub queues: bool,
+}
+
+/// How statuses are written.
+#[derive(Clone, Debug)]
+pub struct StatusSettings {
+    /// Which are ours.
+    pub duties: Duties,
+    /// Which events are written.
+    pub events: Events,
+    /// Changes that come within this time are written together.
+    pub settle: Span,
+    /// Writes at once.
+    pub workers: usize,
+}
+
+impl Default for StatusSettings {
+    fn default() -> Self {
+        Self {
+            duties: Duties { verdicts: true, groups: true, queues: true },
+            events: Events::Needed,
+            settle: SETTLE,
+            workers: 5,
+        }
+    }
+}
