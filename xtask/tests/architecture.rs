@@ -56,7 +56,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "kai-serve",
-        ours: &["kai-client", "kai-translate"],
+        ours: &["kai-client", "kai-core", "kai-translate"],
         others: Others::AnyBut(CLIENTS),
     },
     Rule {

@@ -3,6 +3,8 @@
 use kai_api::names::gpu;
 use serde_json::Value;
 
+use super::pod::{Container, Pod};
+
 /// Which container gets the share of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
@@ -14,13 +16,15 @@ pub(super) struct Target {
 
 impl Target {
     /// The container with the name that the pod gives, else the first.
-    pub(super) fn of(pod: &Value) -> Result<Self, String> {
-        let Some(name) = annotation(pod, gpu::FRACTION_CONTAINER) else {
+    pub(super) fn of(pod: &Pod) -> Result<Self, String> {
+        let Some(name) = pod.annotation(gpu::FRACTION_CONTAINER) else {
             return Ok(Self { init: false, index: 0 });
         };
         for init in [true, false] {
-            let mut containers = containers(pod, init).iter();
-            if let Some(index) = containers.position(|container| container["name"] == name) {
+            let mut containers = pod.containers(init).iter();
+            if let Some(index) =
+                containers.position(|container| container.name.as_deref() == Some(name))
+            {
                 return Ok(Self { init, index });
             }
         }
@@ -28,36 +32,26 @@ impl Target {
     }
 }
 
-/// Containers of a pod; those that run first, or the others.
-pub(super) fn containers(pod: &Value, init: bool) -> &[Value] {
-    let list = if init { "initContainers" } else { "containers" };
-    pod["spec"][list].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// An annotation of a pod.
-pub(super) fn annotation<'a>(pod: &'a Value, key: &str) -> Option<&'a str> {
-    pod["metadata"]["annotations"][key].as_str()
-}
-
 /// It asks for a share of a device, whatever the value.
-pub(super) fn is_fractional(pod: &Value) -> bool {
-    annotation(pod, gpu::FRACTION).is_some() || annotation(pod, gpu::MEMORY).is_some()
+pub(super) fn is_fractional(pod: &Pod) -> bool {
+    pod.annotation(gpu::FRACTION).is_some() || pod.annotation(gpu::MEMORY).is_some()
 }
 
 /// Some container is limited to whole devices.
-pub(super) fn limits_devices(pod: &Value) -> bool {
-    let mut all = containers(pod, true).iter().chain(containers(pod, false));
-    all.any(|container| !container["resources"]["limits"][gpu::NVIDIA].is_null())
+pub(super) fn limits_devices(pod: &Pod) -> bool {
+    let limits_device = |container: &Container| {
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        limits.and_then(|limits| limits.get(gpu::NVIDIA)).is_some_and(|limit| !limit.is_null())
+    };
+    pod.containers(true).iter().chain(pod.containers(false)).any(limits_device)
 }
 
 /// It asks for devices: whole ones, MIG instances, or through claims.
-pub(super) fn uses_devices(container: &Value) -> bool {
-    let requests = container["resources"]["requests"].as_object();
-    let of_devices = |name: &str| name == gpu::NVIDIA || name.starts_with(gpu::MIG_PREFIX);
-    let amount = |value: &Value| value.as_str() != Some("0") && value.as_i64() != Some(0);
-    let asks = requests.is_some_and(|requests| {
-        requests.iter().any(|(name, value)| of_devices(name) && amount(value))
-    });
-    let claims = container["resources"]["claims"].as_array();
-    asks || claims.is_some_and(|claims| !claims.is_empty())
+pub(super) fn uses_devices(container: &Container) -> bool {
+    let Some(resources) = &container.resources else { return false };
+    let is_device = |name: &str| name == gpu::NVIDIA || name.starts_with(gpu::MIG_PREFIX);
+    let is_amount = |value: &Value| value.as_str() != Some("0") && value.as_i64() != Some(0);
+    let mut requests = resources.requests.iter().flatten();
+    requests.any(|(name, value)| is_device(name) && is_amount(value))
+        || resources.claims.as_ref().is_some_and(|claims| !claims.is_empty())
 }

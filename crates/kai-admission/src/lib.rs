@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
 //! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`pod`] | a pod as reviews carry it |
 //! | `classes` | runtime classes that exist |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
@@ -17,6 +18,7 @@ pub mod certificates;
 mod classes;
 mod container;
 pub mod mutate;
+pub mod pod;
 pub mod pod_groups;
 pub mod pods;
 pub mod queues;

@@ -2,10 +2,12 @@
 //! The config maps are made when the pod is bound; its containers wait for them.
 
 use kai_api::names::{env, gpu};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::PodRules;
-use super::container::{Target, containers, is_fractional, uses_devices};
+use super::container::{Target, is_fractional, uses_devices};
+use super::pod::{Pod, Variable, VariableSource, Volume};
 
 /// Letters of generated names, without those that could form words or be mistaken.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -13,9 +15,9 @@ const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const LONGEST: usize = 40;
 
 /// The pod as it should be; `seed` is what names are made from that nobody else may have.
-pub fn mutated(pod: &Value, rules: &PodRules, seed: &str) -> Result<Value, String> {
+pub fn mutated(pod: &Pod, rules: &PodRules, seed: &str) -> Result<Pod, String> {
     let mut pod = pod.clone();
-    let fractional = is_fractional(&pod) && !containers(&pod, false).is_empty();
+    let fractional = is_fractional(&pod) && !pod.containers(false).is_empty();
     let target = if fractional {
         let found = Target::of(&pod);
         Some(found.map_err(|error| format!("failed to get fraction container ref: {error}"))?)
@@ -25,9 +27,9 @@ pub fn mutated(pod: &Value, rules: &PodRules, seed: &str) -> Result<Value, Strin
     if let Some(target) = target {
         give_share(&mut pod, target, rules, seed);
         if let Some(class) = &rules.runtime_class
-            && pod["spec"]["runtimeClassName"].as_str().unwrap_or_default().is_empty()
+            && pod.spec.runtime_class_name.as_deref().unwrap_or_default().is_empty()
         {
-            pod["spec"]["runtimeClassName"] = class.as_str().into();
+            pod.spec.runtime_class_name = Some(class.clone());
         }
     }
     if rules.block_visible_devices {
@@ -36,76 +38,69 @@ pub fn mutated(pod: &Value, rules: &PodRules, seed: &str) -> Result<Value, Strin
     Ok(pod)
 }
 
-fn give_share(pod: &mut Value, target: Target, rules: &PodRules, seed: &str) {
+fn give_share(pod: &mut Pod, target: Target, rules: &PodRules, seed: &str) {
     let prefix = config_map_prefix(pod, target, seed);
-    set_annotation(pod, gpu::SHARED_CONFIG_MAP, &prefix);
+    pod.set_annotation(gpu::SHARED_CONFIG_MAP, &prefix);
     let Target { init, index } = target;
     let map = format!("{prefix}-{}{index}", if init { "i" } else { "" });
     let variables_map = format!("{map}-evar");
-    let Some(container) = container_mut(pod, target) else { return };
+    let Some(container) = pod.containers_mut(init).get_mut(index) else { return };
     let mut wanted = vec![
-        (env::NVIDIA_VISIBLE_DEVICES, false),
-        (env::RUNAI_NUM_OF_GPUS, false),
-        (env::GPU_PORTION, false),
+        (env::NVIDIA_VISIBLE_DEVICES, json!({"name": map, "key": env::NVIDIA_VISIBLE_DEVICES})),
+        (env::RUNAI_NUM_OF_GPUS, json!({"name": map, "key": env::RUNAI_NUM_OF_GPUS})),
+        (env::GPU_PORTION, json!({"name": map, "key": env::GPU_PORTION})),
     ];
     if rules.hami_core {
-        wanted.push((env::CUDA_DEVICE_MEMORY_LIMIT, true));
+        let key = env::CUDA_DEVICE_MEMORY_LIMIT;
+        wanted.push((key, json!({"name": map, "key": key, "optional": true})));
     }
-    let variables = list_mut(container, "env");
-    variables.retain(|one| !wanted.iter().any(|(name, _)| one["name"] == *name));
-    for (name, optional) in wanted {
-        let mut source = json!({"name": map, "key": name});
-        if optional {
-            source["optional"] = true.into();
-        }
-        variables.push(json!({"name": name, "valueFrom": {"configMapKeyRef": source}}));
+    let variables = container.env.get_or_insert_default();
+    variables.retain(|one| !wanted.iter().any(|(name, _)| one.is_named(name)));
+    for (name, source) in wanted {
+        variables.push(Variable::reference(name, json!({"configMapKeyRef": source})));
     }
-    let sources = list_mut(container, "envFrom");
-    if !sources.iter().any(|source| source["configMapRef"]["name"] == variables_map.as_str()) {
-        sources.push(json!({"configMapRef": {"name": variables_map, "optional": false}}));
+    let sources = container.env_from.get_or_insert_default();
+    if !sources.iter().any(|source| source.config_map_name() == Some(&*variables_map)) {
+        sources.push(VariableSource::required_config_map(&variables_map));
     }
     let volume = volume_name(&map);
-    let volumes = list_mut(&mut pod["spec"], "volumes");
-    if !volumes.iter().any(|one| one["name"] == volume.as_str()) {
-        volumes.push(json!({"name": volume, "configMap": {"name": map}}));
+    let volumes = pod.spec.volumes.get_or_insert_default();
+    if !volumes.iter().any(|one| one.name.as_deref() == Some(&*volume)) {
+        volumes.push(Volume::config_map(&volume, &map));
     }
 }
 
 /// Containers that use no device see none.
-fn hide_devices(pod: &mut Value, target: Option<Target>) {
+fn hide_devices(pod: &mut Pod, target: Option<Target>) {
     for init in [true, false] {
-        for index in 0..containers(pod, init).len() {
-            let place = Target { init, index };
-            if target == Some(place) || uses_devices(&containers(pod, init)[index]) {
+        for (index, container) in pod.containers_mut(init).iter_mut().enumerate() {
+            if target == Some(Target { init, index }) || uses_devices(container) {
                 continue;
             }
-            let Some(container) = container_mut(pod, place) else { continue };
-            let variables = list_mut(container, "env");
-            let known = variables.iter_mut().find(|one| one["name"] == env::NVIDIA_VISIBLE_DEVICES);
+            let variables = container.env.get_or_insert_default();
+            let known = variables.iter_mut().find(|one| one.is_named(env::NVIDIA_VISIBLE_DEVICES));
             match known {
                 // Where the value comes from elsewhere the pod is refused; overwriting it would make it invalid.
-                Some(variable) if !variable["valueFrom"].is_null() => {}
-                Some(variable) if matches!(variable["value"].as_str(), Some("none" | "")) => {
-                    variable["value"] = "void".into();
+                Some(variable) if variable.value_from.is_some() => {}
+                Some(variable) if matches!(variable.value.as_deref(), Some("none" | "")) => {
+                    variable.value = Some("void".to_owned());
                 }
                 Some(_) => {}
-                None => {
-                    variables.push(json!({"name": env::NVIDIA_VISIBLE_DEVICES, "value": "void"}));
-                }
+                None => variables.push(Variable::literal(env::NVIDIA_VISIBLE_DEVICES, "void")),
             }
         }
     }
 }
 
 /// What the names of the pod's config maps begin with. One that is there is kept: we may be asked twice.
-fn config_map_prefix(pod: &Value, target: Target, seed: &str) -> String {
-    if let Some(prefix) = super::container::annotation(pod, gpu::SHARED_CONFIG_MAP) {
+fn config_map_prefix(pod: &Pod, target: Target, seed: &str) -> String {
+    if let Some(prefix) = pod.annotation(gpu::SHARED_CONFIG_MAP) {
         return prefix.to_owned();
     }
-    let metadata = &pod["metadata"];
-    let names =
-        [&metadata["ownerReferences"][0]["name"], &metadata["name"], &metadata["generateName"]];
-    let base = names.iter().find_map(|name| name.as_str().filter(|name| !name.is_empty()));
+    let metadata = &pod.metadata;
+    let owner = metadata.owner_references.iter().flatten().next().map(|owner| owner.name.as_str());
+    let names = [owner, metadata.name.as_deref(), metadata.generate_name.as_deref()];
+    let base = names.into_iter().flatten().find(|name| !name.is_empty());
     let digits = target.index.to_string().len();
     let base = base.unwrap_or("pod");
     let room = LONGEST - digits - "-".len() - "-evar".len();
@@ -142,50 +137,29 @@ fn volume_name(map: &str) -> String {
     name.trim_matches('-').to_owned()
 }
 
-fn container_mut(pod: &mut Value, target: Target) -> Option<&mut Value> {
-    let list = if target.init { "initContainers" } else { "containers" };
-    pod["spec"][list].get_mut(target.index)
-}
-
-fn list_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
-    let list = &mut object[field];
-    if !list.is_array() {
-        *list = Value::Array(Vec::new());
-    }
-    match list {
-        Value::Array(list) => list,
-        _ => unreachable!("it was just made an array"),
-    }
-}
-
-fn set_annotation(pod: &mut Value, key: &str, value: &str) {
-    let annotations = &mut pod["metadata"]["annotations"];
-    if !annotations.is_object() {
-        *annotations = Value::Object(Map::new());
-    }
-    annotations[key] = value.into();
-}
-
 /// The changes as a JSON patch: whole fields, for a pod is small.
-pub fn patch(before: &Value, after: &Value) -> Vec<Value> {
-    let fields = [
-        ("metadata", "annotations"),
-        ("spec", "containers"),
-        ("spec", "initContainers"),
-        ("spec", "volumes"),
-        ("spec", "runtimeClassName"),
+pub fn patch(before: &Pod, after: &Pod) -> Vec<Value> {
+    let (spec, wanted) = (&before.spec, &after.spec);
+    let annotations = (&before.metadata.annotations, &after.metadata.annotations);
+    let changes = [
+        change("/metadata/annotations", annotations.0, annotations.1),
+        change("/spec/containers", &spec.containers, &wanted.containers),
+        change("/spec/initContainers", &spec.init_containers, &wanted.init_containers),
+        change("/spec/volumes", &spec.volumes, &wanted.volumes),
+        change("/spec/runtimeClassName", &spec.runtime_class_name, &wanted.runtime_class_name),
     ];
-    let changed =
-        fields.into_iter().filter(|(part, field)| before[part][field] != after[part][field]);
-    changed
-        .map(|(part, field)| {
-            json!({"op": "add", "path": format!("/{part}/{field}"), "value": after[part][field]})
-        })
-        .collect()
+    changes.into_iter().flatten().collect()
+}
+
+/// One step of a JSON patch; none where the field stays.
+fn change<T: PartialEq + Serialize>(path: &str, before: &T, after: &T) -> Option<Value> {
+    (before != after).then(|| json!({"op": "add", "path": path, "value": after}))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
 
     fn rules() -> PodRules {
@@ -195,6 +169,15 @@ mod tests {
             block_visible_devices: false,
             runtime_class: Some("nvidia".to_owned()),
         }
+    }
+
+    fn decoded(pod: &Value) -> Pod {
+        Pod::deserialize(pod).expect("a pod")
+    }
+
+    /// The pod as the API server has it after the patch.
+    fn admitted(pod: &Value, rules: &PodRules, seed: &str) -> Result<Value, String> {
+        mutated(&decoded(pod), rules, seed).map(|pod| json!(pod))
     }
 
     fn sharing() -> Value {
@@ -209,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_share_is_told_through_config_maps() {
-        let pod = mutated(&sharing(), &rules(), "request-1").expect("a pod");
+        let pod = admitted(&sharing(), &rules(), "request-1").expect("a pod");
         let prefix =
             pod["metadata"]["annotations"][gpu::SHARED_CONFIG_MAP].as_str().expect("a name");
         assert!(prefix.starts_with("train-") && prefix.ends_with("-shared-gpu"), "{prefix}");
@@ -234,12 +217,14 @@ mod tests {
         );
         assert_eq!(pod["spec"]["runtimeClassName"], "nvidia");
         assert_eq!(
-            mutated(&pod, &rules(), "request-2").expect("a pod"),
+            admitted(&pod, &rules(), "request-2").expect("a pod"),
             pod,
             "asked twice, the same"
         );
-        let paths: Vec<Value> =
-            patch(&sharing(), &pod).iter().map(|one| one["path"].clone()).collect();
+        let paths: Vec<Value> = patch(&decoded(&sharing()), &decoded(&pod))
+            .iter()
+            .map(|one| one["path"].clone())
+            .collect();
         assert_eq!(
             paths,
             [
@@ -255,14 +240,14 @@ mod tests {
     fn the_named_container_gets_the_share() {
         let mut pod = sharing();
         pod["metadata"]["annotations"]["gpu-fraction-container-name"] = json!("first");
-        let missing = mutated(&pod, &rules(), "s").expect_err("no such container");
+        let missing = admitted(&pod, &rules(), "s").expect_err("no such container");
         assert_eq!(
             missing,
             "failed to get fraction container ref: container with name first not found for fraction request"
         );
         pod["spec"]["initContainers"] = json!([{"name": "first"}]);
         let hami = PodRules { hami_core: true, ..rules() };
-        let pod = mutated(&pod, &hami, "s").expect("a pod");
+        let pod = admitted(&pod, &hami, "s").expect("a pod");
         let variables = pod["spec"]["initContainers"][0]["env"].as_array().expect("variables");
         assert_eq!(variables[3]["name"], "CUDA_DEVICE_MEMORY_LIMIT");
         assert_eq!(variables[3]["valueFrom"]["configMapKeyRef"]["optional"], true);
@@ -277,7 +262,7 @@ mod tests {
     fn names_fit_and_are_valid() {
         let long =
             json!({"metadata": {"generateName": "a-workload-with-a-very-long.name.-indeed-"}});
-        let prefix = config_map_prefix(&long, Target { init: false, index: 0 }, "s");
+        let prefix = config_map_prefix(&decoded(&long), Target { init: false, index: 0 }, "s");
         assert!(prefix.starts_with("a-workload-with-a-very-long.name-"), "{prefix}");
         assert_eq!(volume_name("A.b..c-0"), "a-b-c-0-vol");
     }
@@ -293,7 +278,7 @@ mod tests {
             {"name": "plain"},
         ]);
         let blocking = PodRules { block_visible_devices: true, ..rules() };
-        let pod = mutated(&pod, &blocking, "s").expect("a pod");
+        let pod = admitted(&pod, &blocking, "s").expect("a pod");
         let first = |index: usize| pod["spec"]["initContainers"][index]["env"][0].clone();
         assert_eq!(first(0)["value"], "void");
         assert_eq!(first(1), json!({"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {}}));

@@ -1,74 +1,69 @@
 //! Which pod groups are refused: the tree of sub-groups must make sense.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde_json::Value;
+use kai_api::pod_group::{PodGroupSpec, SubGroup};
+use kai_api::sub_groups::{self, Link};
+use serde::Deserialize;
 
 use super::Verdict;
 
+/// A pod group as reviews carry it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ReviewedGroup {
+    spec: PodGroupSpec,
+}
+
 /// A pod group that is created or changed. Older objects may break one rule that new ones may not.
-pub fn validate(group: &Value, is_new: bool) -> Verdict {
-    match tree(&group["spec"]) {
+pub fn validate(group: &ReviewedGroup, is_new: bool) -> Verdict {
+    match tree(&group.spec) {
         Err(error) => Verdict::refused(error),
-        Ok(children) => members(&group["spec"], &children, is_new),
+        Ok(children) => members(&group.spec, &children, is_new),
     }
 }
 
-/// Names of the sub-groups right below each; below the group itself under the empty name.
-fn tree(spec: &Value) -> Result<BTreeMap<&str, Vec<&str>>, String> {
-    if let (Some(members), false) = (spec["minMember"].as_i64(), spec["minSubGroup"].is_null()) {
+fn parent_of(group: &SubGroup) -> &str {
+    group.parent.as_deref().unwrap_or_default()
+}
+
+/// How many sub-groups are right below each; below the group itself under the empty name.
+fn tree(spec: &PodGroupSpec) -> Result<BTreeMap<&str, usize>, String> {
+    if let (Some(members), true) = (spec.min_member, spec.min_sub_group.is_some()) {
         return Err(format!(
             "minMember and minSubGroup are mutually exclusive: set minMember ({members}) to schedule a fixed number of pods, or set minSubGroup to require a minimum number of child SubGroups, but not both"
         ));
     }
-    let mut parents: BTreeMap<&str, &str> = BTreeMap::new();
-    for sub_group in sub_groups(spec) {
-        let name = sub_group["name"].as_str().unwrap_or_default();
-        let parent = sub_group["parent"].as_str().unwrap_or_default();
-        if parents.insert(name, parent).is_some() {
-            return Err(format!("duplicate subgroup name {name}"));
-        }
-    }
-    for (name, parent) in &parents {
-        if !parent.is_empty() && !parents.contains_key(parent) {
-            return Err(format!("parent {parent} of {name} was not found"));
-        }
-    }
-    for name in parents.keys() {
-        let mut seen = BTreeSet::new();
-        let mut next = *name;
-        while !next.is_empty() {
-            if !seen.insert(next) {
-                return Err("cycle detected in subgroups".to_owned());
-            }
-            next = parents.get(next).copied().unwrap_or_default();
-        }
-    }
-    let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, parent) in parents {
-        children.entry(parent).or_default().push(name);
+    let links: Vec<Link<'_>> = spec
+        .sub_groups
+        .iter()
+        .map(|group| Link { name: &group.name, parent: parent_of(group) })
+        .collect();
+    sub_groups::check(&links).map_err(|problem| problem.to_string())?;
+    let mut children: BTreeMap<&str, usize> = BTreeMap::new();
+    for link in links {
+        *children.entry(link.parent).or_default() += 1;
     }
     Ok(children)
 }
 
-fn members(spec: &Value, children: &BTreeMap<&str, Vec<&str>>, is_new: bool) -> Verdict {
+fn members(spec: &PodGroupSpec, children: &BTreeMap<&str, usize>, is_new: bool) -> Verdict {
     let mut verdict = Verdict::default();
     let mut errors = Vec::new();
-    let below = |name: &str| children.get(name).map_or(0, Vec::len);
-    too_many(spec, below(""), "", &mut verdict);
-    let mut sorted: Vec<&Value> = sub_groups(spec).collect();
-    sorted.sort_by_key(|sub_group| sub_group["name"].as_str());
+    let below = |name: &str| children.get(name).copied().unwrap_or_default();
+    verdict.warnings.extend(too_many(spec.min_sub_group, below(""), ""));
+    let mut sorted: Vec<&SubGroup> = spec.sub_groups.iter().collect();
+    sorted.sort_by_key(|sub_group| sub_group.name.as_str());
     for sub_group in sorted {
-        let name = sub_group["name"].as_str().unwrap_or_default();
-        let has_members = !sub_group["minMember"].is_null();
-        let has_sub_groups = !sub_group["minSubGroup"].is_null();
-        if has_members && has_sub_groups {
+        let name = &sub_group.name;
+        let (has_members, wanted) = (sub_group.min_member.is_some(), sub_group.min_sub_group);
+        if has_members && wanted.is_some() {
             return Verdict::refused(format!(
                 "subgroup \"{name}\": minMember and minSubGroup are mutually exclusive"
             ));
         }
         if below(name) == 0 {
-            if has_sub_groups {
+            if wanted.is_some() {
                 errors.push(format!("subgroup \"{name}\": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)"));
             } else if !has_members {
                 errors.push(format!("subgroup {name}: minMember is required"));
@@ -81,32 +76,29 @@ fn members(spec: &Value, children: &BTreeMap<&str, Vec<&str>>, is_new: bool) -> 
             );
             if is_new { errors.push(text) } else { verdict.warnings.push(text) }
         }
-        too_many(sub_group, below(name), &format!("subgroup \"{name}\": "), &mut verdict);
+        let who = format!("subgroup \"{name}\": ");
+        verdict.warnings.extend(too_many(wanted, below(name), &who));
     }
     verdict.refused = (!errors.is_empty()).then(|| errors.join("\n"));
     verdict
 }
 
-fn too_many(of: &Value, below: usize, who: &str, verdict: &mut Verdict) {
-    if let Some(wanted) = of["minSubGroup"].as_u64().filter(|wanted| *wanted > below as u64) {
-        verdict.warnings.push(format!(
-            "{who}minSubGroup ({wanted}) exceeds the number of direct child SubGroups ({below})"
-        ));
-    }
-}
-
-fn sub_groups(spec: &Value) -> impl Iterator<Item = &Value> {
-    spec["subGroups"].as_array().into_iter().flatten()
+fn too_many(wanted: Option<i32>, below: usize, who: &str) -> Option<String> {
+    let wanted = usize::try_from(wanted?).ok().filter(|wanted| *wanted > below)?;
+    Some(format!(
+        "{who}minSubGroup ({wanted}) exceeds the number of direct child SubGroups ({below})"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn told(spec: &Value, is_new: bool) -> (String, Vec<String>) {
-        let verdict = validate(&json!({"spec": spec}), is_new);
+        let group = ReviewedGroup::deserialize(&json!({"spec": spec})).expect("a pod group");
+        let verdict = validate(&group, is_new);
         (verdict.refused.unwrap_or_default(), verdict.warnings)
     }
 
@@ -157,5 +149,22 @@ mod tests {
         let root = "minSubGroup (2) exceeds the number of direct child SubGroups (1)";
         assert_eq!(told(&spec, true), (middle.to_owned(), vec![root.to_owned()]));
         assert_eq!(told(&spec, false), (String::new(), vec![root.to_owned(), middle.to_owned()]));
+    }
+
+    #[test]
+    fn chains_that_are_too_long_are_denied() {
+        let parent = |number: usize| match number {
+            0 => Value::Null,
+            number => json!(format!("g{}", number - 1)),
+        };
+        let chain = |length: usize| {
+            let groups: Vec<Value> = (0..length)
+                .map(|number| json!({"name": format!("g{number}"), "parent": parent(number)}))
+                .collect();
+            told(&json!({"subGroups": groups}), true).0
+        };
+        assert_eq!(chain(12_000), "12000 subgroups; a pod group can have 4096");
+        let deep = chain(4_000);
+        assert_eq!(deep, "more than 64 subgroups one above the other, down to g64");
     }
 }

@@ -2,24 +2,23 @@
 
 use kai_api::names::{env, gpu};
 use kai_api::quantity::Quantity;
-use serde_json::Value;
 
 use super::PodRules;
-use super::container::{Target, annotation, containers, is_fractional, limits_devices};
+use super::container::{Target, is_fractional, limits_devices};
+use super::pod::{Container, Pod};
 
 /// Why a pod is refused. What only matters when it begins is not asked again later: a pod that runs could otherwise not even
 /// lose its finalizers.
-pub fn validate(pod: &Value, is_new: bool, rules: &PodRules) -> Result<(), String> {
+pub fn validate(pod: &Pod, is_new: bool, rules: &PodRules) -> Result<(), String> {
     let fractional = is_fractional(pod);
     if is_new && fractional && !rules.gpu_sharing {
-        let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
         return Err(format!(
             "attempting to create a pod {}/{} with gpu sharing request, while GPU sharing is disabled",
-            text("namespace"),
-            text("name")
+            pod.metadata.namespace.as_deref().unwrap_or_default(),
+            pod.metadata.name.as_deref().unwrap_or_default()
         ));
     }
-    if !fractional && annotation(pod, gpu::MPS) == Some("true") {
+    if !fractional && pod.annotation(gpu::MPS) == Some("true") {
         return Err("MPS is only supported with GPU fraction request".to_owned());
     }
     sharing(pod)?;
@@ -30,12 +29,12 @@ pub fn validate(pod: &Value, is_new: bool, rules: &PodRules) -> Result<(), Strin
 }
 
 /// Why a change is refused: what a pod has of devices was given to it with its node.
-pub fn validate_change(before: &Value, after: &Value) -> Result<(), String> {
-    if before["spec"]["nodeName"].is_null() {
+pub fn validate_change(before: Option<&Pod>, after: &Pod) -> Result<(), String> {
+    let Some(before) = before.filter(|before| before.spec.node_name.is_some()) else {
         return Ok(());
-    }
+    };
     let requests = [gpu::FRACTION, gpu::MEMORY, gpu::FRACTION_NUM_DEVICES, gpu::FRACTION_CONTAINER];
-    let changed = requests.iter().find(|key| annotation(before, key) != annotation(after, key));
+    let changed = requests.iter().find(|key| before.annotation(key) != after.annotation(key));
     match changed {
         None => Ok(()),
         Some(key) => Err(format!(
@@ -44,10 +43,10 @@ pub fn validate_change(before: &Value, after: &Value) -> Result<(), String> {
     }
 }
 
-fn sharing(pod: &Value) -> Result<(), String> {
-    let fraction = annotation(pod, gpu::FRACTION);
-    let memory = annotation(pod, gpu::MEMORY);
-    let devices = annotation(pod, gpu::FRACTION_NUM_DEVICES);
+fn sharing(pod: &Pod) -> Result<(), String> {
+    let fraction = pod.annotation(gpu::FRACTION);
+    let memory = pod.annotation(gpu::MEMORY);
+    let devices = pod.annotation(gpu::FRACTION_NUM_DEVICES);
     let limits = limits_devices(pod);
     if fraction.is_some() && limits {
         return Err(
@@ -97,10 +96,10 @@ fn portion(text: &str) -> Result<(), String> {
 }
 
 /// Containers that do not get the share may not reach for devices by themselves.
-fn visible_devices(pod: &Value, fractional: bool) -> Result<(), String> {
+fn visible_devices(pod: &Pod, fractional: bool) -> Result<(), String> {
     let target = if fractional { Target::of(pod).ok() } else { None };
     for init in [true, false] {
-        for (index, container) in containers(pod, init).iter().enumerate() {
+        for (index, container) in pod.containers(init).iter().enumerate() {
             if target != Some(Target { init, index }) {
                 visible_devices_of(container)?;
             }
@@ -109,16 +108,16 @@ fn visible_devices(pod: &Value, fractional: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn visible_devices_of(container: &Value) -> Result<(), String> {
-    let name = container["name"].as_str().unwrap_or_default();
-    let variables = container["env"].as_array().into_iter().flatten();
-    for variable in variables.filter(|one| one["name"] == env::NVIDIA_VISIBLE_DEVICES) {
-        if !variable["valueFrom"].is_null() {
+fn visible_devices_of(container: &Container) -> Result<(), String> {
+    let name = container.name.as_deref().unwrap_or_default();
+    let variables = container.env.iter().flatten();
+    for variable in variables.filter(|one| one.is_named(env::NVIDIA_VISIBLE_DEVICES)) {
+        if variable.value_from.is_some() {
             return Err(format!(
                 "container {name} has an environment variable NVIDIA_VISIBLE_DEVICES defined with a valueFrom reference. This is forbidden due to possible conflicts with Nvidia's device plugin"
             ));
         }
-        let value = variable["value"].as_str().unwrap_or_default();
+        let value = variable.value.as_deref().unwrap_or_default();
         if !matches!(value, "" | "void" | "none") {
             return Err(format!(
                 "container {name} has an environment variable NVIDIA_VISIBLE_DEVICES defined with a value of {value}. This is forbidden due to conflicts with Nvidia's device plugin. The only values that are allowed are 'void' or 'none'"
@@ -130,7 +129,7 @@ fn visible_devices_of(container: &Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -140,20 +139,21 @@ mod tests {
     fn a_share_stays_what_it_was_given_for() {
         let half = pod(&[("gpu-fraction", "0.5")], &json!({}));
         let more = pod(&[("gpu-fraction", "0.9")], &json!({}));
-        assert_eq!(validate_change(&half, &more), Ok(()), "it has no node yet");
-        assert_eq!(validate_change(&Value::Null, &more), Ok(()), "it is new");
+        assert_eq!(validate_change(Some(&half), &more), Ok(()), "it has no node yet");
+        assert_eq!(validate_change(None, &more), Ok(()), "it is new");
         let mut placed = half.clone();
-        placed["spec"]["nodeName"] = json!("n");
-        assert_eq!(validate_change(&placed, &half), Ok(()));
-        let refused = validate_change(&placed, &more).expect_err("a larger share");
+        placed.spec.node_name = Some("n".to_owned());
+        assert_eq!(validate_change(Some(&placed), &half), Ok(()));
+        let refused = validate_change(Some(&placed), &more).expect_err("a larger share");
         assert!(refused.starts_with("cannot change annotation gpu-fraction"), "{refused}");
-        assert!(validate_change(&placed, &pod(&[], &json!({}))).is_err(), "nor none at all");
+        assert!(validate_change(Some(&placed), &pod(&[], &json!({}))).is_err(), "nor none at all");
     }
 
-    fn pod(annotations: Annotations<'_>, container: &Value) -> Value {
+    fn pod(annotations: Annotations<'_>, container: &Value) -> Pod {
         let annotations: serde_json::Map<String, Value> =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
-        json!({"metadata": {"name": "p", "namespace": "a", "annotations": annotations}, "spec": {"containers": [container]}})
+        let pod = json!({"metadata": {"name": "p", "namespace": "a", "annotations": annotations}, "spec": {"containers": [container]}});
+        serde_json::from_value(pod).expect("a pod")
     }
 
     fn plain() -> Value {

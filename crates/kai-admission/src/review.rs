@@ -2,8 +2,11 @@
 
 use k8s_openapi::ByteString;
 use kai_api::names::admission as paths;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::pod::Pod;
 use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
 
 /// What is known beside the question.
@@ -16,31 +19,65 @@ pub struct Known<'a> {
     pub queues: Option<&'a [Value]>,
 }
 
+/// A question of the API server: an `AdmissionReview` without its answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Review {
+    request: Request,
+}
+
+/// What is about to be written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Request {
+    uid: String,
+    operation: String,
+    namespace: String,
+    /// The object as it will be; none where it is deleted.
+    object: Option<Value>,
+    /// The object as it is; none where it is created.
+    old_object: Option<Value>,
+}
+
+impl Request {
+    /// The object as it will be.
+    fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
+        decode(self.object.as_ref().unwrap_or(&Value::Null))
+    }
+}
+
+fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
+    T::deserialize(object).map_err(|error| format!("cannot decode the object: {error}"))
+}
+
 /// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
-pub fn answer(path: &str, review: &Value, known: &Known<'_>) -> Option<Value> {
-    let Known { scheduler, rules, queues } = *known;
-    let request = &review["request"];
-    let object = &request["object"];
-    let is_new = request["operation"] == "CREATE";
-    let ours = object["spec"]["schedulerName"] == scheduler;
+pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
+    let request = &review.request;
+    let object = request.object.as_ref().unwrap_or(&Value::Null);
     let (verdict, patch) = match path {
-        paths::MUTATE_POD_PATH if ours => mutate_pod(request, rules),
-        paths::VALIDATE_POD_PATH if ours => {
-            let pod = placed(request, object);
-            let unchanged = pods::validate_change(&request["oldObject"], &pod);
-            let refused = unchanged.and_then(|()| pods::validate(&pod, is_new, rules)).err();
+        paths::MUTATE_POD_PATH => mutate_pod(request, known),
+        paths::VALIDATE_POD_PATH => {
+            let refused = validate_pod(request, known).err();
             (Verdict { refused, warnings: Vec::new() }, Vec::new())
         }
-        paths::MUTATE_POD_PATH | paths::VALIDATE_POD_PATH => Default::default(),
-        paths::VALIDATE_QUEUE_PATH if request["operation"] == "DELETE" => {
-            (queues::validate_deletion(&request["oldObject"]), Vec::new())
+        paths::VALIDATE_QUEUE_PATH if request.operation == "DELETE" => {
+            let deleted = request.old_object.as_ref().unwrap_or(&Value::Null);
+            (queues::validate_deletion(deleted), Vec::new())
         }
-        paths::VALIDATE_QUEUE_PATH => (queue(object, queues), Vec::new()),
-        paths::VALIDATE_POD_GROUP_PATH => (pod_groups::validate(object, is_new), Vec::new()),
+        paths::VALIDATE_QUEUE_PATH => (queue(object, known.queues), Vec::new()),
+        paths::VALIDATE_POD_GROUP_PATH => (validate_pod_group(request), Vec::new()),
         paths::VALIDATE_TOPOLOGY_PATH => (topologies::validate(object), Vec::new()),
         _ => return None,
     };
-    Some(response(&request["uid"], &verdict, &patch))
+    Some(response(&request.uid, &verdict, &patch))
+}
+
+fn validate_pod_group(request: &Request) -> Verdict {
+    let is_new = request.operation == "CREATE";
+    match request.decode() {
+        Ok(group) => pod_groups::validate(&group, is_new),
+        Err(why) => Verdict::refused(why),
+    }
 }
 
 /// A queue by itself, then among the others.
@@ -52,46 +89,72 @@ fn queue(object: &Value, others: Option<&[Value]>) -> Verdict {
     among
 }
 
-fn mutate_pod(request: &Value, rules: &PodRules) -> (Verdict, Vec<Value>) {
-    let pod = &request["object"];
-    let namespace = request["namespace"].as_str().unwrap_or_default();
-    let own = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+fn mutate_pod(request: &Request, known: &Known<'_>) -> (Verdict, Vec<Value>) {
+    match mutation(request, known) {
+        Ok(patch) => (Verdict::default(), patch),
+        Err(why) => (Verdict::refused(why), Vec::new()),
+    }
+}
+
+/// What our pods are given; nothing for pods of other schedulers.
+fn mutation(request: &Request, known: &Known<'_>) -> Result<Vec<Value>, String> {
+    let pod: Pod = request.decode()?;
+    if pod.spec.scheduler_name.as_deref() != Some(known.scheduler) {
+        return Ok(Vec::new());
+    }
+    let namespace = &request.namespace;
+    let own = pod.metadata.namespace.as_deref().unwrap_or_default();
     if !own.is_empty() && own != namespace {
-        let text = format!(
+        return Err(format!(
             "error: the namespace from the provided object {own} does not match the namespace {namespace}"
-        );
-        return (Verdict::refused(text), Vec::new());
+        ));
     }
-    let seed = request["uid"].as_str().unwrap_or_default();
-    match mutate::mutated(pod, rules, seed) {
-        Ok(wanted) => (Verdict::default(), mutate::patch(pod, &wanted)),
-        Err(error) => (Verdict::refused(error), Vec::new()),
-    }
+    let wanted = mutate::mutated(&pod, known.rules, &request.uid)?;
+    Ok(mutate::patch(&pod, &wanted))
 }
 
-/// The pod with its namespace, which it may leave out.
-fn placed(request: &Value, pod: &Value) -> Value {
-    let mut pod = pod.clone();
-    if pod["metadata"]["namespace"].is_null() {
-        pod["metadata"]["namespace"] = request["namespace"].clone();
+/// Why a pod of ours is denied; a pod may leave its namespace to the request.
+fn validate_pod(request: &Request, known: &Known<'_>) -> Result<(), String> {
+    let mut pod: Pod = request.decode()?;
+    if pod.spec.scheduler_name.as_deref() != Some(known.scheduler) {
+        return Ok(());
     }
-    pod
+    pod.metadata.namespace.get_or_insert_with(|| request.namespace.clone());
+    let before: Option<Pod> = request.old_object.as_ref().map(decode).transpose()?;
+    pods::validate_change(before.as_ref(), &pod)?;
+    pods::validate(&pod, request.operation == "CREATE", known.rules)
 }
 
-fn response(uid: &Value, verdict: &Verdict, patch: &[Value]) -> Value {
-    let mut response = json!({"uid": uid, "allowed": verdict.refused.is_none()});
-    if let Some(why) = &verdict.refused {
-        response["status"] = json!({"code": 403, "reason": "Forbidden", "message": why});
-    }
-    if !verdict.warnings.is_empty() {
-        response["warnings"] = json!(verdict.warnings);
-    }
-    if !patch.is_empty() {
-        let bytes = ByteString(json!(patch).to_string().into_bytes());
-        response["patchType"] = "JSONPatch".into();
-        response["patch"] = json!(bytes);
-    }
+fn response(uid: &str, verdict: &Verdict, patch: &[Value]) -> Value {
+    let status = verdict
+        .refused
+        .as_ref()
+        .map(|why| json!({"code": 403, "reason": "Forbidden", "message": why}));
+    let patch = (!patch.is_empty()).then(|| ByteString(json!(patch).to_string().into_bytes()));
+    let response = Response {
+        uid,
+        allowed: verdict.refused.is_none(),
+        status,
+        warnings: &verdict.warnings,
+        patch_type: patch.as_ref().map(|_| "JSONPatch"),
+        patch,
+    };
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Value>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
 }
 
 #[cfg(test)]
@@ -100,9 +163,10 @@ mod tests {
 
     fn ask(path: &str, request: &Value) -> Value {
         let rules = PodRules { gpu_sharing: true, ..PodRules::default() };
+        let review = Review::deserialize(&json!({"request": request})).expect("a review");
         let answer = answer(
             path,
-            &json!({"request": request}),
+            &review,
             &Known { scheduler: "kai-scheduler", rules: &rules, queues: None },
         );
         answer.expect("a known path")["response"].clone()
@@ -156,6 +220,47 @@ mod tests {
     fn there_are_no_other_paths() {
         let rules = PodRules::default();
         let known = Known { scheduler: "s", rules: &rules, queues: None };
-        assert_eq!(answer("/else", &json!({}), &known), None);
+        assert_eq!(answer("/else", &Review::default(), &known), None);
+    }
+
+    #[test]
+    fn malformed_pods_are_denied_and_never_panic() {
+        let malformed = [
+            json!({"metadata": 1, "spec": {"schedulerName": "kai-scheduler"}}),
+            json!({"metadata": {"annotations": {"gpu-fraction": "0.5"}}, "spec": {"schedulerName": "kai-scheduler", "containers": ["x"]}}),
+            json!({"spec": {"schedulerName": "kai-scheduler", "containers": {"a": 1}}}),
+            json!({"spec": 7}),
+            json!("pod"),
+            Value::Null,
+        ];
+        for object in malformed {
+            for path in [paths::MUTATE_POD_PATH, paths::VALIDATE_POD_PATH] {
+                let told = ask(path, &json!({"uid": "u", "operation": "CREATE", "object": object}));
+                assert_eq!(told["allowed"], false, "{path} {object}");
+                let text = told["status"]["message"].as_str().expect("a message");
+                assert!(text.starts_with("cannot decode the object"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn fields_that_no_rule_reads_survive_a_patch() {
+        let mut object = pod("kai-scheduler");
+        object["spec"]["containers"] = json!([{
+            "name": "c", "image": "i", "resources": {"limits": {"cpu": 1}, "new": true},
+            "env": [{"name": "A", "value": "b", "newer": 1.5}], "securityContext": {"runAsUser": 1_000},
+        }]);
+        object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+        let request =
+            json!({"uid": "u", "operation": "CREATE", "namespace": "a", "object": object});
+        let told = ask(paths::MUTATE_POD_PATH, &request);
+        let patch: ByteString = serde_json::from_value(told["patch"].clone()).expect("base64");
+        let patch: Value = serde_json::from_slice(&patch.0).expect("JSON");
+        let container = &patch[1]["value"][0];
+        assert_eq!(container["image"], "i");
+        assert_eq!(container["resources"], json!({"limits": {"cpu": 1}, "new": true}));
+        assert_eq!(container["env"][0], json!({"name": "A", "value": "b", "newer": 1.5}));
+        assert_eq!(container["securityContext"], json!({"runAsUser": 1_000}));
+        assert_eq!(patch[2]["value"][0], json!({"name": "v", "emptyDir": {}}));
     }
 }

@@ -9,7 +9,7 @@ use kai_api::names::admission as paths;
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::request::{APPLY_PATCH, MERGE_PATCH, send};
-use kai_serve::http::{Answer, Asked, Wrap, content, serve, text};
+use kai_serve::http::{Answer, Asked, Limits, Wrap, content, serve, text};
 use kai_translate::time::seconds;
 use kube::Client;
 use rustls::ServerConfig;
@@ -25,7 +25,7 @@ use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
 use super::classes::RuntimeClasses;
 use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
-use super::review::{self, Known};
+use super::review::{self, Known, Review};
 
 /// The name under which registrations are written.
 const MANAGER: &str = "kai-admission";
@@ -76,7 +76,7 @@ pub async fn start(
             answer(client, &asked, &AdmissionSettings { pods, ..settings }).await
         }
     };
-    env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), answer));
+    env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), Limits::REVIEWS, answer));
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
     tracing::info!(port = settings.port, "admission is registered");
     let guard = Guard { client, env: env.clone(), names, keys, tls, used: bundle };
@@ -93,7 +93,7 @@ fn names(settings: &AdmissionSettings) -> BTreeSet<String> {
 }
 
 async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) -> Answer {
-    let review: Value = match serde_json::from_slice(asked.request.body()) {
+    let review: Review = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };
@@ -116,13 +116,16 @@ async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) ->
     }
 }
 
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct QueueList {
+    items: Vec<Value>,
+}
+
 async fn existing_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
     let request = http::Request::get(Kind::Queue.path()).body(Vec::new());
-    let mut list: Value = client.request(request.map_err(kube::Error::HttpError)?).await?;
-    match list["items"].take() {
-        Value::Array(queues) => Ok(queues),
-        _ => Ok(Vec::new()),
-    }
+    let list: QueueList = client.request(request.map_err(kube::Error::HttpError)?).await?;
+    Ok(list.items)
 }
 
 /// Writes the registrations, which say whom to call and whom to trust.

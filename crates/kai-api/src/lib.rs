@@ -11,6 +11,7 @@ pub mod pod_group;
 pub mod quantity;
 pub mod queue;
 pub mod shard;
+pub mod sub_groups;
 pub mod topology;
 pub mod view;
 

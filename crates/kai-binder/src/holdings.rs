@@ -3,7 +3,7 @@
 
 use kai_api::names::storage as names;
 use kai_client::kinds::Kind;
-use kai_client::request::{MERGE_PATCH, object_path, send};
+use kai_client::request::{MERGE_PATCH, object_path, path_segment, send};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::device_versions::into_v1;
 use kube::Client;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
-use super::writes::{Answer, Written, delete, patch_pod_status};
+use super::writes::{Answer, Grace, Written, delete, patch_pod_status};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1";
 
@@ -87,7 +87,7 @@ pub(super) async fn free_claim(client: &Client, free: FreeClaim) -> Written {
         patch(client, &path, &json!({"metadata": metadata})).await?;
     }
     if remove {
-        delete(client, &path, Some(&uid), json!({})).await?;
+        delete(client, &path, &uid, Grace::AsUsual).await?;
     }
     Ok(Answer::Nothing)
 }
@@ -130,7 +130,8 @@ pub(super) async fn free_volume(client: &Client, free: FreeVolume) -> Written {
 }
 
 async fn patch_volume(client: &Client, volume: &Text, body: &Value) -> Written {
-    let answer = patch(client, &format!("/api/v1/persistentvolumes/{volume}"), body).await?;
+    let answer =
+        patch(client, &format!("/api/v1/persistentvolumes/{}", path_segment(volume)), body).await?;
     Ok(Answer::Object(Kind::PersistentVolume, Box::new(answer)))
 }
 

@@ -34,6 +34,7 @@ mod cdi;
 mod claims;
 mod clash;
 mod conditions;
+mod config_maps;
 mod device;
 pub mod driver;
 mod facts;

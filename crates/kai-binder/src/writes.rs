@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::{env, legacy};
 use kai_client::kinds::Kind;
 use kai_client::request::STRATEGIC_PATCH;
-use kai_client::request::{APPLY_PATCH, EvictBy, MERGE_PATCH, evict, object_path, send};
+use kai_client::request::{EvictBy, MERGE_PATCH, evict, object_path, path_segment, send};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
@@ -17,11 +16,9 @@ use super::conditions::NodeCondition;
 use super::notes::Note;
 use super::sharing::ConfigMap;
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
-use super::{DeviceKey, holdings};
+use super::{DeviceKey, config_maps, holdings};
 
 const BIND_REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2";
-/// The name under which config maps are written.
-const MANAGER: &str = "kai-binder";
 
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,14 +172,12 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
         }
         Order::Release { device, pod, uid } => {
             let path = object_path("/api/v1", "pods", &pod);
-            let ended = delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await;
+            let ended = delete(client, &path, &uid, Grace::None).await;
             Some(Report::Released { device, pod, ended })
         }
         Order::Discard { pod, uid } => {
             let path = object_path("/api/v1", "pods", &pod);
-            if let Err(failure) =
-                delete(client, &path, Some(&uid), json!({"gracePeriodSeconds": 0})).await
-            {
+            if let Err(failure) = delete(client, &path, &uid, Grace::None).await {
                 tracing::warn!(%pod, reason = failure.reason, "a reservation was not discarded");
             }
             None
@@ -222,7 +217,7 @@ async fn write_step(
         }
         Write::Configure { uid, maps } => {
             for map in maps {
-                apply_config_map(client, pod, &uid, &map).await?;
+                config_maps::apply(client, pod, &uid, &map).await?;
             }
             Ok(Answer::Nothing)
         }
@@ -248,7 +243,7 @@ async fn write_step(
         }
         Write::Drop { uid } => {
             let path = object_path(BIND_REQUESTS, "bindrequests", request);
-            delete(client, &path, Some(&uid), json!({})).await?;
+            delete(client, &path, &uid, Grace::AsUsual).await?;
             Ok(Answer::Nothing)
         }
     }
@@ -257,11 +252,11 @@ async fn write_step(
 /// Makes a reservation pod; one that is there already is as good.
 async fn reserve(client: &Client, pod: &Value) -> Result<Box<view::Pod>, Failure> {
     let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
-    let pods = format!("/api/v1/namespaces/{}/pods", text("namespace"));
+    let pods = format!("/api/v1/namespaces/{}/pods", path_segment(text("namespace")));
     match send::<view::Pod>(client, "POST", &pods, None, pod).await {
         Ok(made) => Ok(Box::new(made)),
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            let path = format!("{pods}/{}", text("name"));
+            let path = format!("{pods}/{}", path_segment(text("name")));
             let request =
                 http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
             Ok(Box::new(client.request(request).await?))
@@ -277,7 +272,7 @@ async fn write_note(
     note: Note,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let path = format!("/api/v1/nodes/{node}");
+    let path = format!("/api/v1/nodes/{}", path_segment(node));
     let Note { annotations, conditions } = note;
     if !annotations.is_empty() {
         let patch = json!({"metadata": {"annotations": annotations}});
@@ -312,41 +307,6 @@ pub(super) async fn patch_pod_status(client: &Client, pod: &ObjectName, patch: &
     Ok(Answer::Pod(Box::new(answer)))
 }
 
-async fn apply_config_map(
-    client: &Client,
-    pod: &ObjectName,
-    uid: &Text,
-    map: &ConfigMap,
-) -> Result<(), Failure> {
-    let name = ObjectName { namespace: pod.namespace.clone(), name: map.name.as_str().into() };
-    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &**uid});
-    let object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": &*name.name, "namespace": &*name.namespace, "ownerReferences": [owner]},
-        "data": map.data,
-    });
-    // Most are new: creating one costs the API server less than applying it.
-    let maps = format!("/api/v1/namespaces/{}/configmaps?fieldManager={MANAGER}", name.namespace);
-    match send::<Value>(client, "POST", &maps, None, &object).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        created => return created.map(|_| ()).map_err(Failure::from),
-    }
-    let path = object_path("/api/v1", "configmaps", &name);
-    let applied = format!("{path}?fieldManager={MANAGER}&force=true");
-    let answer: Value = send(client, "PATCH", &applied, Some(APPLY_PATCH), &object).await?;
-    // Whoever made the map for an earlier release reads the devices under another key.
-    let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
-    let known = answer["data"].get(legacy::VISIBLE_DEVICES);
-    if let (Some(devices), Some(known)) = (devices, known)
-        && known != devices.as_str()
-    {
-        let patch = json!({"data": {legacy::VISIBLE_DEVICES: devices}});
-        let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
-    }
-    Ok(())
-}
-
 /// The pod first: where it has changed it may have been bound, and need the rest. A patch that changes nothing asks that
 /// too.
 async fn undo_all(client: &Client, pod: &ObjectName, undo: Undo) -> Written {
@@ -356,9 +316,7 @@ async fn undo_all(client: &Client, pod: &ObjectName, undo: Undo) -> Written {
     let patch = json!({"metadata": {"uid": &*uid, "resourceVersion": version, "labels": labels}});
     let answer = gone_is_fine(patch_pod(client, pod, &patch).await)?;
     for map in config_maps {
-        let name = ObjectName { namespace: pod.namespace.clone(), name: map.into() };
-        let path = object_path("/api/v1", "configmaps", &name);
-        delete(client, &path, None, json!({})).await?;
+        config_maps::delete(client, pod, &uid, &map).await?;
     }
     if names_claim {
         gone_is_fine(holdings::name_claim(client, pod, &uid, &Value::Null).await)?;
@@ -372,27 +330,38 @@ async fn undo_all(client: &Client, pod: &ObjectName, undo: Undo) -> Written {
     Ok(answer)
 }
 
-/// Removes an object; one that is gone, or of which another has the name, is gone.
+/// Removes an object of this UID; one that is gone, or of which another has the name, is gone.
 pub(super) async fn delete(
     client: &Client,
     path: &str,
-    uid: Option<&Text>,
-    mut options: Value,
+    uid: &Text,
+    grace: Grace,
 ) -> Result<(), Failure> {
-    if let Some(uid) = uid {
-        options["preconditions"] = json!({"uid": &**uid});
-    }
+    let preconditions = json!({"uid": &**uid});
+    let options = match grace {
+        Grace::AsUsual => json!({"preconditions": preconditions}),
+        Grace::None => json!({"preconditions": preconditions, "gracePeriodSeconds": 0}),
+    };
     let Err(error) = send::<Value>(client, "DELETE", path, None, &options).await else {
         return Ok(());
     };
     let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
-    let is_gone = match (code, uid) {
-        (404, _) => true,
+    let is_gone = match code {
+        404 => true,
         // Another has the name; or it is still there, and the server could not remove it just now.
-        (409, Some(uid)) => !is_there(client, path, uid).await?,
+        409 => !is_there(client, path, uid).await?,
         _ => false,
     };
     if is_gone { Ok(()) } else { Err(error.into()) }
+}
+
+/// How long a pod that is deleted may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grace {
+    /// As long as the object says.
+    AsUsual,
+    /// Not at all.
+    None,
 }
 
 async fn is_there(client: &Client, path: &str, uid: &str) -> Result<bool, Failure> {

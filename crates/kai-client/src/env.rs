@@ -1,10 +1,12 @@
 //! Time and concurrency as inputs: nothing here asks the system for them but [`Env::real`].
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use kai_core::time::{Span, Timestamp};
 
 /// A future on the heap.
@@ -91,6 +93,12 @@ pub struct TokioSpawner;
 impl Spawner for TokioSpawner {
     fn spawn(&self, name: &'static str, work: Work) {
         tracing::trace!(name, "starts");
-        tokio::spawn(work);
+        tokio::spawn(async move {
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                // A process that goes on without one of its tasks looks healthy and does nothing.
+                tracing::error!(name, "a task panicked, ending the process");
+                std::process::abort();
+            }
+        });
     }
 }

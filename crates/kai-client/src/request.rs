@@ -1,6 +1,7 @@
 //! Requests that write: paths, kinds of patches, and the few writes that several controllers share.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use http::header::{CONTENT_TYPE, HeaderValue};
 use kai_core::input::{ObjectName, Text};
@@ -38,7 +39,37 @@ pub fn missing_is_fine(error: kube::Error) -> Result<Value, kube::Error> {
 
 /// The path of a namespaced object.
 pub fn object_path(api: &str, plural: &str, name: &ObjectName) -> String {
-    format!("{api}/namespaces/{}/{plural}/{}", name.namespace, name.name)
+    let (namespace, name) = (path_segment(&name.namespace), path_segment(&name.name));
+    format!("{api}/namespaces/{namespace}/{plural}/{name}")
+}
+
+/// One segment of a path, or one value of a query: everything that could end it is percent-encoded.
+pub fn path_segment(text: &str) -> String {
+    // An empty segment would name the list, a dot or two the folder or the one above.
+    if matches!(text, "" | "." | "..") {
+        return text.chars().fold("%00".to_owned(), |encoded, _| encoded + "%2E");
+    }
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// Can an object have this name? The API server accepts no other, so that no request is needed to see that it does not
+/// exist.
+pub fn is_object_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let ends = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let bytes = label.as_bytes();
+        label.bytes().all(fits) && ends(bytes.first()) && ends(bytes.last())
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
 }
 
 /// Sends a body and reads the answer.
@@ -102,4 +133,33 @@ pub async fn evict(
         }
     };
     ended.or_else(missing_is_fine).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_never_change_what_a_path_means() {
+        let path = |name: &str| object_path("/api/v1", "pods", &ObjectName::new("a", name));
+        assert_eq!(path("p-1.b"), "/api/v1/namespaces/a/pods/p-1.b");
+        assert_eq!(path("?watch=true"), "/api/v1/namespaces/a/pods/%3Fwatch%3Dtrue");
+        assert_eq!(path("x/../../b"), "/api/v1/namespaces/a/pods/x%2F..%2F..%2Fb");
+        assert_eq!(path(".."), "/api/v1/namespaces/a/pods/%00%2E%2E");
+        assert_eq!(path(""), "/api/v1/namespaces/a/pods/%00");
+        assert_eq!(path("a b#ä"), "/api/v1/namespaces/a/pods/a%20b%23%C3%A4");
+    }
+
+    #[test]
+    fn only_dns_names_are_names_of_objects() {
+        for name in ["a", "a-1", "a.b-c.0", "kube-root-ca.crt"] {
+            assert!(is_object_name(name), "{name}");
+        }
+        let long = "a".repeat(254);
+        for name in
+            ["", ".", "..", "-a", "a-", "a..b", "A", "a_b", "?watch=true", "a/b", "a\nb", &long]
+        {
+            assert!(!is_object_name(name), "{name}");
+        }
+    }
 }

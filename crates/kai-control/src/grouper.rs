@@ -1,6 +1,7 @@
 //! Pods into pod groups: reads what the rules ask for and writes what they say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kai_api::PodGroup;
@@ -8,7 +9,9 @@ use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
 use kai_client::env::Env;
 use kai_client::lease::Gate;
-use kai_client::request::{APPLY_PATCH, MERGE_PATCH, object_path, send};
+use kai_client::request::{
+    APPLY_PATCH, MERGE_PATCH, is_object_name, object_path, path_segment, send,
+};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
@@ -36,6 +39,8 @@ const POD_GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2";
 /// Owners are read again after this time.
 const OWNERS_LIVE: Span = seconds(10);
 const AT_ONCE: usize = 16;
+/// Longest time that one attempt to group a pod holds its permit.
+const ATTEMPT_DEADLINE: Span = seconds(30);
 const FIRST_DELAY: Span = seconds(1);
 const LONGEST_DELAY: Span = seconds(60);
 
@@ -75,6 +80,9 @@ pub enum GroupError {
     /// The objects make no sense.
     #[error(transparent)]
     Objects(#[from] kai_workloads::GroupingError),
+    /// The API server did not answer in time.
+    #[error("the API server did not answer within {} s", ATTEMPT_DEADLINE.nanos / 1_000_000_000)]
+    Deadline,
     /// The rules ask for the same fact again and again.
     #[error("the rules of this workload come to no end")]
     Endless,
@@ -145,7 +153,7 @@ impl Grouper {
         let mut failures = Failures::default();
         loop {
             let permit = self.limit.acquire().await;
-            let ended = self.try_group(&pod, &classes).await;
+            let ended = self.in_time(self.try_group(&pod, &classes)).await;
             drop(permit);
             match ended {
                 Ok(grouping) => {
@@ -172,7 +180,7 @@ impl Grouper {
         let mut delay = FIRST_DELAY;
         while self.gate.is_open() {
             let permit = self.limit.acquire().await;
-            let ended = self.write(&pod, &plan).await;
+            let ended = self.in_time(self.write(&pod, &plan)).await;
             drop(permit);
             match ended {
                 Ok(()) => return,
@@ -184,12 +192,24 @@ impl Grouper {
         }
     }
 
+    /// One attempt, which holds a permit: it ends in time, whatever the API server does with its requests. A write that was
+    /// cut off is repeated with the next attempt.
+    async fn in_time<T, E: Into<GroupError>>(
+        &self,
+        attempt: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, GroupError> {
+        tokio::select! { biased;
+            ended = attempt => ended.map_err(Into::into),
+            () = self.env.sleep(ATTEMPT_DEADLINE) => Err(GroupError::Deadline),
+        }
+    }
+
     /// Waits, longer every time; false where the pod is gone.
     async fn may_try_again(&self, pod: &Pod, delay: &mut Span) -> bool {
         self.env.sleep(*delay).await;
         *delay = Span { nanos: (delay.nanos * 2).min(LONGEST_DELAY.nanos) };
-        let found: Result<Option<Pod>, _> =
-            self.get(&object_path("/api/v1", "pods", &pod_name(pod))).await;
+        let path = object_path("/api/v1", "pods", &pod_name(pod));
+        let found: Result<Option<Pod>, _> = self.in_time(self.get(&path)).await;
         match found {
             Ok(found) => found.is_some_and(|found| found.metadata.uid == pod.metadata.uid),
             Err(_) => true,
@@ -313,11 +333,11 @@ impl Grouper {
 
     async fn pods(&self, query: &PodQuery) -> Result<Vec<Pod>, kube::Error> {
         let labels: Vec<String> =
-            query.labels.iter().map(|(key, value)| format!("{key}%3D{value}")).collect();
+            query.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let path = format!(
             "/api/v1/namespaces/{}/pods?labelSelector={}",
-            query.namespace,
-            labels.join("%2C").replace('/', "%2F")
+            path_segment(&query.namespace),
+            path_segment(&labels.join(","))
         );
         let list: Option<List<Pod>> = self.get(&path).await?;
         Ok(list.map(|list| list.items).unwrap_or_default())
@@ -325,10 +345,12 @@ impl Grouper {
 
     /// None where the kind is not served or may not be read.
     async fn kartas(&self, gvk: &Gvk) -> Result<Vec<Value>, kube::Error> {
-        let path = format!(
-            "/apis/run.ai/v1alpha1/kartas?labelSelector=run.ai%2Fkarta-group%3D{}%2Crun.ai%2Fkarta-version%3D{}%2Crun.ai%2Fkarta-kind%3D{}",
+        let selector = format!(
+            "run.ai/karta-group={},run.ai/karta-version={},run.ai/karta-kind={}",
             gvk.group, gvk.version, gvk.kind
         );
+        let path =
+            format!("/apis/run.ai/v1alpha1/kartas?labelSelector={}", path_segment(&selector));
         match self.get::<List<Value>>(&path).await {
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(Vec::new()),
             ended => Ok(ended?.map(|list| list.items).unwrap_or_default()),
@@ -342,6 +364,10 @@ impl Grouper {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, kube::Error> {
+        let is_namespace = |text: &str| text.is_empty() || is_object_name(text);
+        if !is_object_name(name) || !is_namespace(namespace) {
+            return Ok(None);
+        }
         let Some((resource, namespaced)) = self.kind(gvk).await? else { return Ok(None) };
         let api = if resource.group.is_empty() {
             format!("/api/{}", resource.version)
@@ -351,7 +377,7 @@ impl Grouper {
         let path = if namespaced {
             object_path(&api, &resource.plural, &ObjectName::new(namespace, name))
         } else {
-            format!("{api}/{}/{name}", resource.plural)
+            format!("{api}/{}/{}", resource.plural, path_segment(name))
         };
         self.get(&path).await
     }
@@ -361,6 +387,11 @@ impl Grouper {
         let lock = || self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(gvk) {
             return Ok(Some(known.clone()));
+        }
+        // Group and version of an owner reference are free text, and become segments of a path.
+        let is_group = gvk.group.is_empty() || is_object_name(&gvk.group);
+        if !is_group || !is_object_name(&gvk.version) {
+            return Ok(None);
         }
         let wanted = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
         let (resource, capabilities) = match pinned_kind(&self.client, &wanted).await {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kai_client::request::{
-    EvictBy, MERGE_PATCH, STRATEGIC_PATCH, bind, evict, missing_is_fine, object_path, send,
+    EvictBy, MERGE_PATCH, STRATEGIC_PATCH, bind, evict, missing_is_fine, object_path, path_segment,
+    send,
 };
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Span;
@@ -161,8 +162,10 @@ async fn post_binding(client: &Client, order: Bind) -> Report {
 }
 
 async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) -> Report {
-    let path =
-        format!("/apis/scheduling.run.ai/v1alpha2/namespaces/{}/bindrequests", pod.namespace);
+    let path = format!(
+        "/apis/scheduling.run.ai/v1alpha2/namespaces/{}/bindrequests",
+        path_segment(&pod.namespace)
+    );
     match send::<Value>(client, "POST", &path, None, request).await {
         Ok(_) => {
             tracing::info!(%pod, "asked for a bind");

@@ -1,9 +1,10 @@
 //! Pod groups.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use kai_api::names::{defaults, objects, scheduling, workload};
 use kai_api::pod_group::{self, PodGroup, SubGroup};
+use kai_api::sub_groups::{self, Link, TreeProblem};
 use kai_core::input::pod_group::{
     DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility, TopologyConstraint,
 };
@@ -97,13 +98,17 @@ fn tree(spec: &pod_group::PodGroupSpec, complaints: &mut Complaints) -> GroupSet
         root.leaves.push(flat_leaf(spec.min_member));
         return root;
     }
-    if let Some((field, message)) = tree_problem(&spec.sub_groups) {
-        complaints.add(field, message);
+    if let Some(problem) = tree_problem(&spec.sub_groups) {
+        complaints.add(problem.field(), problem.to_string());
         root.leaves.push(flat_leaf(None));
         return root;
     }
     root.min_members = count(spec.min_sub_group);
-    fill(&mut root, None, &spec.sub_groups);
+    let mut children: Children<'_> = BTreeMap::new();
+    for group in &spec.sub_groups {
+        children.entry(parent_of(group)).or_default().push(group);
+    }
+    fill(&mut root, None, &children);
     root
 }
 
@@ -124,19 +129,23 @@ fn parent_of(group: &SubGroup) -> Option<String> {
     group.parent.as_deref().filter(|parent| !parent.is_empty()).map(str::to_lowercase)
 }
 
-fn fill(set: &mut GroupSet, above: Option<&str>, groups: &[SubGroup]) {
-    let below = groups.iter().filter(|group| parent_of(group).as_deref() == above);
+/// Sub-groups by the name of the one above.
+type Children<'a> = BTreeMap<Option<String>, Vec<&'a SubGroup>>;
+
+/// As deep as the tree, which was checked.
+fn fill(set: &mut GroupSet, above: Option<&str>, children: &Children<'_>) {
+    let below = children.get(&above.map(str::to_owned)).into_iter().flatten();
     for group in below {
         let name = group.name.as_str();
         let topology = constraint(group.topology_constraint.as_ref());
-        if groups.iter().any(|other| parent_of(other).as_deref() == Some(name)) {
+        if children.contains_key(&Some(group.name.clone())) {
             let mut inner = GroupSet {
                 name: name.into(),
                 min_members: count(group.min_sub_group),
                 topology,
                 ..GroupSet::default()
             };
-            fill(&mut inner, Some(name), groups);
+            fill(&mut inner, Some(name), children);
             set.sets.push(inner);
         } else {
             let min_available = count(group.min_member).unwrap_or_default();
@@ -145,30 +154,18 @@ fn fill(set: &mut GroupSet, above: Option<&str>, groups: &[SubGroup]) {
     }
 }
 
-/// Names that are there twice, parents that are not there, and circles.
-fn tree_problem(groups: &[SubGroup]) -> Option<(String, String)> {
-    let mut names = BTreeSet::new();
-    for (at, group) in groups.iter().enumerate() {
-        if !names.insert(group.name.as_str()) {
-            let message = format!("duplicate subgroup name {}", group.name);
-            return Some((format!("spec.subGroups[{at}].name"), message));
-        }
-    }
-    for (at, group) in groups.iter().enumerate() {
-        let field = || format!("spec.subGroups[{at}].parent");
-        let mut above = parent_of(group);
-        for _ in 0..=groups.len() {
-            let Some(parent) = above else { break };
-            let Some(next) = groups.iter().find(|other| other.name == parent) else {
-                return Some((field(), format!("parent {parent} of {} was not found", group.name)));
-            };
-            above = parent_of(next);
-            if next.name == group.name {
-                return Some((field(), "cycle detected in subgroups".to_owned()));
-            }
-        }
-    }
-    None
+/// What is wrong with the tree, in linear time.
+fn tree_problem(groups: &[SubGroup]) -> Option<TreeProblem> {
+    let parents: Vec<Option<String>> = groups.iter().map(parent_of).collect();
+    let links: Vec<Link<'_>> = groups
+        .iter()
+        .zip(&parents)
+        .map(|(group, parent)| Link {
+            name: &group.name,
+            parent: parent.as_deref().unwrap_or_default(),
+        })
+        .collect();
+    sub_groups::check(&links).err()
 }
 
 /// A constraint rests unless it names a topology.

@@ -1,7 +1,7 @@
 //! Orders of the node scale adjuster, and how each is written.
 
 use kai_client::request::STRATEGIC_PATCH;
-use kai_client::request::{EvictBy, evict, object_path, send};
+use kai_client::request::{EvictBy, evict, object_path, path_segment, send};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::view;
 use kube::Client;
@@ -73,7 +73,7 @@ async fn make(
     name: &ObjectName,
     pod: &Value,
 ) -> Result<Made, MakeError> {
-    let path = format!("/api/v1/namespaces/{}/pods", name.namespace);
+    let path = format!("/api/v1/namespaces/{}/pods", path_segment(&name.namespace));
     match send::<view::Pod>(client, "POST", &path, None, pod).await {
         Ok(made) => {
             mark_unschedulable(client, name, &made).await;

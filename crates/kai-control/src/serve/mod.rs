@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 use crate::snapshot::{self, Frame};
-use kai_serve::http::{Answer, Asked, Plain, content, serve as serve_http, text};
+use kai_serve::http::{Answer, Asked, Limits, Plain, content, serve as serve_http, text};
 
 /// How many questions may wait.
 const WAITING_QUESTIONS: usize = 16;
@@ -114,7 +114,10 @@ pub async fn start(
             let desk = Arc::clone(&desk);
             async move { desk.answer(asked, local).await }
         };
-        env.spawn("answers", serve_http(env.clone(), listener, Arc::new(Plain), answer));
+        env.spawn(
+            "answers",
+            serve_http(env.clone(), listener, Arc::new(Plain), Limits::QUESTIONS, answer),
+        );
     }
     Ok(bound)
 }

@@ -12,7 +12,7 @@ use kai_api::names::objects;
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::lease::Gate;
-use kai_client::request::{MERGE_PATCH, send};
+use kai_client::request::{MERGE_PATCH, path_segment, send};
 use kai_client::watch;
 use kai_client::watch::{Change, Lists, watch};
 use kai_core::input::Text;
@@ -259,7 +259,7 @@ async fn write_conditions(
     for problem in problems {
         tracing::warn!(plural, name, "{problem}");
     }
-    let path = format!("/apis/kai.scheduler/v1/{plural}/{name}/status");
+    let path = format!("/apis/kai.scheduler/v1/{plural}/{}/status", path_segment(name));
     match send::<Value>(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await {
         Ok(_) => tracing::info!(plural, name, "told how it fares"),
         Err(error) => tracing::warn!(plural, name, %error, "its conditions were not written"),

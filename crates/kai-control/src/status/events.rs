@@ -114,7 +114,13 @@ impl EventQueue {
             "lastTimestamp": moment,
             "count": 1,
         });
-        Some((format!("/api/v1/namespaces/{}/events", name.namespace), object))
+        Some((
+            format!(
+                "/api/v1/namespaces/{}/events",
+                kai_client::request::path_segment(&name.namespace)
+            ),
+            object,
+        ))
     }
 }
 

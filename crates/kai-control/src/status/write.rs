@@ -2,7 +2,7 @@
 
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
-use kai_client::request::{MERGE_PATCH, STRATEGIC_PATCH, object_path, send};
+use kai_client::request::{MERGE_PATCH, STRATEGIC_PATCH, object_path, path_segment, send};
 use kai_core::input::{ObjectName, Text};
 use kube::Client;
 use serde_json::Value;
@@ -88,7 +88,7 @@ impl StatusWrite {
         Self {
             target: Some(Target::Queue(queue.clone())),
             method: "PATCH",
-            path: format!("/apis/scheduling.run.ai/v2/queues/{queue}/status"),
+            path: format!("/apis/scheduling.run.ai/v2/queues/{}/status", path_segment(queue)),
             content_type: Some(MERGE_PATCH),
             body: patch.clone(),
         }

@@ -425,6 +425,12 @@ impl Api {
             _ if fault.as_ref().is_some_and(|fault| !fault.carried_out) => {
                 status(503, "not reached")
             }
+            ("GET", _) if path == "/api/v1" => {
+                json_answer(200, &resource_list("v1", "pods", "Pod"))
+            }
+            ("GET", _) if path == "/apis/batch/v1" => {
+                json_answer(200, &resource_list("batch/v1", "jobs", "Job"))
+            }
             ("GET", _) if path.contains("noderesourcetopologies") => status(404, "unknown kind"),
             ("GET", Some(place)) if !place.name.is_empty() => match state.find(&place) {
                 Some(object) => json_answer(200, &object),
@@ -468,4 +474,10 @@ impl Api {
             api.state.lock().expect("the state").patch(&place, &patch, false);
         });
     }
+}
+
+/// What discovery says of a group with one kind.
+fn resource_list(version: &str, plural: &str, kind: &str) -> Value {
+    let resource = json!({"name": plural, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "list", "watch"]});
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": [resource]})
 }

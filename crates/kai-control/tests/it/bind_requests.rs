@@ -167,7 +167,8 @@ fn reservations_that_ended_are_swept_at_the_start() {
 #[test]
 fn who_reads_the_devices_under_the_old_key_is_told_too() {
     let mut story = story(half("p"), Vec::new());
-    let map = json!({"metadata": {"name": "p-shared-gpu-0-evar", "namespace": "a", "uid": "m"}, "data": {"RUNAI-VISIBLE-DEVICES": ""}});
+    let map = json!({"metadata": {"name": "p-shared-gpu-0-evar", "namespace": "a", "uid": "m",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}]}, "data": {"RUNAI-VISIBLE-DEVICES": ""}});
     story.objects.push((CONFIG_MAPS, map));
     let (_, objects) = play(story);
     let map = objects[CONFIG_MAPS].iter().find(|map| map["metadata"]["uid"] == "m");

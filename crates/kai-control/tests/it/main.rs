@@ -7,6 +7,7 @@ mod binder;
 mod edge;
 mod evictions;
 mod explained;
+mod hostile;
 mod leases;
 mod mortal;
 mod namespaces;

@@ -8,7 +8,7 @@ use kai_control::run::run;
 use kai_control::usage::prometheus::{connect, fetch};
 use kai_core::fairness::QueueResource;
 use kai_core::time::Timestamp;
-use kai_serve::http::{Asked, Plain, content, serve};
+use kai_serve::http::{Asked, Limits, Plain, content, serve};
 use kai_settings::planner::Settings;
 use kai_settings::usage::{Source, Surroundings, UsageSettings, read};
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ async fn start(prometheus: &Prometheus) -> String {
         let (status, body) = prometheus.answer(&asked);
         async move { content(status, "application/json", body.to_string()) }
     };
-    tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), answer));
+    tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), Limits::QUESTIONS, answer));
     format!("http://{address}/prefix/")
 }
 

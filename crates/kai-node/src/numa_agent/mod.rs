@@ -18,7 +18,7 @@ use std::future::Future;
 use kai_api::names::scheduling::NUMA_OBSERVED;
 use kai_api::view::Pod;
 use kai_client::env::Env;
-use kai_client::request::{MERGE_PATCH, object_path, send};
+use kai_client::request::{MERGE_PATCH, object_path, path_segment, send};
 use kai_core::input::ObjectName;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
@@ -139,7 +139,10 @@ impl<K: Kubelet> Agent<K> {
 
     /// Takes over what stands on the pods of the node, whoever wrote it; false: it could not be read.
     async fn look_at_pods(&mut self) -> bool {
-        let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", self.settings.node);
+        let path = format!(
+            "/api/v1/pods?fieldSelector=spec.nodeName%3D{}",
+            path_segment(&self.settings.node)
+        );
         let request = http::Request::get(path).body(Vec::new());
         let Ok(request) = request else { return false };
         let listed: Result<Pods, kube::Error> = self.client.request(request).await;

@@ -1,0 +1,72 @@
+//! Attacks of a tenant who may write pods, pod groups and claims of one namespace: names, sizes and annotations that other
+//! people's workloads must not notice.
+
+use serde_json::{Value, json};
+
+use crate::virtual_time::{Story, play, tell};
+use crate::{node, pod, queue, times, writes};
+
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+const QUEUES: &str = "/apis/scheduling.run.ai/v2/queues";
+const JOBS: &str = "/apis/batch/v1/jobs";
+const CONFIG_MAPS: &str = "/api/v1/configmaps";
+
+fn owned(mut pod: Value, api_version: &str, kind: &str, name: &str) -> Value {
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": "uid-owner", "controller": true}]);
+    pod
+}
+
+#[test]
+fn owners_named_like_queries_hold_no_permits() {
+    let attack = |number: usize| match number % 3 {
+        0 => owned(pod(&format!("x{number}"), "1"), "v1", "Pod", "?watch=true"),
+        1 => owned(pod(&format!("x{number}"), "1"), "v1", "Pod", ""),
+        _ => owned(pod(&format!("x{number}"), "1"), "batch/v1?watch=true", "Job", "j"),
+    };
+    let mut objects: Vec<(&str, Value)> = (0..48).map(|number| (PODS, attack(number))).collect();
+    objects.push((NODES, node("n1", "4")));
+    objects.push((QUEUES, queue()));
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "a", "uid": "uid-owner"}, "spec": {}});
+    objects.push((JOBS, job));
+    let later = vec![(20, PODS, owned(pod("honest", "1"), "batch/v1", "Job", "j"))];
+    let log = tell(Story { objects, later, seconds: 60, ..Story::default() });
+    let bound = times(&writes(&log), "pods/honest/binding");
+    assert!(matches!(bound[..], [at] if at < 22.0), "{bound:?} {:#?}", writes(&log));
+    let hostile: Vec<&String> =
+        log.iter().filter(|line| line.contains("pods/?") || line.contains("v1?watch")).collect();
+    assert_eq!(hostile, Vec::<&String>::new());
+}
+
+fn sharing(name: &str, config_maps: &str) -> Value {
+    let mut pod = pod(name, "1");
+    pod["metadata"]["annotations"] =
+        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": config_maps});
+    pod
+}
+
+#[test]
+fn config_maps_that_the_pod_does_not_own_stay_as_they_are() {
+    let mut gpus = node("n1", "8");
+    gpus["metadata"]["labels"] =
+        json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "1"});
+    gpus["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}")}, "data": {"key": "value"}});
+    let maps = || vec![map("important"), map("important-0"), map("important-0-evar")];
+    for prefix in ["important", "important?x=", "../b/configmaps/important"] {
+        let mut objects =
+            vec![(NODES, gpus.clone()), (QUEUES, queue()), (PODS, sharing("hostile", prefix))];
+        objects.extend(maps().into_iter().map(|map| (CONFIG_MAPS, map)));
+        let story = Story { objects, agents: vec![1], seconds: 120, ..Story::default() };
+        let (log, objects) = play(story);
+        let data: Vec<&Value> = objects[CONFIG_MAPS].iter().map(|map| &map["data"]).collect();
+        assert_eq!(data, [&json!({"key": "value"}); 3], "{prefix}: {:#?}", writes(&log));
+        let touched: Vec<&str> = writes(&log)
+            .into_iter()
+            .filter(|line| line.contains("/api/v1/namespaces/a/configmaps/"))
+            .collect();
+        assert_eq!(touched, Vec::<&str>::new());
+        let failed = writes(&log).into_iter().any(|line| line.contains("config map"));
+        assert!(failed, "the bind request says why: {:#?}", writes(&log));
+    }
+}
