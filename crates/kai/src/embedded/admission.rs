@@ -5,6 +5,7 @@ use kai_admission::{registration, review};
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
 use kai_settings::admission::{AdmissionSettings, PodRules};
+use serde::Deserialize;
 
 /// How admission is set up in an install in which pods may share GPUs.
 pub(super) fn usual() -> AdmissionSettings {
@@ -19,7 +20,7 @@ pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyh
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     cluster.set_webhooks(Webhooks::new(move |path, asked| {
         let known = review::Known { scheduler: &scheduler, rules: &pods, queues: None };
-        review::answer(path, asked, &known)
+        review::answer(path, &review::Review::deserialize(asked).ok()?, &known)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.
     for (_, configuration) in registration::configurations(settings, None) {
