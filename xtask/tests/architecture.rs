@@ -28,9 +28,17 @@ const SERDE: &[&str] =
     &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "serde_yaml_ng", "thiserror"];
 const API: &[&str] =
     &["k8s-openapi", "kube", "kube-derive", "schemars", "serde", "serde_json", "thiserror"];
-/// Types of the API, their decoding and the expressions in them, nothing that talks to it.
-const TRANSLATION: &[&str] =
-    &["cel", "k8s-openapi", "semver", "serde", "serde_json", "serde_path_to_error", "thiserror"];
+/// Types of the API, their decoding, the expressions in them and message authentication codes, nothing that talks to it.
+const TRANSLATION: &[&str] = &[
+    "cel",
+    "k8s-openapi",
+    "ring",
+    "semver",
+    "serde",
+    "serde_json",
+    "serde_path_to_error",
+    "thiserror",
+];
 /// Settings are read, not fetched.
 const SETTINGS: &[&str] = &["serde", "serde-saphyr", "serde_json", "thiserror"];
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "k8s-openapi"];

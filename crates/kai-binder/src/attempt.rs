@@ -544,6 +544,12 @@ impl Binder {
                 Err(reason) => return Move::fail(reason),
             }
         }
+        if let Some(view) = &pod.view {
+            let labels = if request.is_fraction() { request.group_labels() } else { Vec::new() };
+            let signer = &self.settings.signer;
+            let placement = signer.sign(&view.metadata, &request.node, &labels, &annotations);
+            annotations.extend(placement.map(|text| (scheduling::PLACEMENT, text)));
+        }
         Move::write(Write::Bind { uid: pod.uid.clone(), node: request.node.clone(), annotations })
     }
 

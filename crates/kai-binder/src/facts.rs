@@ -154,7 +154,8 @@ impl PodFacts {
         };
         let gang = metadata.annotations.get(workload::POD_GROUP_NAME);
         let gang = gang.filter(|name| !name.is_empty());
-        let given = metadata.annotations.get(gpu::DEVICES).map(String::as_str);
+        // Devices are given with the node.
+        let given = node.and_then(|_| metadata.annotations.get(gpu::DEVICES)).map(String::as_str);
         let groups = pods::gpu_groups(pod);
         let is_ours = pod.spec.scheduler_name.as_deref() == Some(scheduler_name);
         Self {
@@ -547,7 +548,7 @@ impl Facts {
             return;
         };
         let device = DeviceKey { node: node.as_str().into(), group: group.as_str().into() };
-        self.reserved.set(pod, &self.app_label);
+        self.reserved.set(pod);
         self.devices_of_node.add(&device.node, &device);
         self.devices_of_reservation.insert(name.clone(), device.clone());
         let new = Reservation::read(pod);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kai_api::names::{gpu, objects};
+use kai_api::names::gpu;
 use kai_core::input::{ObjectName, Text};
 use kai_translate::gpus::Probed;
 use kai_translate::{pod as pods, view};
@@ -53,11 +53,9 @@ impl Kept {
 }
 
 impl ReservedDevices {
-    /// Takes over a pod with this `app` label, if it is a reservation; the node of which something is known now that was
-    /// not known before.
-    pub fn set(&mut self, pod: &view::Pod, app: &str) -> Option<Text> {
-        let is_one = pod.metadata.labels.get(objects::APP).is_some_and(|label| label == app);
-        let node = pod.spec.node_name.as_deref().filter(|node| is_one && !node.is_empty())?;
+    /// Takes a reservation pod over; the node of which something is known now that was not known before.
+    pub fn set(&mut self, pod: &view::Pod) -> Option<Text> {
+        let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty())?;
         let (name, node) = (pods::name(pod), Text::from(node));
         let Some(kept) = Kept::read(pod) else { return self.remove(&name) };
         let devices = self.nodes.entry(node.clone()).or_default();
@@ -138,12 +136,12 @@ mod tests {
     #[test]
     fn devices_of_a_node_are_all_there_are_once_two_groups_met_on_one() {
         let mut known = ReservedDevices::default();
-        assert_eq!(known.set(&reservation("a", "1", "GPU-1"), "r").as_deref(), Some("n"));
-        assert_eq!(known.set(&reservation("a", "1", "GPU-1"), "r"), None);
+        assert_eq!(known.set(&reservation("a", "1", "GPU-1")).as_deref(), Some("n"));
+        assert_eq!(known.set(&reservation("a", "1", "GPU-1")), None);
         assert_eq!(known.probed("n"), Probed { memory_mib: Some(32_600), ..Probed::default() });
-        known.set(&reservation("b", "2", "GPU-2"), "r");
+        known.set(&reservation("b", "2", "GPU-2"));
         assert!(known.probed("n").uuids.is_empty());
-        known.set(&reservation("c", "3", "GPU-1"), "r");
+        known.set(&reservation("c", "3", "GPU-1"));
         assert_eq!(known.probed("n").uuids, ["GPU-1", "GPU-2"]);
         assert!(known.has_twins("n"));
         assert_eq!(&*known.first_group("n", &"c".into()), "a");
@@ -151,12 +149,5 @@ mod tests {
         known.remove(&ObjectName::new("r", "c"));
         assert!(!known.has_twins("n"));
         assert_eq!(known.probed("n").uuids.len(), 2);
-    }
-
-    #[test]
-    fn other_pods_tell_nothing() {
-        let mut known = ReservedDevices::default();
-        assert_eq!(known.set(&reservation("a", "1", "GPU-1"), "other"), None);
-        assert_eq!(known.probed("n"), Probed::default());
     }
 }

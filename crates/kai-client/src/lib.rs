@@ -11,6 +11,7 @@
 //! | [`watch`] | one watch: list, follow, resume |
 //! | [`request`] | paths and bodies of requests that write |
 //! | [`short_hash`] | names of objects that follow from other names |
+//! | [`placement_key`] | the key with which placements are signed |
 //! | [`own_pod`] | the pod that this process runs in |
 
 pub mod client;
@@ -19,6 +20,7 @@ pub mod env;
 pub mod kinds;
 pub mod lease;
 pub mod own_pod;
+pub mod placement_key;
 pub mod request;
 pub mod short_hash;
 pub mod watch;

@@ -11,8 +11,11 @@ use kai_client::lease;
 use kai_client::lease::{Gate, Gates, Turn};
 use kai_client::watch::{Change, Lists, watch};
 use kai_core::time::{Span, Timestamp};
+use kai_settings::binder::BinderSettings;
 use kai_settings::planner::Settings;
 use kai_settings::usage::Source;
+use kai_translate::trust::PodTrust;
+use kai_translate::view;
 use kube::Client;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -87,7 +90,9 @@ pub(crate) async fn run_planner(
         .clone()
         .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
     let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
+    let signer = settings.placement_signer();
     let binder = settings.binder.clone().map(|config| {
+        let config = BinderSettings { signer, ..config };
         let client = gates.of(Function::Binder).client(&client);
         let leads = settings.election.is_none();
         Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
@@ -106,6 +111,7 @@ pub(crate) async fn run_planner(
         teller: gates.of_process().client(&client),
         leadership,
         env: env.clone(),
+        trust: PodTrust::new(settings.trust.clone(), &settings.rules),
         planner: Planner::new(settings),
         grouper,
         binder,
@@ -212,6 +218,8 @@ struct Runner {
     /// Tells about them.
     teller: Client,
     env: Env,
+    /// Every pod passes here first.
+    trust: PodTrust,
     planner: Planner,
     grouper: Option<Arc<Grouper>>,
     binder: Option<Driver>,
@@ -330,6 +338,33 @@ impl Runner {
     }
 
     fn apply(&mut self, change: Change) {
+        let rejudged = match change {
+            Change::Pod(pod) => self.trust.set_pod(*pod),
+            other => {
+                let rejudged = self.rejudge(&other);
+                self.apply_believed(other);
+                rejudged
+            }
+        };
+        for pod in rejudged {
+            self.apply_believed(Change::Pod(Box::new(pod)));
+        }
+    }
+
+    /// Pods of which something else is believed after the change.
+    fn rejudge(&mut self, change: &Change) -> Vec<view::Pod> {
+        match change {
+            Change::Node(node) => self.trust.set_node(node),
+            Change::Gone(Kind::Pod, name) => self.trust.remove_pod(name),
+            Change::Gone(Kind::Node, name) => {
+                self.trust.remove_node(&name.name);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn apply_believed(&mut self, change: Change) {
         if let Some(binder) = &mut self.binder {
             binder.apply(&change);
         }

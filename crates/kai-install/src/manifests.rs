@@ -4,15 +4,23 @@ use kai_api::crds::CRDS;
 
 /// Roles, accounts and namespaces.
 const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
+/// What the API server denies without asking us, and who is exempt.
+const POLICIES: &str = include_str!("../../../deploy/admission-policies.yaml");
 /// Priority classes.
 const PRIORITY_CLASSES: &str = include_str!("../../../deploy/priority-classes.yaml");
 /// The queue of workloads that name none, and its parent.
 const QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
 
+/// What is installed besides where `kai run` is started by hand.
+pub const BY_HAND: &str = include_str!("../../../deploy/by-hand.yaml");
+
+/// No container chooses GPUs by itself; installed where that is asked for.
+pub const BLOCK_VISIBLE_DEVICES: &str = include_str!("../../../deploy/block-visible-devices.yaml");
+
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
     let crds = CRDS.iter().map(|(_, text)| *text);
-    crds.chain([RBAC, PRIORITY_CLASSES, QUEUES])
+    crds.chain([RBAC, POLICIES, PRIORITY_CLASSES, QUEUES])
 }
 
 /// Everything but Deployments and Services as one text.
@@ -67,9 +75,11 @@ mod tests {
         for rule in rules {
             let text = rule.to_string();
             assert!(!text.contains("\"*\""), "{text}");
-            let own = json!([kai_api::names::admission::POD_TLS_SECRET]);
-            let reads_own = rule["resourceNames"] == own || rule["verbs"] == json!(["create"]);
-            assert!(!text.contains("secrets") || reads_own, "{text}");
+            let own = [
+                json!([kai_api::names::admission::POD_TLS_SECRET]),
+                json!([kai_api::names::scheduling::PLACEMENT_KEY.0]),
+            ];
+            assert!(!text.contains("secrets") || own.contains(&rule["resourceNames"]), "{text}");
         }
     }
 }

@@ -195,6 +195,7 @@ impl Configured {
         let to = &mut binder.reservation;
         to.app_label = app;
         take(&mut to.namespace, &usual.namespace, wanted.namespace);
+        rules.trust_reservations_in(&to.namespace);
         take(&mut to.service_account, &usual.service_account, wanted.service_account_name);
         let wanted_image = wanted.image.as_ref().map(|parts| image(parts, RESERVATION_IMAGE));
         take(&mut to.image, &own, wanted_image);

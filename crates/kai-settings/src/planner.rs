@@ -10,8 +10,10 @@ use kai_client::watch::Lists;
 use kai_core::config::Config;
 use kai_core::time::Span;
 use kai_translate::partition::Partition;
+use kai_translate::placement::PlacementSigner;
 use kai_translate::pod::PodRules;
 use kai_translate::time::seconds;
+use kai_translate::trust::TrustSettings;
 use kai_workloads::GrouperConfig;
 
 use crate::binder::BinderSettings;
@@ -27,6 +29,8 @@ pub struct Settings {
     pub config: Config,
     /// How pods are read.
     pub rules: PodRules,
+    /// Which pods are believed.
+    pub trust: TrustSettings,
     /// The part of the cluster that is ours.
     pub partition: Partition,
     /// How pods are grouped; none: somebody else groups them.
@@ -71,6 +75,13 @@ impl Settings {
         let own = self.own_image.as_deref().filter(|_| named == usual);
         own.unwrap_or(named).to_owned()
     }
+
+    /// How placements are signed.
+    pub fn placement_signer(&self) -> PlacementSigner {
+        let pool = [&self.partition.key].into_iter().filter(|key| !key.is_empty()).cloned();
+        let label_keys = pool.chain([self.config.params.queue_label_key.to_string()]).collect();
+        PlacementSigner { key: self.trust.key.clone(), label_keys }
+    }
 }
 
 /// Which pods are bound through bind requests.
@@ -100,6 +111,7 @@ impl Default for Settings {
         Self {
             config: Config { plugins: crate::shard::default_plugins(), ..Config::default() },
             rules: PodRules::default(),
+            trust: TrustSettings::default(),
             partition: Partition::default(),
             grouper: Some(GrouperConfig::default()),
             schedules: true,

@@ -11,6 +11,7 @@
 //! | [`node`] | allocatable amounts, taints, conditions |
 //! | [`gpus`], [`platform`] | what a node's GPUs are where labels do not tell; Jetsons |
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
+//! | [`placement`], [`trust`] | what a bind attested, and what of a pod is believed |
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
 //! | [`device_versions`] | objects of `resource.k8s.io` before `v1` |
@@ -30,6 +31,7 @@ pub mod namespace;
 pub mod node;
 pub mod numa;
 pub mod partition;
+pub mod placement;
 pub mod platform;
 pub mod pod;
 pub mod pod_group;
@@ -41,6 +43,7 @@ pub mod storage;
 pub mod time;
 mod tolerations;
 pub mod topology;
+pub mod trust;
 pub mod view;
 
 pub use problem::{Problem, Translated};

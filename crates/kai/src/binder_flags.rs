@@ -139,7 +139,13 @@ impl BinderArguments {
             },
             scale_adjust_namespace: around.scale_adjuster.namespace.clone(),
             node_pool_label_key: around.partition.key.clone(),
+            signer: usual.signer,
         }
+    }
+
+    /// Namespace of reservation pods.
+    pub(crate) fn reservation_namespace(&self) -> &str {
+        &self.resource_reservation_namespace
     }
 
     /// Containers are told limits of memory, where that was said.

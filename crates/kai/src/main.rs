@@ -20,6 +20,7 @@ mod scaling_flags;
 mod scenario;
 mod scheduler_flags;
 mod simulate;
+mod trust_flags;
 mod up;
 
 use std::process::ExitCode;

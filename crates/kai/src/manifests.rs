@@ -39,6 +39,10 @@ pub(crate) struct ManifestsArguments {
     /// Add the DaemonSet that records the NUMA zones of pods.
     #[arg(long)]
     numa_agent: bool,
+
+    /// Add the admission policy that denies pods of every scheduler which choose GPUs through `NVIDIA_VISIBLE_DEVICES`.
+    #[arg(long)]
+    block_nvidia_visible_devices: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -68,6 +72,12 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
         scale_adjuster: arguments.node_scale_adjuster,
         numa_agent: arguments.numa_agent,
     };
+    let by_hand = (wanted.layout == Layout::Nothing).then_some(manifests::BY_HAND);
+    let blocked =
+        arguments.block_nvidia_visible_devices.then_some(manifests::BLOCK_VISIBLE_DEVICES);
+    for document in [by_hand, blocked].into_iter().flatten() {
+        text = format!("{text}---\n{}\n", document.trim_end());
+    }
     for object in deployments::objects(wanted) {
         let written = serde_saphyr::to_string(&object).context("an object is no YAML")?;
         text = format!("{text}---\n{}\n", written.trim_end());

@@ -31,6 +31,7 @@ use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scaling_flags::ScalingArguments;
 use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
+use crate::trust_flags::TrustArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,6 +83,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     grouper: GrouperArguments,
+
+    #[command(flatten)]
+    trust: TrustArguments,
 
     /// Image of this process; reservation and scaling pods use it unless their own image is set.
     #[arg(long, env = kai_api::names::env::IMAGE, value_name = "IMAGE")]
@@ -174,6 +178,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     let admission = surroundings.start_admission(&client, &env, &wishes).await?;
     let heed = |wishes: &Wishes| surroundings.heed(admission.as_ref(), wishes);
     let mut settings = settings(arguments, flagged)?;
+    arguments.trust.load_key(&client, &env, &mut settings).await;
     read_kind_defaults(&client, arguments, &mut settings).await;
     let told = Told { client, env, questions };
     follow(settings, divided, told, heed, shutdown).await;
@@ -235,7 +240,8 @@ pub(crate) fn start_beside(
     env: &Env,
 ) -> anyhow::Result<()> {
     let (flagged, _) = arguments.scheduler.read()?;
-    let settings = settings(&arguments, flagged)?;
+    let mut settings = settings(&arguments, flagged)?;
+    arguments.trust.use_embedded_key(&mut settings);
     let inner = env.clone();
     env.spawn("kai", async move {
         let (_nobody_asks, questions) = serve::questions();
@@ -307,6 +313,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     let functions = functions(arguments);
     settings.schedules = functions.contains(&Function::Scheduler);
     settings.own_image = arguments.image.clone().filter(|image| !image.is_empty());
+    arguments.trust.apply(arguments.binder.reservation_namespace(), &mut settings);
     settings.scale_adjuster = arguments.scaling.settings(&settings);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings));

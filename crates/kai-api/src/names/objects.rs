@@ -4,6 +4,8 @@
 pub const NAMESPACE: &str = "kai-scheduler";
 /// Namespace, service account and `app` label of reservation pods.
 pub const RESERVATION: &str = "kai-resource-reservation";
+/// Namespaces of reservation pods: ours and that of older releases of KAI.
+pub const RESERVATION_NAMESPACES: [&str; 2] = [RESERVATION, "runai-reservation"];
 /// Image of reservation pods, where none is configured.
 pub const RESERVATION_IMAGE: &str = "registry/local/kai-scheduler/resource-reservation";
 /// Namespace and service account of scaling pods.

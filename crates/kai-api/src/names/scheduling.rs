@@ -41,3 +41,9 @@ pub const CLAIM_DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protect
 
 /// Suffix of the `generateName` of the same `ResourceClaim`, after the pod's name.
 pub const EXTENDED_CLAIM_SUFFIX: &str = "-extended-resources-";
+
+/// Annotation on a pod, ours: what was decided when the pod was bound, with a message authentication code.
+pub const PLACEMENT: &str = "kai.scheduler/placement";
+
+/// Secret of our namespace with the key of that code, and its field.
+pub const PLACEMENT_KEY: (&str, &str) = ("kai-placement-key", "key");

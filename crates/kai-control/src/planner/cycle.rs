@@ -115,6 +115,8 @@ impl Planner {
             if let Some(zones) = numa_zones {
                 annotations.insert(scheduling::NUMA_PREDICTED, zones.to_string());
             }
+            let placement = self.signer.sign(&entry.view.metadata, node, &[], &annotations);
+            annotations.extend(placement.map(|text| (scheduling::PLACEMENT, text)));
             let bind = Bind { pod, uid: step.uid.clone(), node: node.clone(), annotations };
             self.orders.push(Order::Bind(bind));
         } else {

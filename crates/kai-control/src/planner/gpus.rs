@@ -1,6 +1,7 @@
 //! GPUs of nodes as reservations tell of them: a node is told anew when more is known of its devices, and pods of groups
 //! that met on one device are accounted on that one.
 
+use kai_core::input::pod::PodRole;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
 use kai_translate::{node, view};
 
@@ -33,9 +34,12 @@ impl Planner {
     }
 
     pub(super) fn see_reservation(&mut self, pod: &view::Pod) {
+        if self.settings.rules.role(pod) != PodRole::Reservation {
+            return;
+        }
         let before =
             pod.spec.node_name.as_deref().is_some_and(|node| self.reserved.has_twins(node));
-        if let Some(node) = self.reserved.set(pod, &self.settings.rules.reservation_app) {
+        if let Some(node) = self.reserved.set(pod) {
             self.reservations_changed(&node, before);
         }
     }

@@ -32,6 +32,7 @@ use kai_core::time::Timestamp;
 use kai_core::world::World;
 use kai_settings::planner::{BindRequests, Publish, Settings};
 use kai_settings::status::StatusSettings;
+use kai_translate::placement::PlacementSigner;
 use kai_translate::priority::PriorityClasses;
 use kai_translate::{Problem, Translated, bind_request, view};
 use kai_workloads::Facts;
@@ -51,6 +52,7 @@ use crate::status::write::StatusWrite;
 /// The world, and what the world need not know.
 pub struct Planner {
     settings: Settings,
+    signer: PlacementSigner,
     world: World,
     listed: BTreeSet<Kind>,
     classes: PriorityClasses,
@@ -118,6 +120,7 @@ impl Planner {
             statuses: Statuses::new(status, scheduler, texts),
             leading,
             usage: PastUsage::new(&settings),
+            signer: settings.placement_signer(),
             job_order: None,
             world: World::new(settings.config.clone()),
             settings,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kai_api::names::{gpu, objects};
 use kai_client::kinds::Kind;
 use kai_client::watch::Change;
+use kai_core::fairness::text::is_about_capacity;
 use kai_core::input::ObjectName;
 use kai_core::time::Timestamp;
 use kai_translate::pod::{self as pods, PodRules};
@@ -60,6 +61,8 @@ impl Scheduling {
         let mut conditions = pod.status.conditions.iter();
         match conditions.find(|condition| condition.type_ == "PodScheduled") {
             None => Self::Unsaid,
+            // More nodes do not raise the limit of a queue.
+            Some(told) if is_about_capacity(&told.message) => Self::Otherwise,
             Some(told) if told.status == "False" && told.reason == "Unschedulable" => {
                 let since = told.last_transition_time.as_ref();
                 let since = since.or(pod.metadata.creation_timestamp.as_ref());

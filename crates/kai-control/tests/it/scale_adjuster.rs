@@ -195,3 +195,20 @@ fn where_nobody_asked_for_it_nothing_is_made() {
     let log = tell(Story { also: None, ..story(vec![sharing("p", "0.5")]) });
     assert!(times(&writes(&log), "kai-scale-adjust").is_empty());
 }
+
+#[test]
+fn pods_over_the_limit_of_their_queue_ask_for_nothing() {
+    let mut story = story(vec![sharing("p", "0.5"), sharing("q", "0.5")]);
+    let limited = |object: &mut Value| {
+        object["spec"]["resources"]["gpu"] = json!({"quota": 0, "limit": 0, "overQuotaWeight": 1});
+    };
+    story
+        .objects
+        .iter_mut()
+        .filter(|(path, _)| path.contains("queues"))
+        .for_each(|(_, queue)| limited(queue));
+    let log = tell(story);
+    let writes = writes(&log);
+    assert!(writes.iter().any(|line| line.contains("allowable limit of GPUs")), "{writes:#?}");
+    assert!(times(&writes, MADE).is_empty(), "{writes:#?}");
+}

@@ -91,7 +91,7 @@ fn two_processes() -> Vec<String> {
             async move {
                 let (_silence, questions) = channel(1);
                 let end = sleep(Duration::from_secs(58));
-                shards::run(client, env, settings, questions, |_| {}, end).await;
+                Box::pin(shards::run(client, env, settings, questions, |_| {}, end)).await;
             }
         };
         let story = async {

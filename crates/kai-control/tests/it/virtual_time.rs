@@ -130,7 +130,7 @@ fn play_once(story: &Story) -> Ended {
         let (_silence, questions) = channel(1);
         let (client, env, settings) = (client(&api), env(begin), story.settings());
         if story.divided {
-            shards::run(client, env, settings, questions, |_| {}, end).await;
+            Box::pin(shards::run(client, env, settings, questions, |_| {}, end)).await;
         } else {
             run(client, env, settings, questions, end).await;
         }

@@ -76,6 +76,16 @@ pub fn shown_gpus(gpus: f64, compatibility: Compatibility) -> f64 {
     }
 }
 
+/// Part of the message about a broken limit.
+const AT_LIMIT: &str = "quota has reached the allowable limit of";
+/// Start of the message about a broken quota of non-preemptible work.
+const OVER_QUOTA: &str = "Non-preemptible workload is over quota.";
+
+/// The message says that a limit or quota of a queue keeps a workload from running: more nodes would not help.
+pub fn is_about_capacity(message: &str) -> bool {
+    message.contains(AT_LIMIT) || message.contains(OVER_QUOTA)
+}
+
 /// Why a request does not fit into a queue.
 pub fn capacity_message(
     tree: &QueueTree,
@@ -95,7 +105,7 @@ pub fn capacity_message(
             };
             let requested = shown(violation.requested);
             format!(
-                "{queue} quota has reached the allowable limit of {of}. Limit is {bound} {unit}, \
+                "{queue} {AT_LIMIT} {of}. Limit is {bound} {unit}, \
                  currently {held} {unit} allocated and workload requested {requested} {unit}"
             )
         }
@@ -111,7 +121,7 @@ pub fn capacity_message(
                 shown(violation.requested)
             };
             format!(
-                "Non-preemptible workload is over quota. Workload requested {requested} {asked}, \
+                "{OVER_QUOTA} Workload requested {requested} {asked}, \
                  but {queue} quota is {bound} {unit}, while {held} {unit} are already allocated \
                  for non-preemptible pods. Use a preemptible workload to go over quota."
             )

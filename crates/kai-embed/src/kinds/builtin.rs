@@ -131,6 +131,18 @@ const ROWS: &[Row] = &[
         "ValidatingWebhookConfiguration",
     ),
     global(
+        ADMISSION,
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicy",
+        "ValidatingAdmissionPolicy",
+    ),
+    global(
+        ADMISSION,
+        "validatingadmissionpolicybindings",
+        "validatingadmissionpolicybinding",
+        "ValidatingAdmissionPolicyBinding",
+    ),
+    global(
         ("apiextensions.k8s.io", "v1"),
         "customresourcedefinitions",
         "customresourcedefinition",

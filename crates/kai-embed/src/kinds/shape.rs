@@ -105,6 +105,12 @@ fn typed_less_common(group: &str, kind: &str, object: &Value) -> Option<Result<V
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => {
             round_trip::<admission::ValidatingWebhookConfiguration>(object)
         }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
+            round_trip::<admission::ValidatingAdmissionPolicy>(object)
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
+            round_trip::<admission::ValidatingAdmissionPolicyBinding>(object)
+        }
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             round_trip::<extensions::CustomResourceDefinition>(object)
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use kai_api::names::{defaults, objects, workload};
 use kai_core::time::Span;
+use kai_translate::placement::PlacementSigner;
 use kai_translate::time::seconds;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ pub struct BinderSettings {
     pub scale_adjust_namespace: String,
     /// Label that tells the pool of nodes and pods; empty: there are no pools.
     pub node_pool_label_key: String,
+    /// How placements are signed.
+    pub signer: PlacementSigner,
 }
 
 /// How devices are reserved.
@@ -150,6 +153,7 @@ impl Default for BinderSettings {
             volumes_wait: seconds(VOLUMES_WAIT_SECONDS),
             scale_adjust_namespace: objects::SCALE_ADJUST.to_owned(),
             node_pool_label_key: workload::NODE_POOL.to_owned(),
+            signer: PlacementSigner::default(),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct PodRules {
     pub scheduler_name: String,
     /// Value of the `app` label of reservation pods.
     pub reservation_app: String,
+    /// Namespaces in which pods with that label are reservation pods. Elsewhere the label means nothing.
+    pub reservation_namespaces: Vec<String>,
     /// How long after its deletion a running pod counts as stuck.
     pub stuck_after: Span,
 }
@@ -36,6 +38,7 @@ impl Default for PodRules {
         Self {
             scheduler_name: objects::SCHEDULER_NAME.to_owned(),
             reservation_app: objects::RESERVATION.to_owned(),
+            reservation_namespaces: objects::RESERVATION_NAMESPACES.map(str::to_owned).to_vec(),
             stuck_after: time::seconds(defaults::STUCK_RELEASING_SECONDS),
         }
     }
@@ -45,13 +48,28 @@ impl PodRules {
     /// What a pod is to the scheduler.
     pub fn role(&self, pod: &view::Pod) -> PodRole {
         match pod.metadata.labels.get(objects::APP).map(String::as_str) {
-            Some(app) if app == self.reservation_app => PodRole::Reservation,
+            Some(app) if app == self.reservation_app && self.may_hold_reservations(pod) => {
+                PodRole::Reservation
+            }
             Some(objects::SCALING_POD) => PodRole::Scaling,
             _ if pod.spec.scheduler_name.as_deref() == Some(&self.scheduler_name) => {
                 PodRole::Workload
             }
             _ => PodRole::Foreign,
         }
+    }
+}
+
+impl PodRules {
+    /// From now on reservation pods of this namespace count.
+    pub fn trust_reservations_in(&mut self, namespace: &str) {
+        if !self.reservation_namespaces.iter().any(|known| known == namespace) {
+            self.reservation_namespaces.push(namespace.to_owned());
+        }
+    }
+
+    fn may_hold_reservations(&self, pod: &view::Pod) -> bool {
+        self.reservation_namespaces.contains(&pod.metadata.namespace)
     }
 }
 

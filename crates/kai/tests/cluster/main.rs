@@ -24,6 +24,7 @@ mod shards;
 mod sharing;
 mod statuses;
 mod storms;
+mod tenants;
 mod world;
 mod zoo;
 

@@ -1,0 +1,317 @@
+//! What tenants and our own accounts may not do: denied by the API server, or without effect where it is not.
+
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::binder::{cluster, gpu_node, half};
+use crate::open;
+use crate::sharing::{Answer, NodeAgents};
+use crate::world::{World, send};
+
+const MERGE: &str = "application/merge-patch+json";
+/// How long an attack is given to have an effect.
+const WHILE: Duration = Duration::from_secs(5);
+
+impl World {
+    /// A client with the rights of a service account.
+    async fn client_of(&self, namespace: &str, account: &str) -> Client {
+        let kubeconfig = self.account_kubeconfig(namespace, account).await;
+        kai_client::client::connect(Some(&kubeconfig)).await.expect("a client")
+    }
+
+    /// A client of somebody who may edit everything in our namespace.
+    async fn tenant(&self) -> Client {
+        let api = "/apis/rbac.authorization.k8s.io/v1";
+        let path = format!("{api}/namespaces/{}/rolebindings", self.name);
+        let subject = json!({"kind": "ServiceAccount", "name": "tenant", "namespace": self.name});
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"});
+        let binding =
+            json!({"metadata": {"name": "tenant"}, "roleRef": role, "subjects": [subject]});
+        let account = json!({"metadata": {"name": "tenant"}});
+        let accounts = format!("/api/v1/namespaces/{}/serviceaccounts", self.name);
+        self.create(&accounts, &account).await;
+        self.create(&path, &binding).await;
+        let client = self.client_of(self.name, "tenant").await;
+        let pods = self.pod_path("");
+        let may_read = async || get(&client, &pods).await.is_ok();
+        self.wait("the tenant has its rights", may_read).await;
+        client
+    }
+
+    fn pod_path(&self, name: &str) -> String {
+        let pods = format!("/api/v1/namespaces/{}/pods", self.name);
+        if name.is_empty() { pods } else { format!("{pods}/{name}") }
+    }
+}
+
+/// What `kai manifests` prints with these flags.
+fn kai_manifests(flags: &[&str]) -> String {
+    let all = [&["manifests", "--deploy", "nothing"], flags].concat();
+    let printed = std::process::Command::new(crate::installation::KAI).args(all).output();
+    String::from_utf8(printed.expect("it runs").stdout).expect("text")
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
+    send(client, "GET", path, "application/json", &Value::Null).await
+}
+
+/// The request is denied, and the answer contains this.
+async fn assert_denied(client: &Client, method: &str, path: &str, body: &Value, why: &str) {
+    let kind = if method == "PATCH" { MERGE } else { "application/json" };
+    match send(client, method, path, kind, body).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            assert!(status.message.contains(why), "{}", status.message);
+        }
+        other => panic!("{method} {path} {body}: {other:?}"),
+    }
+}
+
+fn labels(labels: &Value) -> Value {
+    json!({"metadata": {"labels": labels}})
+}
+
+fn annotations(annotations: &Value) -> Value {
+    json!({"metadata": {"annotations": annotations}})
+}
+
+#[tokio::test]
+async fn tenants_cannot_write_protected_metadata() {
+    let Some(mut world) = cluster("protected", 1).await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    world.start_kai("kai", &[]).await;
+    let tenant = world.tenant().await;
+    let pod = half(&world, "p");
+    send(&tenant, "POST", &world.pod_path(""), "application/json", &pod).await.expect("a pod");
+    world.wait_bound("p").await;
+    let path = world.pod_path("p");
+    send(&tenant, "PATCH", &path, MERGE, &labels(&json!({"mine": "1"}))).await.expect("a label");
+    let bound = "written when a pod is bound";
+    let fixed = "create the pod anew";
+    let patches = [
+        (labels(&json!({"runai-gpu-group": null})), bound),
+        (labels(&json!({"runai-gpu-group/x": "x"})), bound),
+        (annotations(&json!({"kai.scheduler/gpu-devices": "g=FAKE"})), bound),
+        (annotations(&json!({"kai.scheduler/placement": null})), bound),
+        (annotations(&json!({"gpu-fraction": "0.01"})), fixed),
+        (annotations(&json!({"runai/shared-gpu-configmap": "other"})), fixed),
+        (annotations(&json!({"pod-group-name": "other"})), fixed),
+        (labels(&json!({"app": "kai-resource-reservation"})), "reservation"),
+        (annotations(&json!({"kai.scheduler/gpu-count": "1"})), "reservation"),
+        (annotations(&json!({"kai.scheduler/numa-placement-observed": "{}"})), "NUMA agent"),
+    ];
+    for (patch, why) in &patches {
+        assert_denied(&tenant, "PATCH", &path, patch, why).await;
+    }
+    for (patch, why) in patches.iter().filter(|(_, why)| *why != fixed) {
+        let is_removal = patch.to_string().contains("null");
+        let mut pod = world.pod("new", &[], &json!({}));
+        pod["spec"]["schedulerName"] = json!("default-scheduler");
+        for part in ["labels", "annotations"] {
+            for (key, value) in patch["metadata"][part].as_object().into_iter().flatten() {
+                pod["metadata"][part][key] = value.clone();
+            }
+        }
+        if !is_removal {
+            assert_denied(&tenant, "POST", &world.pod_path(""), &pod, why).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn own_accounts_cannot_change_what_runs() {
+    let Some(world) = World::new("own-accounts").await else { return };
+    world.node("n", gpu_node(1)).await;
+    world.create_pod(&world.pod("p", &[], &json!({}))).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", world.name);
+    world.create(&maps, &json!({"metadata": {"name": "theirs"}, "data": {"a": "b"}})).await;
+    let (pod, node) = (world.pod_path("p"), "/api/v1/nodes/own-accounts-n");
+    let map = format!("{maps}/theirs");
+    let image = json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}});
+    let strategic = "application/strategic-merge-patch+json";
+    for account in ["kai", "binder", "pod-grouper", "numa-placement-exporter"] {
+        let client = world.client_of("kai-scheduler", account).await;
+        match send(&client, "PATCH", &pod, strategic, &image).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => {}
+            other => panic!("{account}: {other:?}"),
+        }
+        let owner = json!({"metadata": {"labels": {"app": "other"}}});
+        assert_denied(&client, "PATCH", &pod, &owner, "").await;
+        assert_denied(&client, "PATCH", &pod, &annotations(&json!({"other": "x"})), "").await;
+    }
+    for account in ["kai", "binder"] {
+        let client = world.client_of("kai-scheduler", account).await;
+        let taints = json!({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}});
+        assert_denied(&client, "PATCH", node, &taints, "do not change the spec of nodes").await;
+        let label = labels(&json!({"nvidia.com/gpu.memory": "1"}));
+        assert_denied(&client, "PATCH", node, &label, "do not change labels of nodes").await;
+        let count = annotations(&json!({"kai.scheduler/gpu-count": "1"}));
+        assert_denied(&client, "PATCH", node, &count, "their own annotations").await;
+        let amounts = json!({"status": {"allocatable": {"nvidia.com/gpu": "8"}}});
+        let status = format!("{node}/status");
+        assert_denied(&client, "PATCH", &status, &amounts, "do not change the amounts").await;
+        assert_denied(&client, "PATCH", &map, &json!({"data": {"a": "c"}}), "that a pod owns")
+            .await;
+        assert_denied(&client, "DELETE", &map, &json!({}), "that a pod owns").await;
+        let stolen = json!({"metadata": {"name": "theirs", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}, "data": {"a": "c"}});
+        assert_denied(&client, "PATCH", &map, &stolen, "that a pod owns").await;
+    }
+}
+
+/// Where the API server lets forged metadata pass (older versions know no policies), it has no effect. The administrator
+/// stands for such a server.
+#[tokio::test]
+async fn forged_devices_and_groups_evict_nobody_and_reserve_nothing() {
+    let Some(mut world) = cluster("forged-groups", 4).await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    world.start_kai("kai", &[]).await;
+    world.create_pod(&half(&world, "a")).await;
+    world.create_pod(&half(&world, "b")).await;
+    world.wait_bound("a").await;
+    world.wait_bound("b").await;
+    let reservations = world.reservations().await;
+    let group = &reservations[0]["metadata"]["labels"]["runai-gpu-group"];
+    let group = group.as_str().expect("a group");
+    let fake = json!({"kai.scheduler/gpu-devices": format!("{group}=FAKE")});
+    world.patch(&world.pod_path("b"), &annotations(&fake)).await;
+    let mut foreign = world.pod("foreign", &[("runai-gpu-group", group)], &json!({}));
+    foreign["spec"]["schedulerName"] = json!("default-scheduler");
+    foreign["spec"]["nodeName"] = json!("forged-groups-n");
+    foreign["metadata"]["annotations"] = fake;
+    world.create_pod(&foreign).await;
+    let mut many = world.pod("many", &[], &json!({}));
+    many["spec"]["nodeName"] = json!("forged-groups-n");
+    many["metadata"]["annotations"] = json!({"gpu-fraction": "0.1"});
+    for number in 0..200 {
+        many["metadata"]["labels"][format!("runai-gpu-group/{number}")] = json!(number.to_string());
+    }
+    world.create_pod(&many).await;
+    world
+        .stays("a and b run, nothing else is reserved", WHILE, async || {
+            let a = world.see_pod("a").await;
+            let b = world.see_pod("b").await;
+            let stays = |pod: Option<Value>| {
+                pod.is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+            };
+            stays(a) && stays(b) && world.reservations().await.len() == reservations.len()
+        })
+        .await;
+    // The node's other devices are free for whole pods.
+    let queue = world.queue_name("q");
+    let whole = json!({"nvidia.com/gpu": "3"});
+    world.create_pod(&world.pod("whole", &[(crate::QUEUE, &queue)], &whole)).await;
+    world.wait_bound("whole").await;
+}
+
+#[tokio::test]
+async fn bound_pod_is_charged_as_bound_although_it_was_relabelled() {
+    let Some(mut world) = cluster("relabelled", 1).await else { return };
+    let _agents = NodeAgents::start(&world, Answer::OwnDevice);
+    let gpu = json!({"quota": 1, "limit": 1, "overQuotaWeight": 1});
+    world.queue("other", open(), gpu).await;
+    world.start_kai("kai", &[]).await;
+    let queue = world.queue_name("q");
+    let big = world.sharing_pod("big", &queue, &json!({"gpu-fraction": "0.9"}));
+    world.create_pod(&big).await;
+    world.wait_bound("big").await;
+    let group = world.see_pod("big").await.expect("a pod")["metadata"]["labels"].clone();
+    assert!(group["runai-gpu-group"].is_string());
+    world.kill_kai();
+    // The administrator may; nobody else.
+    let forged = json!({"metadata": {
+        "labels": {"runai-gpu-group": null, crate::QUEUE: world.queue_name("other")},
+        "annotations": {"kai.scheduler/placement": world.see_pod("big").await.expect("a pod")["metadata"]["annotations"]["kai.scheduler/placement"]},
+    }});
+    world.patch(&world.pod_path("big"), &forged).await;
+    world.start_kai("kai", &[]).await;
+    world.create_pod(&half(&world, "half")).await;
+    world.stays("the device is full", WHILE, async || world.node_of("half").await.is_none()).await;
+    let path = format!("/apis/scheduling.run.ai/v2/queues/{queue}");
+    world
+        .wait("the queue is charged for what was bound", async || {
+            let queue = world.get(&path).await.expect("the queue");
+            queue["status"]["allocated"]["nvidia.com/gpu"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("900m") || text.starts_with("0.9"))
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn pod_that_calls_itself_a_reservation_is_counted() {
+    let Some(mut world) = cluster("pretender", 8).await else { return };
+    let mut pretender =
+        world.pod("pretender", &[("app", world.name)], &json!({"nvidia.com/gpu": "8"}));
+    pretender["spec"]["nodeName"] = json!("pretender-n");
+    pretender["metadata"]["annotations"] = json!({"kai.scheduler/gpu-count": "1"});
+    world.create_pod(&pretender).await;
+    world.start_kai("kai", &[]).await;
+    let queue = world.queue_name("q");
+    let whole = json!({"nvidia.com/gpu": "1"});
+    world.create_pod(&world.pod("whole", &[(crate::QUEUE, &queue)], &whole)).await;
+    world
+        .stays("the GPUs are in use", WHILE, async || world.node_of("whole").await.is_none())
+        .await;
+    world.delete(&world.pod_path("pretender"), &json!({"gracePeriodSeconds": 0})).await;
+    world.wait_bound("whole").await;
+}
+
+#[tokio::test]
+async fn tenants_cannot_choose_devices() {
+    let Some(world) = World::alone("chooser").await else { return };
+    let policy = kai_manifests(&["--block-nvidia-visible-devices"]);
+    let policy =
+        policy.split("---\n").filter(|one| one.contains("kai-block-nvidia-visible-devices"));
+    for document in policy {
+        let object: Value = serde_saphyr::from_str(document).expect("YAML");
+        let plural = match object["kind"].as_str() {
+            Some("ValidatingAdmissionPolicy") => "validatingadmissionpolicies",
+            _ => "validatingadmissionpolicybindings",
+        };
+        world.create(&format!("/apis/admissionregistration.k8s.io/v1/{plural}"), &object).await;
+    }
+    let tenant = world.tenant().await;
+    let chosen = |env: Value, from: Value| {
+        let mut pod = world.pod("chooser", &[], &json!({}));
+        pod["spec"]["schedulerName"] = json!("default-scheduler");
+        pod["spec"]["containers"][0]["env"] = env;
+        pod["spec"]["containers"][0]["envFrom"] = from;
+        pod
+    };
+    let name = "NVIDIA_VISIBLE_DEVICES";
+    let reference = json!({"configMapKeyRef": {"name": "m", "key": "k"}});
+    let denied = [
+        chosen(json!([{"name": name, "value": "all"}]), json!([])),
+        chosen(json!([{"name": name, "valueFrom": reference}]), json!([])),
+        chosen(json!([]), json!([{"prefix": "NVIDIA_", "configMapRef": {"name": "m"}}])),
+    ];
+    let pods = world.pod_path("");
+    let is_in_effect = async || {
+        let body = serde_json::to_value(&denied[0]).expect("a pod");
+        let path = format!("{pods}?dryRun=All");
+        send(&tenant, "POST", &path, "application/json", &body).await.is_err()
+    };
+    world.wait("the policy is in effect", is_in_effect).await;
+    for pod in &denied {
+        assert_denied(&tenant, "POST", &pods, pod, name).await;
+    }
+    let maps = format!("/api/v1/namespaces/{}/configmaps", world.name);
+    let map = json!({"metadata": {"name": "m"}, "data": {name: "all"}});
+    assert_denied(&tenant, "POST", &maps, &map, name).await;
+    let allowed = chosen(json!([{"name": name, "value": "void"}]), json!([]));
+    send(&tenant, "POST", &pods, "application/json", &allowed).await.expect("a pod");
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "chooser", "uid": "u"});
+    let told = json!({"metadata": {"name": "chooser-shared-gpu-0", "ownerReferences": [owner]}, "data": {"GPU_PORTION": "0.5"}});
+    world.create(&maps, &told).await;
+    let path = format!("{maps}/chooser-shared-gpu-0");
+    assert_denied(
+        &tenant,
+        "PATCH",
+        &path,
+        &json!({"data": {"GPU_PORTION": "1"}}),
+        "only the binder",
+    )
+    .await;
+}
