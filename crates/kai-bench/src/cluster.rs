@@ -37,9 +37,6 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts one. `kai` is the program under test.
     pub(crate) async fn start(kai: &Path, nodes: usize) -> anyhow::Result<Self> {
-        if let Build::Impossible(why) = Binaries::with_scheduler()? {
-            bail!("no control plane: {why}");
-        }
         let plane = match ControlPlane::start_with(&[
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
@@ -97,8 +94,8 @@ impl Cluster {
         self.load.create("/apis/scheduling.run.ai/v2/queues", queues).await
     }
 
-    /// Starts `kai run`, and waits until it leads.
-    pub(crate) async fn start_kai(&self) -> anyhow::Result<Scheduler> {
+    /// Starts `kai run`, which knows nothing yet.
+    pub(crate) fn start_kai_cold(&self) -> anyhow::Result<Scheduler> {
         let kubeconfig = self.plane.admin_kubeconfig().display().to_string();
         let arguments = [
             "run",
@@ -109,8 +106,12 @@ impl Cluster {
             "--plugin-server-port=0",
         ];
         let arguments = arguments.map(str::to_owned);
-        let kai = Scheduler::start(&self.kai, &arguments, &self.kai_log())?;
-        // It lists everything that exists before it plans.
+        Scheduler::start(&self.kai, &arguments, &self.kai_log())
+    }
+
+    /// Starts `kai run` and gives it time to list everything that exists.
+    pub(crate) async fn start_kai(&self) -> anyhow::Result<Scheduler> {
+        let kai = self.start_kai_cold()?;
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(kai)
     }
@@ -125,12 +126,10 @@ impl Cluster {
         fs::read_to_string(self.kai_log()).unwrap_or_default().lines().count()
     }
 
-    /// Starts kube-scheduler without a limit of requests; none where it was not built.
+    /// Starts kube-scheduler without a limit of requests; none where it cannot be built.
     pub(crate) async fn start_kube_scheduler(&self) -> anyhow::Result<Option<Scheduler>> {
-        let program = self.plane.program("kube-scheduler");
-        if !program.exists() {
-            return Ok(None);
-        }
+        let Build::Ready(binaries) = Binaries::with_scheduler()? else { return Ok(None) };
+        let program = binaries.path("kube-scheduler");
         let config = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",

@@ -45,6 +45,12 @@ pub struct Figures {
     /// Resident memory of kai with 5,000 nodes of eight running pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_5000_mib: Option<f64>,
+    /// SIGTERM to the end of kai on a full cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_s: Option<f64>,
+    /// Start of kai to the bind of a pod that reclaims one GPU of a full cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold_start_s: Option<f64>,
     /// CPU time of the API server per pod of the fill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_cpu_ms_per_pod: Option<f64>,

@@ -9,10 +9,10 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::load::{JSON, MERGE_PATCH, send};
+use crate::objects::RESERVATIONS;
 use crate::observer::Pod;
 
 const REQUESTS_AT_ONCE: usize = 16;
-const RESERVATIONS: &str = "kai-resource-reservation";
 
 /// Plays the kubelets for every pod that comes.
 pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) {

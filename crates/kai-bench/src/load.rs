@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::objects::{NAMESPACE, binding, node_name};
+use crate::objects::{NAMESPACE, RESERVATIONS, binding, node_name};
 
 /// Sends one request.
 pub(crate) async fn send(
@@ -128,11 +128,15 @@ impl Load {
         Ok(all)
     }
 
-    /// Removes all pods at once, without a word to their kubelets.
+    /// Removes all pods and reservation pods at once, without a word to their kubelets.
     pub(crate) async fn remove_pods(&self) -> anyhow::Result<()> {
         let Some(client) = self.clients.first() else { return Ok(()) };
         let options = json!({"gracePeriodSeconds": 0});
-        send(client, "DELETE", &pods_path(), JSON, &options).await.map(|_| ())
+        let reservations = format!("/api/v1/namespaces/{RESERVATIONS}/pods");
+        for path in [pods_path(), reservations] {
+            send(client, "DELETE", &path, JSON, &options).await?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 /// Namespace of all pods that are measured.
 pub(crate) const NAMESPACE: &str = "bench";
+/// Namespace of reservation pods.
+pub(crate) const RESERVATIONS: &str = "kai-resource-reservation";
 /// GPUs of a node.
 pub(crate) const GPUS_PER_NODE: usize = 8;
 /// Queue without quota: its pods may be reclaimed.

@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 /// Clock ticks per second in `/proc`: fixed on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(5);
 
 /// A process of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,17 @@ impl Scheduler {
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Self { child })
+    }
+
+    /// Sends SIGTERM and waits for the end; how long it took.
+    pub(crate) async fn terminate(mut self) -> anyhow::Result<Duration> {
+        let begin = Instant::now();
+        Command::new("kill").arg(self.child.id().to_string()).status().context("cannot signal")?;
+        while self.child.try_wait()?.is_none() {
+            ensure!(begin.elapsed() < PATIENCE, "it does not end after SIGTERM");
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(begin.elapsed())
     }
 
     pub(crate) fn pid(&self) -> Pid {

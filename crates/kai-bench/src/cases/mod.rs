@@ -5,6 +5,7 @@ mod fill;
 mod gang;
 mod idle;
 mod reclaim;
+mod restart;
 mod rss;
 mod shared;
 
@@ -37,6 +38,8 @@ pub enum Case {
     SharedFill,
     /// A full cluster and 400 pods that wait.
     Idle400,
+    /// kai ends, and another starts.
+    Restart,
     /// Resident memory after 500 nodes were filled.
     Rss500,
     /// Resident memory after 5,000 nodes were filled.
@@ -45,7 +48,7 @@ pub enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
@@ -54,12 +57,13 @@ impl Case {
         Self::GangNo,
         Self::SharedFill,
         Self::Idle400,
+        Self::Restart,
         Self::Rss500,
         Self::Rss5000,
     ];
 
     /// The cases that run where none is named: all that one cluster of 500 nodes can show.
-    pub const USUAL: [Self; 9] = [
+    pub const USUAL: [Self; 10] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
@@ -68,6 +72,7 @@ impl Case {
         Self::GangNo,
         Self::SharedFill,
         Self::Idle400,
+        Self::Restart,
         Self::Rss500,
     ];
 
@@ -81,6 +86,7 @@ impl Case {
             Self::GangNo => "gang_no",
             Self::SharedFill => "shared_fill",
             Self::Idle400 => "idle_400",
+            Self::Restart => "restart",
             Self::Rss500 => "rss_500",
             Self::Rss5000 => "rss_5000",
         }
@@ -155,6 +161,11 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
         Case::ReclaimOne => figures.reclaim_one_s = Some(reclaim::run_one(cluster).await?),
         Case::SharedFill => figures.shared_fill = Some(shared::run(cluster).await?),
         Case::Idle400 => figures.idle_400 = Some(idle::run(cluster).await?),
+        Case::Restart => {
+            let (stop_s, cold_start_s) = restart::run(cluster).await?;
+            figures.stop_s = Some(stop_s);
+            figures.cold_start_s = Some(cold_start_s);
+        }
         Case::Rss500 => figures.rss_500_mib = Some(rss::run(cluster).await?),
         Case::Rss5000 => {}
     }
