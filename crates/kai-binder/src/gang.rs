@@ -47,9 +47,17 @@ impl Binder {
         others.flat_map(|member| self.facts.requests_of_pod(member)).cloned().collect()
     }
 
-    /// One more is ready: the others may be complete now.
+    /// One more is ready: those whose gang is complete by that are looked at. Looking at all of them every time would take
+    /// the third power of the gang's size.
     pub(super) fn look_at_companions(&mut self, request: &Request) {
-        let companions = self.companions(request);
+        let Some(pod) = self.facts.subject(request) else { return };
+        let ready = self.ready_members(request, pod);
+        let is_complete = |name: &ObjectName| {
+            let other = self.facts.request(name);
+            other.is_some_and(|other| other.members_needed <= ready)
+        };
+        let mut companions = self.companions(request);
+        companions.retain(is_complete);
         self.due.extend(companions.into_iter().map(Item::Request));
     }
 
