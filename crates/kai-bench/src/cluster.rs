@@ -121,9 +121,10 @@ impl Cluster {
         self.folder.join("kai.log")
     }
 
-    /// Number of lines that kai has logged.
-    pub(crate) fn kai_log_lines(&self) -> usize {
-        fs::read_to_string(self.kai_log()).unwrap_or_default().lines().count()
+    /// Number of entries that kai has logged; some have several lines, of which the first begins with the time.
+    pub(crate) fn kai_log_entries(&self) -> usize {
+        let log = fs::read_to_string(self.kai_log()).unwrap_or_default();
+        log.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).count()
     }
 
     /// Starts kube-scheduler without a limit of requests; none where it cannot be built.

@@ -24,9 +24,9 @@ pub struct Figures {
     /// Last create to last bind of a gang that reclaims two fifths of a full cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_s: Option<f64>,
-    /// Lines that kai logged during the above, per victim and pod of the gang.
+    /// Entries that kai logged during the above, per victim and pod of the gang.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reclaim_gang_log_lines_per_pod: Option<f64>,
+    pub reclaim_gang_log_entries_per_pod: Option<f64>,
     /// Create to bind of a pod that reclaims one GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_one_s: Option<f64>,

@@ -200,7 +200,7 @@ async fn evict_victim(client: &Client, by: EvictBy, victim: Victim) -> Report {
     }
     match evict(client, by, &victim.pod, &victim.uid).await {
         Ok(()) => {
-            tracing::info!(pod = %victim.pod, message = %victim.message, "evicted pod");
+            tracing::info!(pod = %victim.pod, "evicted pod");
             Report::Evicted(victim.pod)
         }
         Err(error) => Report::EvictionRefused { victim: victim.pod, error: error.to_string() },

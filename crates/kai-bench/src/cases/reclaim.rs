@@ -16,16 +16,16 @@ pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds from the last create to the last bind of a gang of whole nodes, and log lines per victim and member.
+/// Seconds from the last create to the last bind of a gang of whole nodes, and log entries per victim and member.
 pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<(f64, f64)> {
     let _kai = cluster.start_kai().await?;
     fill(cluster).await?;
     let members = cluster.nodes * 2 / 5;
-    let lines = cluster.kai_log_lines();
+    let entries = cluster.kai_log_entries();
     let pods = super::gang::gang(cluster, "taker", members, Request::Gpus(GPUS_PER_NODE)).await?;
     let seconds = super::gang::bind(cluster, "taker-", pods).await?;
-    let lines = cluster.kai_log_lines() - lines;
-    Ok((seconds, lines as f64 / (members * (GPUS_PER_NODE + 1)) as f64))
+    let entries = cluster.kai_log_entries() - entries;
+    Ok((seconds, entries as f64 / (members * (GPUS_PER_NODE + 1)) as f64))
 }
 
 /// Seconds from the create to the bind of a pod that reclaims one GPU.
