@@ -6,6 +6,7 @@ mod deviations;
 mod instructions;
 mod parts;
 mod process;
+mod reference;
 mod scenarios;
 mod second_try;
 mod tally;
@@ -15,9 +16,11 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask test
        cargo xtask ceilings
+       cargo xtask reference
 
 test      runs every check and test of the project and prints the time of each part
 ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
+reference writes docs/reference.md anew from the names in kai-api
 
 Environment: KAI_SHARED names the folder of shared material, ../shared by default;
 PROPTEST_RNG_SEED the seed of random worlds, 42 by default.";
@@ -29,6 +32,9 @@ fn main() -> ExitCode {
         ["test"] => parts::run_all(),
         ["ceilings"] => {
             parts::workspace_root().and_then(|root| instructions::rewrite(&root)).map(|()| true)
+        }
+        ["reference"] => {
+            parts::workspace_root().and_then(|root| reference::rewrite(&root)).map(|()| true)
         }
         _ => {
             println!("{USAGE}");
