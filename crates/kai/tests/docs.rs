@@ -121,6 +121,7 @@ impl Page {
             .args(arguments.split_whitespace())
             .arg("--kubeconfig")
             .arg(&kubeconfig)
+            .current_dir(root())
             .stdout(Stdio::null())
             .spawn()
             .expect("kai starts");
