@@ -137,8 +137,9 @@ fn every_expression_parses_and_names_documented_metrics() {
 #[test]
 fn the_document_lists_the_metrics_that_exist() {
     let crates = std::fs::read_dir(root().join("crates")).expect("crates");
-    let sources = crates.map(|entry| entry.expect("an entry").path().join("src/metrics/tests.rs"));
-    let source = sources.filter_map(|path| std::fs::read_to_string(path).ok()).next();
+    let mut sources =
+        crates.map(|entry| entry.expect("an entry").path().join("src/metrics/tests.rs"));
+    let source = sources.find_map(|path| std::fs::read_to_string(path).ok());
     let source = source.expect("the unit tests of the metrics");
     let table = source.split_once("const METRICS").expect("a table").1;
     let table = table.split_once("];").expect("its end").0;
