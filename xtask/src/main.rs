@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a chore tells the person who started it how it goes")]
 
 mod deviations;
+mod image;
 mod instructions;
 mod parts;
 mod process;
@@ -17,10 +18,14 @@ const USAGE: &str = "\
 usage: cargo xtask test
        cargo xtask ceilings
        cargo xtask reference
+       cargo xtask image [--platform amd64,arm64] [--profile dist] [--name NAME:TAG] [--output FOLDER]
+       cargo xtask image-check [ARCHIVE]
 
 test      runs every check and test of the project and prints the time of each part
 ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
 reference writes docs/reference.md anew from the names in kai-api
+image     writes the container image, its bill of materials and its licences to target/image
+image-check  runs the programs of the image with a stub of NVML, other platforms under qemu
 
 Environment: KAI_SHARED names the folder of shared material, ../shared by default;
 PROPTEST_RNG_SEED the seed of random worlds, 42 by default.";
@@ -35,6 +40,12 @@ fn main() -> ExitCode {
         }
         ["reference"] => {
             parts::workspace_root().and_then(|root| reference::rewrite(&root)).map(|()| true)
+        }
+        ["image", ref flags @ ..] => {
+            parts::workspace_root().and_then(|root| image::run(&root, flags))
+        }
+        ["image-check", ref rest @ ..] => {
+            parts::workspace_root().and_then(|root| image::check::run(&root, rest))
         }
         _ => {
             println!("{USAGE}");

@@ -129,6 +129,7 @@ const RULES: &[Rule] = &[
             "kai-install",
             "kai-control",
             "kai-node",
+            "kai-image",
             "kai-doctor",
             "kai-embed",
             "kai-web",
@@ -138,8 +139,9 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "kai-bench", ours: &["kai-testenv"], others: Others::AnyBut(&[]) },
     Rule { name: "kai-e2e", ours: &["kai-testenv"], others: Others::AnyBut(&[]) },
-    Rule { name: "kai-testenv", ours: &["kai-api"], others: Others::AnyBut(&[]) },
-    Rule { name: "xtask", ours: &[], others: Others::AnyBut(CLIENTS) },
+    Rule { name: "kai-image", ours: &[], others: Others::AnyBut(CLIENTS) },
+    Rule { name: "kai-testenv", ours: &["kai-api", "kai-image"], others: Others::AnyBut(&[]) },
+    Rule { name: "xtask", ours: &["kai-image"], others: Others::AnyBut(CLIENTS) },
 ];
 
 /// The core's tests may use a generator of random worlds, and nothing else.

@@ -1,14 +1,11 @@
 //! Container images made from files: no registry, no daemon.
 
-use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
-use ring::digest::{SHA256, digest};
-use serde_json::json;
+use anyhow::Context;
+use kai_image::{Platform, RunConfig, Tree, product};
 
 /// An image of one layer, as an archive that containerd imports.
 #[derive(Debug)]
@@ -38,6 +35,16 @@ impl Image {
         }
     }
 
+    /// Writes the image of `kai` as it is shipped, with this program, into `folder`.
+    pub fn write_product(name: &str, program: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+        let files = product::files(program, Platform::host())?;
+        let image = product::image(name, [(Platform::host(), files)].into());
+        let file = folder.join("product.tar");
+        fs::write(&file, image.archive()?.bytes)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
+    }
+
     /// An image with a program and the libraries it is linked to.
     pub fn program(name: &str, program: &Path, at: &str) -> anyhow::Result<Self> {
         let mut image = Self::busybox(name, &[at]);
@@ -52,45 +59,28 @@ impl Image {
     pub fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         let name: String =
             self.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
-        let work = folder.join(&name);
-        let (root, parts) = (work.join("root"), work.join("parts"));
-        fs::create_dir_all(&parts).with_context(|| format!("cannot create {}", parts.display()))?;
-        self.lay_out(&root)?;
-        pack(&root, &parts.join("layer.tar"))?;
-        let layer = sha256(&fs::read(parts.join("layer.tar"))?);
-        let config = json!({
-            "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
-            "os": "linux",
-            "config": {"Entrypoint": self.entrypoint, "Env": ["PATH=/bin:/usr/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer}")]},
-        })
-        .to_string();
-        let config_file = format!("{}.json", sha256(config.as_bytes()));
-        fs::write(parts.join(&config_file), config)?;
-        let manifest =
-            json!([{"Config": config_file, "RepoTags": [self.name], "Layers": ["layer.tar"]}]);
-        fs::write(parts.join("manifest.json"), manifest.to_string())?;
-        let archive = folder.join(format!("{name}.tar"));
-        pack(&parts, &archive)?;
-        fs::remove_dir_all(&work)?;
-        Ok(archive)
+        let run = RunConfig {
+            entrypoint: self.entrypoint.clone(),
+            env: vec!["PATH=/bin:/usr/bin".to_owned()],
+            ..RunConfig::default()
+        };
+        let platforms = [(Platform::host(), self.tree()?)].into();
+        let image = kai_image::Image { name: self.name.clone(), run, platforms };
+        let file = folder.join(format!("{name}.tar"));
+        fs::write(&file, image.archive()?.bytes)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(file)
     }
 
-    fn lay_out(&self, root: &Path) -> anyhow::Result<()> {
-        let place = |at: &Path| -> anyhow::Result<PathBuf> {
-            let at = root.join(at.strip_prefix("/").unwrap_or(at));
-            fs::create_dir_all(at.parent().unwrap_or(root))?;
-            Ok(at)
-        };
+    fn tree(&self) -> anyhow::Result<Tree> {
+        let mut tree = Tree::default();
         for (from, at) in &self.files {
-            fs::copy(from, place(at)?)
-                .with_context(|| format!("cannot copy {}", from.display()))?;
+            tree.copy(from, &at.display().to_string())?;
         }
         for (at, to) in &self.links {
-            symlink(to, place(at)?)
-                .with_context(|| format!("cannot make the link {}", at.display()))?;
+            tree.link(&at.display().to_string(), &to.display().to_string());
         }
-        Ok(())
+        Ok(tree)
     }
 }
 
@@ -104,26 +94,4 @@ fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
         path.starts_with('/').then(|| PathBuf::from(path))
     });
     Ok(paths.collect())
-}
-
-fn pack(folder: &Path, archive: &Path) -> anyhow::Result<()> {
-    let status = Command::new("tar")
-        .args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-cf"])
-        .arg(archive)
-        .arg("-C")
-        .arg(folder)
-        .arg(".")
-        .status()
-        .context("cannot start tar")?;
-    if !status.success() {
-        bail!("tar of {} ended with {status}", folder.display());
-    }
-    Ok(())
-}
-
-fn sha256(content: &[u8]) -> String {
-    digest(&SHA256, content).as_ref().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
