@@ -7,13 +7,16 @@ use super::PodRules;
 use super::container::{Target, is_fractional, limits_devices};
 use super::pod::{Container, Pod};
 
+/// What turns GPU sharing on.
+const HOW_TO_ENABLE: &str = "set the Helm value global.gpuSharing=true, or spec.admission.gpuSharing of Config kai-config, or --gpu-sharing-enabled of kai run";
+
 /// Why a pod is refused. What only matters when it begins is not asked again later: a pod that runs could otherwise not even
 /// lose its finalizers.
 pub fn validate(pod: &Pod, is_new: bool, rules: &PodRules) -> Result<(), String> {
     let fractional = is_fractional(pod);
     if is_new && fractional && !rules.gpu_sharing {
         return Err(format!(
-            "attempting to create a pod {}/{} with gpu sharing request, while GPU sharing is disabled",
+            "attempting to create a pod {}/{} with gpu sharing request, while GPU sharing is disabled; {HOW_TO_ENABLE}",
             pod.metadata.namespace.as_deref().unwrap_or_default(),
             pod.metadata.name.as_deref().unwrap_or_default()
         ));
@@ -244,7 +247,7 @@ mod tests {
         let pod = pod(&[("gpu-fraction", "0.5")], &plain());
         assert_eq!(
             validate(&pod, true, &rules),
-            Err("attempting to create a pod a/p with gpu sharing request, while GPU sharing is disabled".to_owned())
+            Err("attempting to create a pod a/p with gpu sharing request, while GPU sharing is disabled; set the Helm value global.gpuSharing=true, or spec.admission.gpuSharing of Config kai-config, or --gpu-sharing-enabled of kai run".to_owned())
         );
         assert_eq!(validate(&pod, false, &rules), Ok(()));
     }

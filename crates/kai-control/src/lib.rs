@@ -13,8 +13,10 @@
 //! | [`usage`] | past usage of queues |
 //! | [`grouper`] | pods into pod groups |
 //! | [`scale_adjuster`] | scaling pods, which make autoscalers add nodes for pods that share devices |
+//! | [`bootstrap`] | what a new version brings to the cluster: definitions, default queues |
 //! | [`run`] | the loop that holds it together |
 
+pub mod bootstrap;
 pub mod explain;
 pub mod grouper;
 pub mod metrics;

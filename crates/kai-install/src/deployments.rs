@@ -2,7 +2,7 @@
 //! account.
 
 use kai_api::function::Function;
-use kai_api::names::components::NUMA_PLACEMENT_EXPORTER;
+use kai_api::names::components::{NUMA_PLACEMENT_EXPORTER, SCHEDULER};
 use kai_api::names::env;
 use kai_api::names::node::MEMORY_NUMA;
 use kai_api::names::objects::{APP, NAMESPACE, SCHEDULER_NAME};
@@ -10,6 +10,8 @@ use kai_settings::admission::AdmissionSettings;
 use serde_json::{Value, json};
 
 use kai_admission::registration;
+
+use crate::{manifests, openshift};
 
 /// How `kai run` is installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,7 @@ pub enum Layout {
 
 /// What is installed beside roles and definitions.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Wanted<'a> {
     /// How `kai run` is installed.
     pub layout: Layout,
@@ -36,23 +39,55 @@ pub struct Wanted<'a> {
     pub scale_adjuster: bool,
     /// Every node with NUMA zones tells which of them its pods have.
     pub numa_agent: bool,
+    /// Pods may request fractions of GPUs.
+    pub gpu_sharing: bool,
+    /// `OpenShift` assigns user ids: none is fixed, and every account has `SecurityContextConstraints`.
+    pub openshift: bool,
+    /// When images are pulled; reservation pods follow it too.
+    pub pull_policy: &'a str,
+    /// Replicas of each Deployment; one of them acts.
+    pub replicas: u32,
 }
 
 impl Wanted<'_> {
-    /// These arguments of `kai run`, and what else it has to be told.
-    fn arguments(&self, first: &[&str]) -> Vec<String> {
-        let named = format!("--scheduler-name={}", self.scheduler_name);
-        let named = (self.scheduler_name != SCHEDULER_NAME).then_some(named);
-        first.iter().map(|text| (*text).to_owned()).chain(named).collect()
+    /// `first`, and the flags that follow from the other settings for a process with these functions.
+    fn arguments(&self, first: &[&str], functions: &[Function]) -> Vec<String> {
+        let mut all: Vec<String> = first.iter().map(|text| (*text).to_owned()).collect();
+        if self.scheduler_name != SCHEDULER_NAME {
+            all.push(format!("--scheduler-name={}", self.scheduler_name));
+        }
+        if functions.contains(&Function::Scheduler) {
+            all.push("--upgrade-crds".to_owned());
+            all.push(format!("--default-queues={QUEUES_FOLDER}/{QUEUES_FILE}"));
+        }
+        if functions.contains(&Function::Admission) {
+            all.push(format!("--gpu-sharing-enabled={}", self.gpu_sharing));
+        }
+        if functions.contains(&Function::Binder) {
+            all.push(format!("--resource-reservation-pull-policy={}", self.pull_policy));
+            if self.openshift {
+                let flag = "--resource-reservation-container-security-context";
+                all.push(format!("{flag}={}", openshift::reservation_security()));
+            }
+        }
+        all
     }
 }
 
-/// Account and Deployment of the one process.
-const PROCESS: &str = "kai";
+/// Deployment of the one process: `kubectl logs -n kai-scheduler deployment/scheduler` shows its log.
+const PROCESS: &str = SCHEDULER;
+/// Account of the one process, which has the rights of every function.
+const PROCESS_ACCOUNT: &str = "kai";
+/// Config map with the default queues, and where the scheduler finds it.
+const QUEUES_MAP: &str = "default-queues";
+const QUEUES_FILE: &str = "queues.yaml";
+const QUEUES_FOLDER: &str = "/etc/kai";
 /// Port of metrics.
 const METRICS: u16 = 8080;
 /// Port of health.
 const PROBES: u16 = 8081;
+/// User of containers, where the cluster assigns none; that of the image.
+const USER: u32 = 10_000;
 /// Port of webhooks.
 const WEBHOOKS: u16 = 9443;
 /// Where the kubelet says what it gave to containers.
@@ -79,22 +114,44 @@ pub fn objects(wanted: Wanted<'_>) -> Vec<Value> {
         Layout::Functions => functions(wanted),
     };
     if wanted.numa_agent {
-        all.push(numa_agent(wanted.image));
+        all.push(numa_agent(wanted));
     }
     if wanted.layout != Layout::Nothing {
+        all.push(default_queues());
         all.extend(webhooks(wanted.scheduler_name));
+    }
+    if wanted.openshift {
+        all.extend(openshift::constraints(&accounts(&all), wanted.numa_agent));
     }
     all
 }
 
+/// Accounts of the Deployments in `objects`.
+fn accounts(objects: &[Value]) -> Vec<String> {
+    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+    let account = |object: &Value| object["spec"]["template"]["spec"]["serviceAccountName"].clone();
+    let names = deployments.map(account);
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// The default queues, which the scheduler creates once their kind is there.
+fn default_queues() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": QUEUES_MAP, "namespace": NAMESPACE},
+        "data": {QUEUES_FILE: manifests::DEFAULT_QUEUES},
+    })
+}
+
 fn process(wanted: Wanted<'_>) -> Vec<Value> {
     let webhooks = format!("--webhook-addr={WEBHOOKS}");
-    let mut arguments = wanted.arguments(&["run", "--leader-elect", &webhooks]);
+    let mut arguments = wanted.arguments(&["run", "--leader-elect", &webhooks], &Function::ALL);
     if wanted.scale_adjuster {
         arguments.push("--node-scale-adjuster".to_owned());
     }
     vec![
-        deployment(PROCESS, wanted.image, &arguments, &WORLD),
+        deployment(wanted, PROCESS, PROCESS_ACCOUNT, &arguments, &WORLD),
         metrics_service(PROCESS),
         admission_service(PROCESS),
     ]
@@ -108,9 +165,10 @@ fn functions(wanted: Wanted<'_>) -> Vec<Value> {
         .filter(is_wanted)
         .flat_map(|function| {
             let name = function.name();
-            let arguments = wanted.arguments(&["run", "--leader-elect", "--only", name]);
+            let first = ["run", "--leader-elect", "--only", name];
+            let arguments = wanted.arguments(&first, &[function]);
             let amounts = if function == Function::Admission { &SMALL } else { &WORLD };
-            let mut made = vec![deployment(name, wanted.image, &arguments, amounts)];
+            let mut made = vec![deployment(wanted, name, name, &arguments, amounts)];
             // The Service of admission is named as its Deployment and has both ports.
             if function != Function::Admission {
                 made.push(metrics_service(name));
@@ -133,15 +191,22 @@ fn webhooks(scheduler_name: &str) -> impl Iterator<Item = Value> {
     registration::configurations(&settings, None).into_iter().map(|(_, object)| object)
 }
 
-fn deployment(name: &str, image: &str, arguments: &[String], amounts: &Amounts) -> Value {
+fn deployment(
+    wanted: Wanted<'_>,
+    name: &str,
+    account: &str,
+    arguments: &[String],
+    amounts: &Amounts,
+) -> Value {
     let probe =
         |path: &str| json!({"httpGet": {"path": path, "port": "probes"}, "periodSeconds": 10});
-    let container = json!({
+    let mut container = json!({
         "name": name,
-        "image": image,
+        "image": wanted.image,
+        "imagePullPolicy": wanted.pull_policy,
         "args": arguments,
-        // That of pods we make.
-        "env": [{"name": env::IMAGE, "value": image}],
+        // Image of reservation and scaling pods.
+        "env": [{"name": env::IMAGE, "value": wanted.image}],
         "ports": [
             {"name": "http-metrics", "containerPort": METRICS},
             {"name": "probes", "containerPort": PROBES},
@@ -159,27 +224,43 @@ fn deployment(name: &str, image: &str, arguments: &[String], amounts: &Amounts) 
             "capabilities": {"drop": ["ALL"]},
         },
     });
+    let mut security = json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
+    if !wanted.openshift {
+        merge(&mut security, json!({"runAsUser": USER}));
+    }
+    let mut volumes = json!({});
+    if arguments.iter().any(|argument| argument.starts_with("--default-queues")) {
+        let mount = json!({"name": QUEUES_MAP, "mountPath": QUEUES_FOLDER, "readOnly": true});
+        merge(&mut container, json!({"volumeMounts": [mount]}));
+        let volume = json!({"name": QUEUES_MAP, "configMap": {"name": QUEUES_MAP}});
+        merge(&mut volumes, json!({"volumes": [volume]}));
+    }
+    let mut pod = json!({
+        "serviceAccountName": account,
+        "securityContext": security,
+        "containers": [container],
+    });
+    merge(&mut pod, volumes);
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {APP: name}},
         "spec": {
-            "replicas": 1,
+            "replicas": wanted.replicas,
             "selector": {"matchLabels": {APP: name}},
             "template": {
                 "metadata": {"labels": {APP: name}},
-                "spec": {
-                    "serviceAccountName": name,
-                    "securityContext": {
-                        "runAsNonRoot": true,
-                        "runAsUser": 10_000,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [container],
-                },
+                "spec": pod,
             },
         },
     })
+}
+
+/// Adds the fields of one object to another.
+fn merge(to: &mut Value, from: Value) {
+    if let (Some(to), Value::Object(from)) = (to.as_object_mut(), from) {
+        to.extend(from);
+    }
 }
 
 fn service(name: &str, selected: &str, ports: &Value) -> Value {
@@ -210,13 +291,14 @@ fn admission_service(selected: &str) -> Value {
 }
 
 /// `kai agent numa` on every node with zones. The kubelet answers to root only.
-fn numa_agent(image: &str) -> Value {
+fn numa_agent(wanted: Wanted<'_>) -> Value {
     let name = NUMA_PLACEMENT_EXPORTER;
     let folder = |name: &str, path: &str| json!({"name": name, "hostPath": {"path": path, "type": "Directory"}});
     let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
     let container = json!({
         "name": name,
-        "image": image,
+        "image": wanted.image,
+        "imagePullPolicy": wanted.pull_policy,
         "args": ["agent", "numa", format!("--podresources-socket={POD_RESOURCES}/kubelet.sock"), format!("--sysfs-root={HOST_SYS}")],
         "env": [{"name": env::NODE_NAME, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "volumeMounts": [mount("pod-resources", POD_RESOURCES), mount("sys", HOST_SYS)],
@@ -271,6 +353,10 @@ mod tests {
             scheduler_name: SCHEDULER_NAME,
             scale_adjuster: false,
             numa_agent: false,
+            gpu_sharing: false,
+            openshift: false,
+            pull_policy: "IfNotPresent",
+            replicas: 1,
         }
     }
 
@@ -285,8 +371,13 @@ mod tests {
         for layout in [Layout::Process, Layout::Functions] {
             let made = made(layout);
             for kind in ["Deployment", "DaemonSet"] {
-                let running = names(&made, kind);
-                assert!(!running.is_empty() && running.is_subset(&accounts), "{running:?}");
+                let running = made.iter().filter(|object| object["kind"] == kind);
+                let used: BTreeSet<&str> = running
+                    .filter_map(|one| {
+                        one["spec"]["template"]["spec"]["serviceAccountName"].as_str()
+                    })
+                    .collect();
+                assert!(!used.is_empty() && used.is_subset(&accounts), "{used:?}");
             }
             assert!(names(&made, "Service").contains("admission"));
         }
@@ -341,6 +432,44 @@ mod tests {
         for object in hooks {
             assert_eq!(object["webhooks"][0]["matchConditions"][0]["expression"], expression);
         }
+    }
+
+    #[test]
+    fn on_openshift_no_pod_has_a_fixed_user_and_every_account_has_constraints() {
+        for layout in [Layout::Process, Layout::Functions] {
+            let made = objects(Wanted {
+                openshift: true,
+                scale_adjuster: true,
+                numa_agent: true,
+                ..usual(layout)
+            });
+            let constraints: Vec<&Value> = made
+                .iter()
+                .filter(|object| object["kind"] == "SecurityContextConstraints")
+                .collect();
+            let users: BTreeSet<&str> = constraints
+                .iter()
+                .flat_map(|object| object["users"].as_array().into_iter().flatten())
+                .filter_map(Value::as_str)
+                .collect();
+            let running = made.iter().filter(|object| object["spec"]["template"].is_object());
+            for object in running {
+                let spec = &object["spec"]["template"]["spec"];
+                let account = spec["serviceAccountName"].as_str().expect("an account");
+                let user = format!("system:serviceaccount:kai-scheduler:{account}");
+                assert!(users.contains(user.as_str()), "{user} has no constraints");
+                assert!(spec["securityContext"]["runAsUser"].is_null(), "{object}");
+            }
+            let reservation =
+                "system:serviceaccount:kai-resource-reservation:kai-resource-reservation";
+            assert!(users.contains(reservation));
+        }
+        let binder = objects(Wanted { openshift: true, ..usual(Layout::Process) });
+        let arguments = &binder[0]["spec"]["template"]["spec"]["containers"][0]["args"];
+        let flag = "--resource-reservation-container-security-context=";
+        let mut given = arguments.as_array().expect("arguments").iter().filter_map(Value::as_str);
+        let security = given.find_map(|one| one.strip_prefix(flag)).expect("the flag");
+        assert!(security.contains("runAsNonRoot") && !security.contains("runAsUser"), "{security}");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`manifests`] | custom resources, roles, priority classes, default queues |
 //! | [`deployments`] | Deployments, Services, webhooks and the daemon set |
+//! | [`openshift`] | constraints that `OpenShift` asks for |
 
 pub mod deployments;
 pub mod manifests;
+pub mod openshift;

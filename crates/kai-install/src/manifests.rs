@@ -9,7 +9,17 @@ const POLICIES: &str = include_str!("../../../deploy/admission-policies.yaml");
 /// Priority classes.
 const PRIORITY_CLASSES: &str = include_str!("../../../deploy/priority-classes.yaml");
 /// The queue of workloads that name none, and its parent.
-const QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
+pub const DEFAULT_QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
+
+/// Everything that no Deployment is needed for, in the order of installation, as one text.
+pub fn all() -> String {
+    joined(documents())
+}
+
+/// The same without the default queues, which `kai run` creates. They cannot be applied together with their definition.
+pub fn without_queues() -> String {
+    joined(definitions_and_roles())
+}
 
 /// What is installed besides where `kai run` is started by hand.
 pub const BY_HAND: &str = include_str!("../../../deploy/by-hand.yaml");
@@ -19,13 +29,16 @@ pub const BLOCK_VISIBLE_DEVICES: &str = include_str!("../../../deploy/block-visi
 
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
-    let crds = CRDS.iter().map(|(_, text)| *text);
-    crds.chain([RBAC, POLICIES, PRIORITY_CLASSES, QUEUES])
+    definitions_and_roles().chain([DEFAULT_QUEUES])
 }
 
-/// Everything but Deployments and Services as one text.
-pub fn all() -> String {
-    documents().fold(String::new(), |text, document| {
+fn definitions_and_roles() -> impl Iterator<Item = &'static str> {
+    let crds = CRDS.iter().map(|(_, text)| *text);
+    crds.chain([RBAC, POLICIES, PRIORITY_CLASSES])
+}
+
+fn joined<'a>(documents: impl Iterator<Item = &'a str>) -> String {
+    documents.fold(String::new(), |text, document| {
         let document = document.trim_start_matches("---\n").trim_end();
         format!("{text}---\n{document}\n")
     })

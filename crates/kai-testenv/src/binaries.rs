@@ -7,8 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::control_plane::Impossible;
+
 /// Kubernetes' version; `control-plane/go.mod` names the same.
 const VERSION: (&str, &str) = ("1.36.4", "36");
+/// Helm's version; `control-plane/helm/go.mod` names the same.
+const HELM_VERSION: &str = "3.19.0";
 
 type Program = (&'static str, &'static str);
 
@@ -69,7 +73,7 @@ impl Binaries {
 
     fn with(programs: &[Program]) -> anyhow::Result<Build> {
         let module = module();
-        let folder = cache_folder()?.join(module_hash(&module)?);
+        let folder = cache_folder()?.join(module_hash(VERSION.0, &module)?);
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let _lock = lock(&folder)?;
@@ -125,10 +129,36 @@ fn cache_folder() -> anyhow::Result<PathBuf> {
 }
 
 /// A name that changes with the module's dependencies.
-fn module_hash(module: &Path) -> anyhow::Result<String> {
+fn module_hash(version: &str, module: &Path) -> anyhow::Result<String> {
     let sums = module.join("go.sum");
     let content = fs::read(&sums).with_context(|| format!("cannot read {}", sums.display()))?;
-    Ok(format!("{}-{}", VERSION.0, digits(&content)))
+    Ok(format!("{version}-{}", digits(&content)))
+}
+
+/// Helm, built now if it is not kept from an earlier time. Its module is its own: its Kubernetes libraries are older.
+pub fn helm() -> anyhow::Result<Result<PathBuf, Impossible>> {
+    let module = module().join("helm");
+    let folder = cache_folder()?.join(module_hash(HELM_VERSION, &module)?);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let _lock = lock(&folder)?;
+    let path = folder.join("helm");
+    if !path.exists() {
+        if Command::new("go").arg("version").output().is_err() {
+            return Ok(Err(Impossible("Go is not installed".to_owned())));
+        }
+        let (own, minor) = ("helm.sh/helm/v3", VERSION.1);
+        let kubernetes = ["pkg/chartutil", "pkg/lint/rules"].map(|package| {
+            format!(
+                "-X {own}/{package}.k8sVersionMajor=1 -X {own}/{package}.k8sVersionMinor={minor}"
+            )
+        });
+        let flags = format!(
+            "-s -w -X {own}/internal/version.version=v{HELM_VERSION} {}",
+            kubernetes.join(" ")
+        );
+        compile(&module, &folder, "helm", &format!("{own}/cmd/helm"), &flags)?;
+    }
+    Ok(Ok(path))
 }
 
 /// Sixteen digits that change with the content.
@@ -140,15 +170,25 @@ fn digits(content: &[u8]) -> String {
 }
 
 fn build(module: &Path, folder: &Path, name: &str, package: &str) -> anyhow::Result<()> {
-    eprintln!("building {name} from {package}; this takes minutes the first time");
     let stamp = "k8s.io/component-base/version";
     let (version, minor) = VERSION;
     let flags = format!(
         "-s -w -X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor}"
     );
+    compile(module, folder, name, package, &flags)
+}
+
+fn compile(
+    module: &Path,
+    folder: &Path,
+    name: &str,
+    package: &str,
+    flags: &str,
+) -> anyhow::Result<()> {
+    eprintln!("building {name} from {package}; this takes minutes the first time");
     let unfinished = folder.join(format!("{name}.unfinished"));
     let status = Command::new("go")
-        .args(["build", "-trimpath", "-mod=readonly", "-ldflags", &flags, "-o"])
+        .args(["build", "-trimpath", "-mod=readonly", "-ldflags", flags, "-o"])
         .arg(&unfinished)
         .arg(package)
         .env("CGO_ENABLED", "0")

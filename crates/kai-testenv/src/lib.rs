@@ -16,7 +16,7 @@ mod process;
 pub mod sandbox;
 mod store;
 
-pub use binaries::{Binaries, Build};
+pub use binaries::{Binaries, Build, helm};
 pub use control_plane::{ControlPlane, Impossible};
 pub use image::Image;
 pub use node::{Node, NodePlan, NodeProgram, NvidiaRuntime};

@@ -5,6 +5,8 @@ mod agent;
 mod arguments;
 mod bench;
 mod binder_flags;
+mod bundle;
+mod controller_flags;
 mod demo;
 mod doctor;
 mod duration_flag;
@@ -19,6 +21,7 @@ mod run;
 mod scaling_flags;
 mod scenario;
 mod scheduler_flags;
+mod shell;
 mod simulate;
 mod trust_flags;
 mod up;
@@ -45,6 +48,9 @@ fn main() -> ExitCode {
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
+        Verb::Bundle(arguments) => bundle::run(&arguments),
+        Verb::Completions(arguments) => shell::completions(&arguments),
+        Verb::Man(arguments) => shell::man(&arguments),
     };
     match ended {
         Ok(code) => ExitCode::from(code),

@@ -12,6 +12,8 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   kai manifests | kubectl apply --server-side -f -
+  kai manifests --gpu-sharing | kubectl apply --server-side -f -
+  kai manifests --openshift | oc apply --server-side -f -
   kai manifests --deploy functions --image example/kai:1   one Deployment and account per function
   kai manifests --node-scale-adjuster --numa-agent         with autoscaled nodes and NUMA zones
   kai manifests --deploy nothing                           start kai by hand";
@@ -19,14 +21,31 @@ Examples:
 /// How `kai run` is installed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct ManifestsArguments {
     /// Deployments to print: one process for everything, one per function, or none.
     #[arg(long, value_enum, default_value = "process")]
     deploy: Deploy,
 
     /// Image of the Deployments.
-    #[arg(long, default_value = concat!("kai:", env!("CARGO_PKG_VERSION")))]
+    #[arg(long, default_value = concat!("localhost/kai-scheduler/kai:", env!("CARGO_PKG_VERSION")))]
     image: String,
+
+    /// Let pods request fractions of GPUs
+    #[arg(long)]
+    gpu_sharing: bool,
+
+    /// Install on `OpenShift`: fix no user id and add `SecurityContextConstraints`
+    #[arg(long)]
+    openshift: bool,
+
+    /// When images are pulled, those of reservation pods too
+    #[arg(long, default_value = "IfNotPresent", value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
+    pull_policy: String,
+
+    /// Replicas of each Deployment; one of them acts, the others stand by
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    replicas: u32,
 
     /// Schedule pods with this `spec.schedulerName`.
     #[arg(long, default_value = SCHEDULER_NAME, value_name = "NAME")]
@@ -64,13 +83,20 @@ impl From<Deploy> for Layout {
 
 /// Prints what is installed; the exit status.
 pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
-    let mut text = manifests::all();
+    let mut text = match arguments.deploy {
+        Deploy::Nothing => manifests::all(),
+        Deploy::Process | Deploy::Functions => manifests::without_queues(),
+    };
     let wanted = Wanted {
         layout: arguments.deploy.into(),
         image: &arguments.image,
         scheduler_name: &arguments.scheduler_name,
         scale_adjuster: arguments.node_scale_adjuster,
         numa_agent: arguments.numa_agent,
+        gpu_sharing: arguments.gpu_sharing,
+        openshift: arguments.openshift,
+        pull_policy: &arguments.pull_policy,
+        replicas: arguments.replicas,
     };
     let by_hand = (wanted.layout == Layout::Nothing).then_some(manifests::BY_HAND);
     let blocked =

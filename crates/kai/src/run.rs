@@ -13,6 +13,7 @@ use kai_client::lease::Election;
 use kai_client::request::EvictBy;
 use kai_client::watch::Lists;
 use kai_client::{client, device_api};
+use kai_control::bootstrap::{self, Bootstrap};
 use kai_control::serve::{self, Question, ServeSettings};
 use kai_control::{grouper, run, shards};
 use kai_settings::admission::AdmissionSettings;
@@ -27,6 +28,7 @@ use tokio::sync::watch;
 
 use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
+use crate::controller_flags::ControllerFlags;
 use crate::grouper_flags::GrouperArguments;
 use crate::log::Log;
 use crate::scaling_flags::ScalingArguments;
@@ -91,12 +93,23 @@ pub(crate) struct RunArguments {
     #[arg(long, env = kai_api::names::env::IMAGE, value_name = "IMAGE")]
     image: Option<String>,
 
+    /// Apply the custom resource definitions of this version at the start
+    #[arg(long)]
+    upgrade_crds: bool,
+
+    /// YAML file with queues to create at the start where they are missing
+    #[arg(long, value_name = "FILE")]
+    default_queues: Option<PathBuf>,
+
     /// Address of the liveness and readiness probes; 0 disables them.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
     health_probe_bind_address: Probes,
 
     #[command(flatten)]
     admission: AdmissionFlags,
+
+    #[command(flatten)]
+    controllers: ControllerFlags,
 
     #[command(flatten)]
     scheduler: SchedulerFlags,
@@ -131,7 +144,9 @@ enum EventsWritten {
 
 /// Runs until it is told to stop; the exit status.
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
-    let (flagged, notices) = arguments.scheduler.read()?;
+    let (mut flagged, mut notices) = arguments.scheduler.read()?;
+    let listens = arguments.scheduler.names("listen-address");
+    notices.extend(arguments.controllers.apply(&mut flagged, listens)?);
     let log = Log::start(flagged.verbosity, flagged.log_json);
     if flagged.tell_version {
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "kai");
@@ -167,6 +182,8 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
             move |level| log.set_verbosity(level)
         })),
     };
+    let bootstrap = bootstrap(arguments)?;
+    env.spawn("bootstrap", bootstrap::run(client.clone(), env.clone(), bootstrap));
     let (question_sink, questions) = serve::questions();
     serve::start(&client, &env, &served, question_sink).await.context(
         "an address is in use or not ours; another address, or 0 to disable the listener, helps",
@@ -183,6 +200,17 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     let told = Told { client, env, questions };
     follow(settings, divided, told, heed, shutdown).await;
     Ok(0)
+}
+
+/// What this version brings to the cluster.
+fn bootstrap(arguments: &RunArguments) -> anyhow::Result<Bootstrap> {
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        bootstrap::read_queues(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
+    };
+    let queues = arguments.default_queues.as_ref().map(read).transpose()?.unwrap_or_default();
+    Ok(Bootstrap { upgrade_crds: arguments.upgrade_crds, queues })
 }
 
 /// Takes over the defaults per kind that the command line points to.

@@ -4,6 +4,7 @@
 mod admission;
 mod apart;
 mod binder;
+mod chart;
 mod compaction;
 mod config;
 mod devices;

@@ -7,6 +7,7 @@ mod crowd;
 mod installation;
 mod kinds;
 mod kubelet;
+mod lifecycle;
 mod memory;
 #[allow(dead_code, reason = "what other tests need")]
 #[path = "../cluster/mortal.rs"]

@@ -33,15 +33,21 @@ pub(crate) struct Site {
     // Ended in this order.
     pub(crate) nodes: Vec<Node>,
     pub(crate) world: World,
-    plane: Arc<ControlPlane>,
-    folder: PathBuf,
+    pub(crate) plane: Arc<ControlPlane>,
+    pub(crate) folder: PathBuf,
 }
 
 impl Site {
     /// A cluster with everything of ours installed, and no node.
     pub(crate) async fn new(name: &'static str) -> Self {
+        let site = Self::bare(name).await;
+        install(&site.plane);
+        site
+    }
+
+    /// A cluster with nothing of ours, and no node.
+    pub(crate) async fn bare(name: &'static str) -> Self {
         let plane = Arc::new(ControlPlane::start_for_nodes().await.expect("a control plane"));
-        install(&plane);
         let folder = std::env::temp_dir();
         let world = World::on(Arc::clone(&plane), name, None).await;
         Self { nodes: Vec::new(), world, plane, folder }
@@ -308,11 +314,17 @@ impl Site {
         Image::busybox(BUSYBOX, &["sleep", "infinity"]).write(&self.folder).expect("an image")
     }
 
-    /// Our binary with the libraries it needs, without what only debuggers read.
-    pub(crate) fn kai_image(&self) -> PathBuf {
+    /// Our binary without what only debuggers read.
+    pub(crate) fn stripped_kai(&self) -> PathBuf {
         let stripped = self.folder.join("kai");
         let status = Command::new("strip").arg("-o").arg(&stripped).arg(KAI).status();
         assert!(status.expect("strip runs").success());
+        stripped
+    }
+
+    /// Our binary with the libraries it needs.
+    pub(crate) fn kai_image(&self) -> PathBuf {
+        let stripped = self.stripped_kai();
         let image = Image::program(KAI_IMAGE, &stripped, "/bin/kai").expect("libraries");
         image.write(&self.folder).expect("an image")
     }

@@ -1,0 +1,122 @@
+//! What a new version brings to the cluster when it starts: its definitions of custom resources, and the default queues
+//! where they are missing. An installation is one `kubectl apply` or one `helm install`, and an upgrade needs no Job.
+
+use http::Request;
+use kai_api::crds::CRDS;
+use kai_client::env::Env;
+use kai_client::kinds::Kind;
+use kai_client::request::{APPLY_PATCH, send};
+use kai_core::time::Span;
+use kai_translate::time::seconds;
+use kube::Client;
+use serde_json::Value;
+
+
+/// The name under which definitions are written.
+const MANAGER: &str = "kai";
+const FIRST_RETRY: Span = seconds(1);
+const LONGEST_RETRY: Span = seconds(60);
+
+/// What is brought to the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Bootstrap {
+    /// Apply the custom resource definitions of this version.
+    pub upgrade_crds: bool,
+    /// Queues to create where they are missing; existing ones are never changed.
+    pub queues: Vec<Value>,
+}
+
+/// Queues of a YAML file.
+pub fn read_queues(text: &str) -> Result<Vec<Value>, String> {
+    let queues: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    match queues.iter().find(|queue| queue["kind"] != "Queue") {
+        Some(other) => Err(format!("{} is not a Queue", other["kind"])),
+        None => Ok(queues),
+    }
+}
+
+/// Applies definitions, then creates queues. What fails is retried: an account may get its rights, and a webhook its
+/// server, only after this process has started.
+pub async fn run(client: Client, env: Env, bootstrap: Bootstrap) {
+    let Bootstrap { upgrade_crds, queues } = bootstrap;
+    let mut pause = Pause::default();
+    while upgrade_crds && let Err(error) = apply_definitions(&client).await {
+        tracing::warn!(%error, "custom resource definitions are not applied yet, retrying");
+        pause.wait(&env).await;
+    }
+    for queue in queues {
+        let mut pause = Pause::default();
+        while let Err(error) = create_queue(&client, &queue).await {
+            let name = queue["metadata"]["name"].as_str().unwrap_or_default();
+            tracing::warn!(queue = name, %error, "default queue is not created yet, retrying");
+            pause.wait(&env).await;
+        }
+    }
+}
+
+/// Time between attempts; it doubles up to a limit.
+struct Pause(Span);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(FIRST_RETRY)
+    }
+}
+
+impl Pause {
+    async fn wait(&mut self, env: &Env) {
+        env.sleep(self.0).await;
+        let doubled = self.0.nanos.saturating_mul(2);
+        self.0 = Span { nanos: doubled.min(LONGEST_RETRY.nanos) };
+    }
+}
+
+async fn apply_definitions(client: &Client) -> Result<(), kube::Error> {
+    for (file, text) in CRDS {
+        let Ok(definition) = serde_saphyr::from_str::<Value>(text) else {
+            tracing::error!(file, "the definition of a custom resource is no YAML");
+            continue;
+        };
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager={MANAGER}&force=true"
+        );
+        let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &definition).await?;
+    }
+    tracing::info!(count = CRDS.len(), "applied the custom resource definitions");
+    Ok(())
+}
+
+async fn create_queue(client: &Client, queue: &Value) -> Result<(), kube::Error> {
+    let name = queue["metadata"]["name"].as_str().unwrap_or_default();
+    let path = Kind::Queue.path();
+    let request = Request::get(format!("{path}/{name}")).body(Vec::new());
+    match client.request::<Value>(request.map_err(kube::Error::HttpError)?).await {
+        Ok(_) => return Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => return Err(error),
+    }
+    match send::<Value>(client, "POST", path, None, queue).await {
+        Ok(_) => tracing::info!(queue = name, "created a default queue"),
+        // Another replica was faster.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_queues_are_read_and_other_kinds_are_rejected() {
+        let text = include_str!("../../../deploy/default-queues.yaml");
+        let queues = read_queues(text).expect("queues");
+        let names: Vec<&Value> = queues.iter().map(|queue| &queue["metadata"]["name"]).collect();
+        assert_eq!(names, ["default-parent-queue", "default-queue"]);
+        let pod = read_queues("kind: Pod");
+        assert_eq!(pod, Err("\"Pod\" is not a Queue".to_owned()));
+    }
+}

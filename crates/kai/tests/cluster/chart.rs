@@ -1,0 +1,334 @@
+//! The chart, by real Helm: the same objects as `kai manifests`, and the documented commands on a real API server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use kai_testenv::{ControlPlane, Process, free_port, helm};
+use serde_json::{Value, json};
+
+use crate::installation::KAI;
+use crate::world::World;
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/chart");
+const NAMESPACE: &str = "kai-scheduler";
+/// The command of the setup for Jetson, word for word; the archive follows.
+const DOCUMENTED: &str = "helm upgrade -i kai-scheduler -n kai-scheduler --create-namespace \
+    --set global.gpuSharing=true --set 'scheduler.additionalArgs[0]=--v=4' \
+    --set crdupgrader.image.pullPolicy=Never";
+const WEBHOOKS: [&str; 4] = [
+    "mutatingwebhookconfigurations/mutating-kai-admission",
+    "validatingwebhookconfigurations/validating-kai-admission",
+    "validatingwebhookconfigurations/kai-queue-validation-v2",
+    "validatingwebhookconfigurations/kai-podgroup-validation-v2alpha2",
+];
+
+/// Helm; none where it cannot be built, which is told.
+fn helm_for(test: &str) -> Option<PathBuf> {
+    helm().expect("Helm builds").map_err(|why| why.skip(test)).ok()
+}
+
+/// Runs a command of a shell that finds `helm`, `kubectl` and `kai`; what it prints.
+fn shell(helm: &Path, plane: Option<&ControlPlane>, command: &str) -> String {
+    let folder = |program: &Path| program.parent().expect("a folder").display().to_string();
+    let mut path = format!("{}:{}", folder(helm), folder(Path::new(KAI)));
+    let mut shell = Command::new("sh");
+    if let Some(plane) = plane {
+        path = format!("{path}:{}", folder(&plane.program("kubectl")));
+        shell.env("KUBECONFIG", plane.admin_kubeconfig());
+    }
+    let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("helm");
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        shell.env(variable, &home);
+    }
+    shell.env("PATH", format!("{path}:/usr/bin:/bin")).args(["-ec", command]);
+    let ended = shell.output().expect("a shell");
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{command}: {complaint}");
+    String::from_utf8(ended.stdout).expect("text")
+}
+
+/// What both print, by kind, namespace and name, without what only one of them can have.
+fn objects(text: &str) -> BTreeMap<String, Value> {
+    let all: Vec<Value> = serde_saphyr::from_multiple(text).expect("YAML");
+    let mut found = BTreeMap::new();
+    for mut object in all {
+        let name = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+        let (kind, place) = (object["kind"].as_str().unwrap_or_default().to_owned(), name("name"));
+        // Helm installs definitions from a folder of their own, creates the namespace by a flag, and only the chart has
+        // values for a shard.
+        let is_apart = match kind.as_str() {
+            "" | "CustomResourceDefinition" | "SchedulingShard" => true,
+            "Namespace" => place == NAMESPACE,
+            _ => false,
+        };
+        if is_apart {
+            continue;
+        }
+        let key = format!("{kind} {}/{place}", name("namespace"));
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).expect("metadata");
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove("helm.sh/resource-policy");
+        }
+        if metadata.get("annotations") == Some(&json!({})) {
+            metadata.remove("annotations");
+        }
+        if let Some(text) = object["data"]["queues.yaml"].as_str() {
+            let queues: Vec<Value> = serde_saphyr::from_multiple(text).expect("YAML");
+            object["data"] = json!({"queues.yaml": queues});
+        }
+        assert!(found.insert(key.clone(), object).is_none(), "{key} is there twice");
+    }
+    found
+}
+
+#[test]
+fn chart_renders_the_objects_that_kai_manifests_prints() {
+    let Some(helm) = helm_for("chart_renders_the_objects_that_kai_manifests_prints") else {
+        return;
+    };
+    let settings = [
+        ("", ""),
+        ("--set global.gpuSharing=true --set operator.replicaCount=1", "--gpu-sharing"),
+        ("--set crdupgrader.image.pullPolicy=Never", "--pull-policy Never"),
+        ("--set global.registry=r.example/team --set global.tag=2", "--image r.example/team/kai:2"),
+        ("--set global.clusterAutoscaling=true", "--node-scale-adjuster"),
+        ("--set openshift=true", "--openshift"),
+        (
+            "--set openshift=true --set numaPlacementExporter.enabled=true",
+            "--openshift --numa-agent",
+        ),
+    ];
+    for (values, flags) in settings {
+        let chart =
+            format!("helm template kai-scheduler {CHART} -n {NAMESPACE} {values} 2>/dev/null");
+        let rendered = objects(&shell(&helm, None, &chart));
+        let printed = objects(&shell(&helm, None, &format!("kai manifests {flags}")));
+        assert_eq!(
+            rendered.keys().collect::<Vec<_>>(),
+            printed.keys().collect::<Vec<_>>(),
+            "{values}"
+        );
+        for (key, object) in &printed {
+            assert_eq!(rendered.get(key), Some(object), "{key} with {values}");
+        }
+    }
+}
+
+/// A server with the chart's archive, and the scheduler that its Deployment describes.
+struct Release {
+    // Ended first.
+    kai: Option<Process>,
+    world: World,
+    plane: Arc<ControlPlane>,
+    helm: PathBuf,
+    archive: String,
+    folder: PathBuf,
+}
+
+impl Release {
+    async fn new(name: &'static str) -> Option<Self> {
+        let helm = helm_for(name)?;
+        let plane = ControlPlane::start().await.expect("a control plane");
+        let plane = Arc::new(plane.map_err(|why| why.skip(name)).ok()?);
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        shell(&helm, None, &format!("helm package {CHART} -d {}", folder.display()));
+        let archive = folder.join("kai-scheduler-0.1.0.tgz").display().to_string();
+        let world = World::on(Arc::clone(&plane), name, None).await;
+        Some(Self { kai: None, world, plane, helm, archive, folder })
+    }
+
+    fn shell(&self, command: &str) -> String {
+        shell(&self.helm, Some(&self.plane), command)
+    }
+
+    /// The container of the Deployment.
+    async fn container(&self) -> Value {
+        let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/scheduler");
+        let deployment = self.world.get(&path).await.expect("the Deployment");
+        deployment["spec"]["template"]["spec"]["containers"][0].clone()
+    }
+
+    /// Starts the scheduler as the Deployment describes it, at addresses of this machine.
+    async fn start_kai(&mut self) {
+        self.kai = None;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/default-queues");
+        let map = self.world.get(&path).await.expect("the config map");
+        let queues = self.folder.join("queues.yaml");
+        std::fs::write(&queues, map["data"]["queues.yaml"].as_str().expect("queues"))
+            .expect("a file");
+        let kubeconfig = self.plane.account_kubeconfig(NAMESPACE, "kai").await.expect("a token");
+        let port = free_port().expect("a port");
+        let here = |argument: &str| match argument {
+            "--webhook-addr=9443" => format!("--webhook-addr={port}"),
+            "--default-queues=/etc/kai/queues.yaml" => {
+                format!("--default-queues={}", queues.display())
+            }
+            other => other.to_owned(),
+        };
+        let container = self.container().await;
+        let arguments = container["args"].as_array().expect("arguments").iter();
+        let mut all: Vec<String> = arguments.filter_map(Value::as_str).map(here).collect();
+        all.push(format!("--webhook-url=https://127.0.0.1:{port}"));
+        all.push(format!("--kubeconfig={}", kubeconfig.display()));
+        for flag in ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"] {
+            all.push(format!("{flag}=0"));
+        }
+        let quiet = std::env::var_os("KAI_TEST_LOG").is_none().then_some(Path::new("/dev/null"));
+        self.kai = Some(Process::start(Path::new(KAI), &all, quiet, None).expect("kai starts"));
+    }
+
+    /// Creates a pod with half a GPU once admission answers; why it is denied.
+    async fn half_gpu_pod(&self, name: &str) -> Result<(), String> {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": self.world.name, "annotations": {"gpu-fraction": "0.5"}},
+            "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "none"}]},
+        });
+        let path = format!("/api/v1/namespaces/{}/pods", self.world.name);
+        let mut answer = Ok(());
+        self.world
+            .wait("admission answers", async || {
+                answer = match self.world.try_create(&path, &pod).await {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                };
+                !matches!(&answer, Err(why) if why.contains("failed calling webhook"))
+            })
+            .await;
+        answer
+    }
+
+    async fn exists(&self, path: &str) -> bool {
+        self.world.get(path).await.is_some()
+    }
+
+    async fn wait_for_default_queue(&self) {
+        let path = "/apis/scheduling.run.ai/v2/queues/default-queue";
+        self.world.wait("the default queue exists", async || self.exists(path).await).await;
+    }
+}
+
+#[tokio::test]
+async fn documented_helm_command_installs_upgrades_and_uninstalls() {
+    let Some(mut release) = Release::new("documented-helm").await else { return };
+    let documented = format!("{DOCUMENTED} {}", release.archive);
+    release.shell(&documented);
+    let container = release.container().await;
+    assert_eq!(container["imagePullPolicy"], "Never");
+    let arguments = container["args"].to_string();
+    for argument in ["--v=4", "--resource-reservation-pull-policy=Never"] {
+        assert!(arguments.contains(argument), "{arguments}");
+    }
+    let dry_run = format!(
+        "helm lint {archive} && helm template kai-scheduler {archive} -n {NAMESPACE} | kubectl apply --server-side --force-conflicts --dry-run=server -f -",
+        archive = release.archive
+    );
+    assert!(release.shell(&dry_run).contains("deployment.apps/scheduler serverside-applied"));
+
+    release.start_kai().await;
+    release.wait_for_default_queue().await;
+    let definition =
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.scheduling.run.ai";
+    let definition = release.world.get(definition).await.expect("the definition");
+    let managers = definition["metadata"]["managedFields"].to_string();
+    assert!(managers.contains("\"manager\":\"kai\""), "kai upgrades definitions: {managers}");
+    release.half_gpu_pod("shared").await.expect("sharing is on");
+
+    let off = format!("helm upgrade kai-scheduler -n {NAMESPACE} {}", release.archive);
+    release.shell(&off);
+    release.start_kai().await;
+    let why = release.half_gpu_pod("refused").await.expect_err("sharing is off");
+    assert!(why.contains("global.gpuSharing=true"), "{why}");
+    release.shell(&documented);
+    release.start_kai().await;
+    release.half_gpu_pod("again").await.expect("sharing is on again");
+
+    release.kai = None;
+    release.shell(&format!("helm uninstall kai-scheduler -n {NAMESPACE}"));
+    for webhook in WEBHOOKS {
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{webhook}");
+        assert!(!release.exists(&path).await, "{webhook} stays behind");
+    }
+    let jobs = release.world.get("/apis/batch/v1/jobs").await.expect("a list");
+    assert_eq!(jobs["items"], json!([]), "no Job stays behind");
+    for kept in [
+        "/apis/scheduling.run.ai/v2/queues/default-queue",
+        "/api/v1/namespaces/kai-resource-reservation",
+        "/api/v1/namespaces/kai-resource-reservation/serviceaccounts/kai-resource-reservation",
+    ] {
+        assert!(release.exists(kept).await, "{kept} is gone");
+    }
+    release.shell(&documented);
+    release.start_kai().await;
+    release.half_gpu_pod("after").await.expect("the second installation works");
+}
+
+#[tokio::test]
+async fn values_without_meaning_are_listed_and_are_no_error() {
+    let Some(release) = Release::new("ignored-values").await else { return };
+    let command = format!(
+        "helm upgrade -i kai-scheduler -n {NAMESPACE} --create-namespace --set global.vpa.enabled=true \
+         --set scheduler.image.name=scheduler --set postCleanup.enabled=true --set operator.qps=5 {}",
+        release.archive
+    );
+    let notes = release.shell(&command);
+    for value in ["global.vpa", "scheduler.image.name", "postCleanup", "operator.qps"] {
+        assert!(notes.contains(&format!("  {value}\n")), "{value} is not listed:\n{notes}");
+    }
+    assert!(
+        !notes.contains("  binder.image.name\n"),
+        "a value that was not set is listed:\n{notes}"
+    );
+    assert!(notes.contains("--set global.gpuSharing=true"), "{notes}");
+}
+
+#[tokio::test]
+async fn openshift_is_recognized_and_assigns_the_user_ids() {
+    let Some(release) = Release::new("openshift").await else { return };
+    let stub = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/openshift.yaml");
+    release.shell(&format!(
+        "kubectl apply -f {stub} && kubectl wait --for=condition=Established crd --all"
+    ));
+    release.shell(&format!("{DOCUMENTED} {}", release.archive));
+    let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/scheduler");
+    let deployment = release.world.get(&path).await.expect("the Deployment");
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert!(pod["securityContext"]["runAsUser"].is_null(), "{pod}");
+    let arguments = pod["containers"][0]["args"].to_string();
+    assert!(arguments.contains("--resource-reservation-container-security-context"), "{arguments}");
+    assert!(!arguments.contains("runAsUser"), "{arguments}");
+    let list = "/apis/security.openshift.io/v1/securitycontextconstraints";
+    let constraints = release.world.get(list).await.expect("a list");
+    let constraints = constraints["items"].as_array().expect("items");
+    let users: Vec<&Value> = constraints.iter().map(|one| &one["users"][0]).collect();
+    let user = "system:serviceaccount:kai-resource-reservation:kai-resource-reservation";
+    assert!(users.contains(&&json!(user)), "{users:?}");
+    assert!(users.contains(&&json!("system:serviceaccount:kai-scheduler:kai")), "{users:?}");
+    for one in constraints {
+        assert_eq!(one["allowPrivilegedContainer"], false, "{one}");
+        assert_eq!(one["runAsUser"]["type"], "MustRunAsRange", "{one}");
+    }
+}
+
+#[test]
+fn kubectl_runs_kai_as_a_plugin() {
+    let test = "kubectl_runs_kai_as_a_plugin";
+    let binaries = match kai_testenv::Binaries::ready().expect("binaries") {
+        kai_testenv::Build::Ready(binaries) => binaries,
+        kai_testenv::Build::Impossible(why) => {
+            crate::installation::tell(&format!("SKIPPED {test}: {why}\n"));
+            return;
+        }
+    };
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plugin");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let link = folder.join("kubectl-kai");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(KAI, &link).expect("a link");
+    let mut kubectl = Command::new(binaries.path("kubectl"));
+    kubectl.args(["kai", "--version"]).env("PATH", &folder);
+    let ended = kubectl.output().expect("kubectl runs");
+    assert!(String::from_utf8_lossy(&ended.stdout).starts_with("kai "), "{ended:?}");
+}

@@ -1,0 +1,110 @@
+{{/* Image of every container. */}}
+{{- define "kai.image" -}}
+{{ .Values.global.registry | trimSuffix "/" }}/{{ .Values.image.name }}:{{ .Values.global.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* There is one image, so there is one pull policy: the first that is set. */}}
+{{- define "kai.pullPolicy" -}}
+{{- $policy := "" -}}
+{{- range $component := list "scheduler" "crdupgrader" "binder" "admission" "podgrouper" "podgroupcontroller" "queuecontroller" "operator" -}}
+{{- $image := dig "image" dict (index $.Values $component | default dict) -}}
+{{- if and (not $policy) (kindIs "map" $image) -}}
+{{- $policy = get $image "pullPolicy" -}}
+{{- end -}}
+{{- end -}}
+{{- .Values.global.imagePullPolicy | default $policy | default "IfNotPresent" -}}
+{{- end -}}
+
+{{/* Not empty on OpenShift. */}}
+{{- define "kai.openshift" -}}
+{{- if or .Values.openshift (.Capabilities.APIVersions.Has "security.openshift.io/v1") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Pull secrets as a list of objects. */}}
+{{- define "kai.pullSecrets" -}}
+{{- $secrets := list -}}
+{{- range .Values.global.imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- toJson $secrets -}}
+{{- end -}}
+
+{{- define "kai.replicas" -}}
+{{- .Values.scheduler.replicas | default .Values.operator.replicaCount | default 1 -}}
+{{- end -}}
+
+{{/* Not empty if pods may request fractions of GPUs. */}}
+{{- define "kai.gpuSharing" -}}
+{{- $mode := .Values.global.gpuSharingMode | default "" -}}
+{{- if $mode -}}
+{{- if ne $mode "Disabled" -}}true{{- end -}}
+{{- else if .Values.global.gpuSharing -}}true{{- end -}}
+{{- end -}}
+
+{{/* Plugins of the binder, with those that the sharing mode asks for. */}}
+{{- define "kai.binderPlugins" -}}
+{{- $plugins := deepCopy (.Values.binder.plugins | default dict) -}}
+{{- if eq (.Values.global.gpuSharingMode | default "") "HamiCore" -}}
+{{- $plugins = mergeOverwrite (dict "hamicore" (dict "enabled" true)) $plugins -}}
+{{- end -}}
+{{- toJson $plugins -}}
+{{- end -}}
+
+{{/* Security context of reservation containers on OpenShift, which assigns the user id. */}}
+{{- define "kai.openshiftReservationSecurity" -}}
+{"allowPrivilegeEscalation":false,"runAsNonRoot":true,"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}
+{{- end -}}
+
+{{/* Functions that run, as a JSON list; empty: all of them. */}}
+{{- define "kai.functions" -}}
+{{- $names := dict "scheduler" "scheduler" "podgrouper" "pod-grouper" "binder" "binder" "podgroupcontroller" "podgroup-controller" "queuecontroller" "queue-controller" -}}
+{{- $on := list -}}
+{{- range $component, $function := $names -}}
+{{- if ne (dig "enabled" true (index $.Values $component | default dict)) false -}}{{- $on = append $on $function -}}{{- end -}}
+{{- end -}}
+{{- if ne (len $on) (len $names) -}}{{- join "," $on -}}{{- end -}}
+{{- end -}}
+
+{{/* Arguments of the container, as a JSON list. */}}
+{{- define "kai.arguments" -}}
+{{- $v := .Values -}}
+{{- $reservation := $v.global.resourceReservation -}}
+{{- $args := list "run" "--leader-elect" -}}
+{{- if $v.admission.enabled -}}{{- $args = append $args "--webhook-addr=9443" -}}{{- end -}}
+{{- $args = append $args "--upgrade-crds" -}}
+{{- if $v.defaultQueue.createDefaultQueue -}}{{- $args = append $args "--default-queues=/etc/kai/queues.yaml" -}}{{- end -}}
+{{- if $v.admission.enabled -}}{{- $args = append $args (printf "--gpu-sharing-enabled=%t" (ne (include "kai.gpuSharing" .) "")) -}}{{- end -}}
+{{- $args = append $args (printf "--resource-reservation-pull-policy=%s" (include "kai.pullPolicy" .)) -}}
+{{- if include "kai.openshift" . -}}{{- $args = append $args (printf "--resource-reservation-container-security-context=%s" (include "kai.openshiftReservationSecurity" .)) -}}{{- end -}}
+{{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
+{{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
+{{- if ne .Release.Namespace "kai-scheduler" -}}{{- $args = append $args (printf "--namespace=%s" .Release.Namespace) -}}{{- end -}}
+{{- if $v.global.blockNvidiaVisibleDevices -}}{{- $args = append $args "--block-nvidia-visible-devices" -}}{{- end -}}
+{{- if eq ($v.global.gpuSharingMode | default "") "HamiCore" -}}{{- $args = append $args "--hami-core-enabled" -}}{{- end -}}
+{{- $class := $v.admission.gpuFractionRuntimeClassName -}}
+{{- if kindIs "invalid" $class -}}{{- $class = dig "gpuPodRuntimeClassName" "nvidia" $v.admission -}}{{- end -}}
+{{- if and (kindIs "string" $class) (ne $class "nvidia") -}}{{- $args = append $args (printf "--gpu-fraction-runtime-class-name=%s" $class) -}}{{- end -}}
+{{- with $v.global.nodePoolLabelKey -}}{{- $args = append $args (printf "--nodepool-label-key=%s" .) -}}{{- end -}}
+{{- if $v.global.jsonLog -}}{{- $args = append $args "--log-json" -}}{{- end -}}
+{{- if ne ($v.podgrouper.queueLabelKey | default "kai.scheduler/queue") "kai.scheduler/queue" -}}{{- $args = append $args (printf "--queue-label-key=%s" $v.podgrouper.queueLabelKey) -}}{{- end -}}
+{{- if eq (get $v.podgrouper "genericKartaFallback") false -}}{{- $args = append $args "--generic-karta-fallback=false" -}}{{- end -}}
+{{- if ne (include "kai.binderPlugins" .) "{}" -}}{{- $args = append $args (printf "--plugins=%s" (include "kai.binderPlugins" .)) -}}{{- end -}}
+{{- if hasKey $v.binder "cdiEnabled" -}}{{- $args = append $args (printf "--cdi-enabled=%t" $v.binder.cdiEnabled) -}}{{- end -}}
+{{- with get $v.binder "runtimeClassName" -}}{{- $args = append $args (printf "--runtime-class-name=%s" .) -}}{{- end -}}
+{{- with get $v.binder "resourceReservationPodResources" -}}{{- $args = append $args (printf "--resource-reservation-pod-resources=%s" (toJson .)) -}}{{- end -}}
+{{- if ne $reservation.namespace "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-namespace=%s" $reservation.namespace) -}}{{- end -}}
+{{- if ne $reservation.serviceAccount "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-service-account=%s" $reservation.serviceAccount) -}}{{- end -}}
+{{- if ne $reservation.appLabel "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-app-label=%s" $reservation.appLabel) -}}{{- end -}}
+{{- toJson (concat $args ($v.scheduler.additionalArgs | default list)) -}}
+{{- end -}}
+
+{{/*
+Not empty if an object of the cluster may be part of this release: it is absent, or a release of this name made it.
+Arguments: apiVersion, kind, namespace, name, release.
+*/}}
+{{- define "kai.mayOwn" -}}
+{{- $found := lookup .apiVersion .kind .namespace .name -}}
+{{- if not $found -}}true
+{{- else if eq (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found) .release -}}true
+{{- end -}}
+{{- end -}}
