@@ -84,6 +84,10 @@ pub enum Check {
     UnknownQueue,
     /// Pods that nobody looks at.
     SchedulerSilent,
+    /// A component of the KAI Scheduler that still runs.
+    KaiRunning,
+    /// Reservation pods of an older release in another namespace.
+    LegacyReservations,
     /// The host: no library.
     NvmlLibrary,
     /// The host: a library where nobody looks.
@@ -105,7 +109,7 @@ pub enum Check {
 }
 
 /// Name and place of every check, in the order of the documentation.
-const ALL: [(Check, &str, Scope); 45] = {
+const ALL: [(Check, &str, Scope); 47] = {
     use Check as C;
     use Scope::{Cluster, Host};
     [
@@ -145,6 +149,8 @@ const ALL: [(Check, &str, Scope); 45] = {
         (C::FractionOtherScheduler, "fraction-other-scheduler", Cluster),
         (C::UnknownQueue, "unknown-queue", Cluster),
         (C::SchedulerSilent, "scheduler-silent", Cluster),
+        (C::KaiRunning, "kai-running", Cluster),
+        (C::LegacyReservations, "legacy-reservations", Cluster),
         (C::NvmlLibrary, "nvml-library", Host),
         (C::NvmlLibraryFolder, "nvml-library-folder", Host),
         (C::DeviceFiles, "device-files", Host),
@@ -158,6 +164,19 @@ const ALL: [(Check, &str, Scope); 45] = {
 };
 
 impl Check {
+    /// It is about taking a cluster over from the KAI Scheduler.
+    pub fn is_about_take_over(self) -> bool {
+        matches!(
+            self,
+            Self::KaiRunning
+                | Self::LegacyReservations
+                | Self::ReservationClash
+                | Self::ReservationOrphan
+                | Self::CrdMissing
+                | Self::Unreadable
+        )
+    }
+
     /// Every check, in the order of the documentation.
     pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().map(|(check, ..)| *check)

@@ -5,6 +5,7 @@ mod nodes;
 mod objects;
 mod reservations;
 mod runtime;
+mod take_over;
 mod tegra;
 mod webhooks;
 mod workloads;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use crate::check::Check;
 use crate::finding::{Finding, Findings, Severity};
 use objects::{
-    ClusterPolicy, Config, EndpointSlice, Event, Named, Node, Pod, Role, RoleBinding,
+    ClusterPolicy, Config, Deployment, EndpointSlice, Event, Named, Node, Pod, Role, RoleBinding,
     WebhookConfiguration,
 };
 
@@ -72,7 +73,7 @@ const fn if_known(part: &'static str, path: &'static str) -> Listing {
 }
 
 /// Every list that checks need.
-pub const LISTINGS: [Listing; 18] = [
+pub const LISTINGS: [Listing; 19] = [
     always("nodes", "/api/v1/nodes"),
     always("pods", "/api/v1/pods"),
     always("namespaces", "/api/v1/namespaces"),
@@ -86,6 +87,7 @@ pub const LISTINGS: [Listing; 18] = [
     always("roleBindings", "/apis/rbac.authorization.k8s.io/v1/rolebindings"),
     always("mutating", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"),
     always("validating", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
+    always("deployments", "/apis/apps/v1/deployments"),
     always("endpointSlices", "/apis/discovery.k8s.io/v1/endpointslices"),
     if_known("queues", "/apis/scheduling.run.ai/v2/queues"),
     if_known("bindRequests", "/apis/scheduling.run.ai/v1alpha2/bindrequests"),
@@ -110,6 +112,7 @@ pub struct ClusterFacts {
     role_bindings: Vec<RoleBinding>,
     mutating: Vec<WebhookConfiguration>,
     validating: Vec<WebhookConfiguration>,
+    deployments: Vec<Deployment>,
     endpoint_slices: Vec<EndpointSlice>,
     queues: Vec<Named>,
     bind_requests: Vec<Value>,
@@ -197,6 +200,7 @@ pub fn examine(facts: &ClusterFacts, expected: &Expectations) -> Findings {
     all.extend(webhooks::findings(facts, expected));
     all.extend(installation::findings(facts, expected));
     all.extend(workloads::findings(facts, expected));
+    all.extend(take_over::findings(facts, expected));
     Findings::of(all)
 }
 

@@ -72,11 +72,32 @@ pub(crate) struct PodSpec {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Deployment {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: DeploymentSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DeploymentSpec {
+    pub(crate) replicas: Option<i64>,
+    pub(crate) template: PodTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodTemplate {
+    pub(crate) spec: PodSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) image: String,
     pub(crate) image_pull_policy: String,
+    pub(crate) args: Vec<String>,
     pub(crate) env: Vec<Variable>,
     pub(crate) security_context: Security,
     pub(crate) volume_mounts: Vec<VolumeMount>,

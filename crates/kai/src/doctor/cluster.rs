@@ -39,6 +39,10 @@ pub(super) struct ClusterArguments {
     #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
     resource_reservation_namespace: String,
 
+    /// Check only what matters when a cluster is taken over from the KAI Scheduler.
+    #[arg(long)]
+    from_kai: bool,
+
     /// Print JSON instead of a table.
     #[arg(long)]
     pub(super) json: bool,
@@ -62,7 +66,11 @@ pub(super) fn examine(arguments: &ClusterArguments) -> anyhow::Result<Findings> 
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
         facts(&client, &expected).await
     })?;
-    Ok(judge(&facts, &expected))
+    let mut found = judge(&facts, &expected);
+    if arguments.from_kai {
+        found.findings.retain(|finding| finding.check.is_about_take_over());
+    }
+    Ok(found)
 }
 
 async fn facts(client: &Client, expected: &Expectations) -> anyhow::Result<ClusterFacts> {
