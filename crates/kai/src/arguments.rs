@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::agent::AgentArguments;
 use crate::bench::BenchArguments;
+use crate::bundle::BundleArguments;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::explain::ExplainArguments;
@@ -11,6 +12,7 @@ use crate::gpus::GpusArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
+use crate::shell::{CompletionsArguments, ManArguments};
 use crate::simulate::SimulateArguments;
 use crate::up::UpArguments;
 
@@ -48,6 +50,12 @@ pub(crate) enum Verb {
     Scenario(ScenarioArguments),
     /// Measure how fast the scheduler is.
     Bench(BenchArguments),
+    /// Write an archive for a bug report, without secrets.
+    Bundle(BundleArguments),
+    /// Print shell completions.
+    Completions(CompletionsArguments),
+    /// Write manual pages.
+    Man(ManArguments),
 }
 
 #[cfg(test)]
