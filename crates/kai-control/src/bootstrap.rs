@@ -11,7 +11,6 @@ use kai_translate::time::seconds;
 use kube::Client;
 use serde_json::Value;
 
-
 /// The name under which definitions are written: that of `kubectl apply --server-side`, so that applying the manifests of a
 /// newer version by hand meets no conflict.
 const MANAGER: &str = "kubectl";

@@ -115,7 +115,7 @@ fn emulator(platform: Platform) -> Option<String> {
 
 fn check(root: &Path, files: &Path, runner: &Runner) -> anyhow::Result<()> {
     let mut stub = Command::new("sh");
-    stub.arg(root.join("crates/kai-gpu/tests/stub-nvml/build.sh")).arg(files.join(STUB));
+    stub.arg(root.join("crates/kai-node/tests/stub-nvml/build.sh")).arg(files.join(STUB));
     said(stub.env("CC", &runner.compiler)).context("the stub of NVML cannot be built")?;
     let version = said(runner.command(files).arg("--version"))?;
     ensure!(version.starts_with("kai "), "{}: {version}", runner.platform);
