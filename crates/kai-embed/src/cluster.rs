@@ -1,12 +1,13 @@
 //! The cluster: a state machine. Requests and the passing of time go in, answers and changes come out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::admission::Webhooks;
+use crate::alarms::{Alarms, Item};
 use crate::api::{Answer, Part, Request, Writer};
 use crate::controllers;
 use crate::expressions::Expressions;
@@ -16,9 +17,6 @@ use crate::kinds::{CRDS, Kinds, NAMESPACES, PODS, Resource, id};
 use crate::nodes::Nodes;
 use crate::object::{Key, text};
 use crate::store::{Event, EventKind, ResourceId, Store};
-
-/// Something that a controller looks at again.
-type Item = (ResourceId, Key);
 
 /// More work than this at one moment means that two controllers fight; the rest is done a second later.
 const MOST_WORK: usize = 1_000_000;
@@ -37,12 +35,14 @@ pub struct Cluster {
     /// What whoever writes should know, until it is told.
     pub(crate) warnings: Vec<String>,
     pub(crate) expressions: Expressions,
+    /// Names of the schedulers that run on the cluster; none: nothing is known of them.
+    pub(crate) schedulers: Option<BTreeSet<String>>,
     /// What is to be looked at again, in order.
     due: BTreeSet<Item>,
     /// When something is to be looked at again.
-    alarms: BTreeMap<Item, Timestamp>,
-    /// The latest write that the controllers have seen.
-    seen: u64,
+    alarms: Alarms,
+    /// Those of them that start, end or remove pods.
+    pod_alarms: Alarms,
 }
 
 impl Cluster {
@@ -59,9 +59,10 @@ impl Cluster {
             cron_runs: controllers::cron_jobs::CronRuns::default(),
             warnings: Vec::new(),
             expressions: Expressions::default(),
+            schedulers: None,
             due: BTreeSet::new(),
-            alarms: BTreeMap::new(),
-            seen: 0,
+            alarms: Alarms::default(),
+            pod_alarms: Alarms::default(),
         };
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let namespace =
@@ -76,6 +77,11 @@ impl Cluster {
     /// This is who answers for registered webhooks.
     pub fn set_webhooks(&mut self, webhooks: Webhooks) {
         self.webhooks = webhooks;
+    }
+
+    /// Only schedulers of these names run on the cluster. Pods of others are told so.
+    pub fn set_schedulers(&mut self, names: impl IntoIterator<Item = String>) {
+        self.schedulers = Some(names.into_iter().collect());
     }
 
     /// What webhooks wanted whoever wrote last to know.
@@ -97,16 +103,8 @@ impl Cluster {
     pub fn pass_time(&mut self, now: Timestamp) {
         while let Some(moment) = self.next_alarm().filter(|moment| *moment <= now) {
             self.now = moment.max(self.now);
-            let rung: Vec<Item> = self
-                .alarms
-                .iter()
-                .filter(|(_, at)| **at <= moment)
-                .map(|(item, _)| item.clone())
-                .collect();
-            for item in rung {
-                self.alarms.remove(&item);
-                self.due.insert(item);
-            }
+            self.due.extend(self.alarms.take_until(moment));
+            self.due.extend(self.pod_alarms.take_until(moment));
             self.settle();
         }
         self.now = now.max(self.now);
@@ -114,15 +112,12 @@ impl Cluster {
 
     /// When something happens by itself.
     pub fn next_alarm(&self) -> Option<Timestamp> {
-        self.alarms.values().min().copied()
+        [self.alarms.next(), self.pod_alarms.next()].into_iter().flatten().min()
     }
 
-    /// When the next pod starts, ends or goes by itself, or the next cron job runs.
+    /// When the next pod starts, ends or is removed by itself, or the next cron job or batch of a job's pods is created.
     pub fn next_pod_alarm(&self) -> Option<Timestamp> {
-        let cron_jobs = controllers::cron_jobs::resource();
-        let of_pods = |resource: &ResourceId| *resource == id(PODS) || *resource == cron_jobs;
-        let pods = self.alarms.iter().filter(|((resource, _), _)| of_pods(resource));
-        pods.map(|(_, at)| *at).min()
+        self.pod_alarms.next()
     }
 
     /// Now.
@@ -194,8 +189,16 @@ impl Cluster {
 
     /// Looks at an item again at a moment, unless an earlier one is set.
     pub(crate) fn wake(&mut self, resource: &ResourceId, key: &Key, moment: Timestamp) {
-        let alarm = self.alarms.entry((resource.clone(), key.clone())).or_insert(moment);
-        *alarm = moment.min(*alarm);
+        let of_pods = *resource == id(PODS)
+            || *resource == controllers::cron_jobs::resource()
+            || controllers::creates_in_batches(resource);
+        let alarms = if of_pods { &mut self.pod_alarms } else { &mut self.alarms };
+        alarms.set((resource.clone(), key.clone()), moment);
+    }
+
+    /// Whether an item that creates pods is looked at again at a later moment.
+    pub(crate) fn is_woken_later(&self, resource: &ResourceId, key: &Key) -> bool {
+        self.pod_alarms.is_set(&(resource.clone(), key.clone()))
     }
 
     /// Looks at an item again now.
@@ -217,10 +220,8 @@ impl Cluster {
     }
 
     /// Finds out what the latest writes ask the controllers to look at.
-    fn notice_writes(&mut self) {
-        let Ok(events) = self.store.log().since(self.seen) else { return };
-        let events: Vec<Arc<Event>> = events.cloned().collect();
-        self.seen = self.store.version();
+    pub(crate) fn notice_writes(&mut self) {
+        let events = self.store.take_unseen();
         for event in events {
             if event.resource == id(CRDS) {
                 self.define(&event);

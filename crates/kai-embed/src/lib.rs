@@ -7,6 +7,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`cluster`] | the state machine; who looks at what again, and when |
+//! | `alarms` | when which item is looked at again |
 //! | [`store`] | objects, versions, the latest writes |
 //! | [`api`] | requests into answers |
 //! | [`kinds`], [`crd`] | what is served: built-in and custom resources, their shapes and schemas |
@@ -19,6 +20,7 @@
 //! | [`service`], [`serve`] | the transport: in the same process, and on a socket |
 
 pub mod admission;
+mod alarms;
 pub mod api;
 pub mod cluster;
 pub mod controllers;

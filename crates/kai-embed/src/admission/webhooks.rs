@@ -18,15 +18,17 @@ use crate::selectors::LabelSelector;
 use crate::store::ResourceId;
 
 /// Answers an `AdmissionReview` sent to a path; none where nobody listens.
-type Ask = dyn Fn(&str, &Value) -> Option<Value> + Send + Sync;
+type Ask = dyn Fn(&str, &Value, &Cluster) -> Option<Value> + Send + Sync;
 
 /// Who answers at the addresses that registrations name.
 #[derive(Clone, Default)]
 pub struct Webhooks(Option<Arc<Ask>>);
 
 impl Webhooks {
-    /// This function answers, by path.
-    pub fn new(ask: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Self {
+    /// This function answers, by path; it may read the cluster.
+    pub fn new(
+        ask: impl Fn(&str, &Value, &Cluster) -> Option<Value> + Send + Sync + 'static,
+    ) -> Self {
         Self(Some(Arc::new(ask)))
     }
 }
@@ -119,7 +121,7 @@ impl Cluster {
             if !self.concerns(hook, resource, now) {
                 continue;
             }
-            let Some(answer) = ask(path(hook), &review(resource, now)) else {
+            let Some(answer) = ask(path(hook), &review(resource, now), self) else {
                 match text(&hook["failurePolicy"]) {
                     "Ignore" => continue,
                     _ => return Err(Failure::webhook_silent(text(&hook["name"]))),

@@ -49,9 +49,28 @@ fn document(cluster: &Cluster, group: &str, version: &str) -> Option<Value> {
         "openapi": "3.0.0",
         "info": {"title": "kai", "version": super::discovery::KUBERNETES},
         "paths": paths,
-        "components": {"schemas": {}},
+        "components": {"schemas": schemas(cluster, group, version)},
     }))
 }
+
+/// What `kubectl explain` prints: the fields of custom resources, and of built-in ones where to read about them.
+fn schemas(cluster: &Cluster, group: &str, version: &str) -> Map<String, Value> {
+    let mut schemas = Map::new();
+    for resource in cluster.kinds.all().filter(|resource| &*resource.id.group == group) {
+        let Some(served) = resource.version(version) else { continue };
+        let mut schema = match &served.schema {
+            Some(schema) => Value::clone(schema),
+            None => json!({"type": "object", "description": BUILT_IN}),
+        };
+        schema["x-kubernetes-group-version-kind"] =
+            json!([{"group": group, "version": version, "kind": resource.kind}]);
+        schemas.insert(format!("{group}.{version}.{}", resource.kind), schema);
+    }
+    schemas
+}
+
+const BUILT_IN: &str = "A kind of Kubernetes. This embedded cluster checks its fields and does not describe them; \
+see https://kubernetes.io/docs/reference/kubernetes-api/";
 
 /// Patches of a resource can be checked and tried.
 fn patch(resource: &Resource, version: &str) -> Value {

@@ -15,7 +15,26 @@ use crate::tables;
 pub(super) enum Representation {
     Full,
     Metadata,
-    Table,
+    Table(RowObject),
+}
+
+/// What a row of a table carries beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowObject {
+    None,
+    Metadata,
+    /// The whole object: `kubectl get --sort-by` reads its fields.
+    Object,
+}
+
+impl RowObject {
+    fn of(request: &Request) -> Self {
+        match request.query.get("includeObject") {
+            Some("None") => Self::None,
+            Some("Object") => Self::Object,
+            _ => Self::Metadata,
+        }
+    }
 }
 
 impl Representation {
@@ -23,7 +42,7 @@ impl Representation {
     pub(super) fn of(request: &Request) -> Self {
         for wish in request.accept.split(',') {
             if wish.contains("as=Table") {
-                return Self::Table;
+                return Self::Table(RowObject::of(request));
             }
             if wish.contains("as=PartialObjectMetadata") {
                 return Self::Metadata;
@@ -46,11 +65,26 @@ pub(super) fn represent(
     match representation {
         Representation::Full => subject.spoken(object),
         Representation::Metadata => metadata_only(object),
-        Representation::Table => {
+        Representation::Table(rows) => {
             let metadata = json!({"resourceVersion": crate::object::version(object)});
-            tables::table(&subject.resource, subject.version(), &[object], &metadata, now)
+            table(rows, subject, &[object], &metadata, now)
         }
     }
+}
+
+fn table(
+    rows: RowObject,
+    subject: &Subject,
+    objects: &[&Value],
+    metadata: &Value,
+    now: Timestamp,
+) -> Value {
+    let row_object = |object: &Value| match rows {
+        RowObject::None => Value::Null,
+        RowObject::Metadata => metadata_only(object),
+        RowObject::Object => subject.spoken(object),
+    };
+    tables::table(&subject.resource, subject.version(), objects, metadata, now, &row_object)
 }
 
 fn metadata_only(object: &Value) -> Value {
@@ -100,9 +134,9 @@ pub(super) fn represent_list(
                 "items": items,
             })
         }
-        Representation::Table => {
+        Representation::Table(rows) => {
             let objects: Vec<&Value> = objects.iter().map(|object| &***object).collect();
-            tables::table(resource, subject.version(), &objects, metadata, now)
+            table(rows, subject, &objects, metadata, now)
         }
     }
 }

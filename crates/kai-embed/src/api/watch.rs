@@ -174,7 +174,7 @@ impl Watch {
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": metadata,
             }),
-            Representation::Table => json!({
+            Representation::Table(_) => json!({
                 "kind": "Table",
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": metadata,

@@ -1,10 +1,11 @@
-//! Deployments: a replica set per template, the newest with all replicas.
+//! Deployments: a replica set per template; the newest takes over from the others step by step.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::replica_sets;
+use super::rollout::{self, Share};
 use super::templates::{create, wanted, write};
 use crate::api::Part;
 use crate::cluster::Cluster;
@@ -24,18 +25,27 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     }
     let hash = hash(&deployment["spec"]["template"]);
     let current = format!("{}-{hash}", key.name);
-    let replicas = wanted(&deployment, "replicas", 1);
     let sets = sets_of(cluster, &deployment);
     if !sets.iter().any(|set| name(set) == current) {
         let revision = sets.iter().filter_map(|set| revision(set)).max().unwrap_or_default() + 1;
+        let mut new = set(&deployment, &current, &hash, revision);
+        if !sets.is_empty() {
+            object::set(&mut new, &["spec", "replicas"], json!(0));
+        }
         // It is made again when the deployment is next looked at.
-        let _ =
-            create(cluster, &replica_sets::resource(), set(&deployment, &current, &hash, revision));
+        let _ = create(cluster, &replica_sets::resource(), new);
     }
-    for set in sets_of(cluster, &deployment) {
-        let replicas = if name(&set) == current { replicas } else { 0 };
+    let sets = sets_of(cluster, &deployment);
+    let (new, old): (Vec<_>, Vec<_>) = sets.iter().partition(|set| name(set) == current);
+    let Some(newest) = new.first() else { return };
+    let goals = rollout::goals(
+        &deployment,
+        Share::of(newest),
+        &old.iter().map(|set| Share::of(set)).collect::<Vec<_>>(),
+    );
+    for (set, replicas) in new.into_iter().chain(old).zip(goals) {
         if set["spec"]["replicas"] != replicas {
-            let mut scaled = Value::clone(&set);
+            let mut scaled = Value::clone(set);
             object::set(&mut scaled, &["spec", "replicas"], json!(replicas));
             write(cluster, &replica_sets::resource(), scaled, Part::Whole);
         }

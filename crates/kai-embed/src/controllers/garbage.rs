@@ -19,6 +19,18 @@ impl Owned {
     fn of(&self, owner: &str) -> Vec<(ResourceId, Key)> {
         self.by_owner.get(owner).into_iter().flatten().cloned().collect()
     }
+
+    /// The objects of a resource that the owner has, by namespace and name.
+    pub(super) fn of_resource(
+        &self,
+        owner: &str,
+        resource: &ResourceId,
+    ) -> impl Iterator<Item = &Key> {
+        let first = (resource.clone(), Key::default());
+        let owned = self.by_owner.get(owner).into_iter();
+        let range = owned.flat_map(move |owned| owned.range(first.clone()..));
+        range.take_while(move |(kind, _)| kind == resource).map(|(_, key)| key)
+    }
 }
 
 pub(super) fn notice(cluster: &mut Cluster, event: &Event) {

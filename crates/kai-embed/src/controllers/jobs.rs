@@ -1,11 +1,12 @@
 //! Jobs: pods that run until enough of them have succeeded.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::pods_of;
-use super::templates::{count, create_pod, delete, is_active, pod, ready, wanted, write};
+use super::templates::{count, create_batch, delete, is_active, pod, ready, wanted, write};
 use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
@@ -43,17 +44,15 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         delete(cluster, &id(PODS), pod);
     }
     let mut free = free_indices(&job, &pods);
-    for _ in active.len() as i64..target {
-        let Some(made) = create_pod(cluster, member(&job, free.next())) else { break };
-        debug_assert!(object::controller(&made).is_some());
-    }
+    let missing = (target - active.len() as i64).max(0) as usize;
+    create_batch(cluster, &resource(), key, missing, || member(&job, free.next()));
     report(cluster, &job);
 }
 
 /// Indices that no pod has completed or is completing.
 fn free_indices(job: &Value, pods: &[Arc<Value>]) -> impl Iterator<Item = i64> + use<> {
     let indexed = job["spec"]["completionMode"] == "Indexed";
-    let taken: Vec<i64> = pods
+    let taken: BTreeSet<i64> = pods
         .iter()
         .filter(|pod| is_active(pod) || text(&pod["status"]["phase"]) == "Succeeded")
         .filter_map(|pod| object::annotation(pod, INDEX)?.parse().ok())

@@ -9,10 +9,12 @@ mod garbage;
 mod job_sets;
 mod jobs;
 mod namespaces;
+pub(crate) mod pod_events;
 mod pytorch;
 mod ray;
 mod replica_sets;
 pub(crate) mod resource_claims;
+mod rollout;
 mod stateful_sets;
 mod templates;
 pub(crate) mod volumes;
@@ -27,14 +29,22 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::kinds::{CRDS, NAMESPACES, NODES, PODS, id};
 use crate::nodes;
-use crate::object::{self, Key, items, name, namespace, text};
+use crate::object::{self, Key, items, namespace, text};
 use crate::store::{Event, EventKind, ResourceId};
+
+/// Whether a controller creates the pods of such an object in batches, each at its own moment.
+pub(crate) fn creates_in_batches(resource: &ResourceId) -> bool {
+    matches!((&*resource.group, &*resource.plural), ("batch", "jobs") | ("apps", "replicasets"))
+}
 
 /// A write happened: finds out who looks at what.
 pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
     cluster.look_at(&event.resource, event.key.clone());
     garbage::notice(cluster, event);
-    for object in [Some(&event.object), event.previous.as_ref()].into_iter().flatten() {
+    let is_pod = event.resource == id(PODS);
+    let counts = !is_pod || counts_differently(event);
+    let versions = [Some(&event.object), event.previous.as_ref()].into_iter().flatten();
+    for object in versions.filter(|_| counts) {
         for owner in items(&object["metadata"]["ownerReferences"]) {
             let kind = cluster.kinds.of_kind(text(&owner["apiVersion"]), text(&owner["kind"]));
             if let Some(resource) = kind.map(|resource| (resource.id.clone(), resource.namespaced))
@@ -44,8 +54,10 @@ pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
             }
         }
     }
-    if event.resource == id(PODS) {
-        budget::notice_pod(cluster, &event.key.namespace);
+    if is_pod {
+        if counts {
+            budget::notice_pod(cluster, &event.key.namespace);
+        }
         resource_claims::notice_pod(cluster, event);
     }
     volumes::notice(cluster, event);
@@ -102,6 +114,7 @@ fn sync_pod(cluster: &mut Cluster, key: &Key) {
     if let Some(pod) = cluster.store.get(&id(PODS), key).cloned() {
         volumes::make_own_claims(cluster, &pod);
         resource_claims::sync_pod(cluster, &pod);
+        pod_events::report_missing_scheduler(cluster, &pod);
     }
     nodes::sync_pod(cluster, key);
 }
@@ -134,13 +147,36 @@ fn establish(cluster: &mut Cluster, key: &Key) {
     cluster.store.put(&id(CRDS), new);
 }
 
-/// Pods that an object controls.
-pub(crate) fn pods_of(cluster: &Cluster, owner: &Value) -> Vec<Arc<Value>> {
-    let pods = cluster.store.of_namespace(&id(PODS), namespace(owner));
-    let ours = pods.filter(|pod| {
-        object::controller(pod).is_some_and(|controller| controller["uid"] == object::uid(owner))
-    });
-    let mut ours: Vec<Arc<Value>> = ours.cloned().collect();
-    ours.sort_by(|one, other| name(one).cmp(name(other)));
-    ours
+/// Objects of a resource that an object controls, by name.
+pub(crate) fn controlled(
+    cluster: &mut Cluster,
+    resource: &ResourceId,
+    owner: &Value,
+) -> Vec<Arc<Value>> {
+    // The index of owners knows a write once it was noticed.
+    cluster.notice_writes();
+    let cluster = &*cluster;
+    let is_controlled = |object: &&Arc<Value>| {
+        object::controller(object).is_some_and(|controller| controller["uid"] == object::uid(owner))
+    };
+    let owned = cluster.owned.of_resource(object::uid(owner), resource);
+    let objects = owned.filter_map(|key| cluster.store.get(resource, key));
+    objects.filter(is_controlled).cloned().collect()
+}
+
+/// Pods that an object controls, by name.
+pub(crate) fn pods_of(cluster: &mut Cluster, owner: &Value) -> Vec<Arc<Value>> {
+    controlled(cluster, &id(PODS), owner)
+}
+
+/// Whether a pod changed in a way that its owner or a disruption budget counts.
+fn counts_differently(event: &Event) -> bool {
+    let Some(previous) = event.previous.as_ref() else { return true };
+    let (new, old) = (&event.object["metadata"], &previous["metadata"]);
+    event.kind == EventKind::Deleted
+        || text(&event.object["status"]["phase"]) != text(&previous["status"]["phase"])
+        || object::has_condition(&event.object, "Ready") != object::has_condition(previous, "Ready")
+        || object::is_terminating(&event.object) != object::is_terminating(previous)
+        || new["ownerReferences"] != old["ownerReferences"]
+        || new["labels"] != old["labels"]
 }

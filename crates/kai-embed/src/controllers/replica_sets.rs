@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::pods_of;
-use super::templates::{create_pod, delete, is_active, pod, ready, wanted, write};
+use super::templates::{create_batch, delete, is_active, pod, ready, wanted, write};
 use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
@@ -24,14 +24,12 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     let pods: Vec<Arc<Value>> =
         pods_of(cluster, &set).into_iter().filter(|pod| is_active(pod)).collect();
     let wanted = wanted(&set, "replicas", 1).max(0) as usize;
-    for _ in pods.len()..wanted {
+    create_batch(cluster, &resource(), key, wanted.saturating_sub(pods.len()), || {
         let mut pod = pod(&set, &set["spec"]["template"]);
         let prefix = format!("{}-", key.name);
         object::set(&mut pod, &["metadata", "generateName"], prefix.into());
-        if create_pod(cluster, pod).is_none() {
-            break;
-        }
-    }
+        pod
+    });
     let mut surplus: Vec<&Arc<Value>> = pods.iter().collect();
     // Those that wait go before those that run, the youngest first.
     surplus.sort_by_key(|pod| {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::controlled;
 use super::templates::{create, delete, has_ended, write};
 use crate::api::Part;
 use crate::cluster::Cluster;
@@ -65,13 +66,10 @@ pub(super) fn notice_pod(cluster: &mut Cluster, event: &Event) {
     }
 }
 
-fn own_claims(cluster: &Cluster, pod: &Value) -> Vec<Arc<Value>> {
-    let all = cluster.store.of_namespace(&claims(), namespace(pod));
-    let ours = all.filter(|claim| {
-        object::controller(claim).is_some_and(|owner| owner["uid"] == uid(pod))
-            && !is_terminating(claim)
-    });
-    ours.cloned().collect()
+fn own_claims(cluster: &mut Cluster, pod: &Value) -> Vec<Arc<Value>> {
+    let mut ours = controlled(cluster, &claims(), pod);
+    ours.retain(|claim| !is_terminating(claim));
+    ours
 }
 
 /// Makes the claim of a pod; one that cannot be made is tried again when its template or the pod changes.

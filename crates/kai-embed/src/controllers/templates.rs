@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::api::{DeleteOptions, Part, Writer};
@@ -50,6 +51,33 @@ pub(super) fn create_pod(cluster: &mut Cluster, pod: Value) -> Option<Arc<Value>
             tell_refused(cluster, &owner, &space, &failure);
             None
         }
+    }
+}
+
+/// Pods that a controller creates at one moment. Watches read the first of them before the next are created, so that the
+/// log of writes reaches far enough back.
+const BATCH: usize = 2000;
+const BATCH_PAUSE: SignedDuration = SignedDuration::from_millis(10);
+
+/// Creates so many pods of an owner; the owner is looked at again for those that do not fit into one batch.
+pub(super) fn create_batch(
+    cluster: &mut Cluster,
+    resource: &ResourceId,
+    owner: &Key,
+    missing: usize,
+    mut pod: impl FnMut() -> Value,
+) {
+    if cluster.is_woken_later(resource, owner) {
+        // The previous batch was created at this moment.
+        return;
+    }
+    for _ in 0..missing.min(BATCH) {
+        if create_pod(cluster, pod()).is_none() {
+            return;
+        }
+    }
+    if missing > BATCH {
+        cluster.wake(resource, owner, cluster.now + BATCH_PAUSE);
     }
 }
 

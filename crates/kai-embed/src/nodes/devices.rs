@@ -101,7 +101,7 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
         Device { index, uuid, product, memory_mib, users: Vec::new() }
     };
     let mut devices: Vec<Device> = (0..physical(node) as usize).map(device).collect();
-    let runs = || cluster.nodes.runs.values().filter(|run| run.node == name);
+    let runs = || cluster.nodes.runs.of_node(name);
     let pod_of = |key: &Key| cluster.store.get(&id(PODS), key);
     for (run, pod) in runs().filter_map(|run| Some((run, pod_of(&run.pod)?))) {
         for group in groups(pod) {

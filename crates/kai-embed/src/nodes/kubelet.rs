@@ -10,7 +10,7 @@ use super::agent;
 use super::devices::{Slot, is_device, requested, slots};
 use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
-use crate::controllers::{resource_claims, volumes};
+use crate::controllers::{pod_events, resource_claims, volumes};
 use crate::kinds::{NODES, PODS, id};
 use crate::object::{self, Key, annotation, is_terminating, items, moment, text, uid};
 
@@ -31,10 +31,10 @@ pub(super) struct PodRun {
 /// Does with a pod what its kubelet would do now.
 pub(crate) fn sync_pod(cluster: &mut Cluster, key: &Key) {
     let Some(pod) = cluster.store.get(&id(PODS), key).cloned() else {
-        cluster.nodes.runs.retain(|_, run| run.pod != *key);
+        cluster.nodes.runs.keep_only(key, None);
         return;
     };
-    cluster.nodes.runs.retain(|known, run| run.pod != *key || known == uid(&pod));
+    cluster.nodes.runs.keep_only(key, Some(uid(&pod)));
     let node = text(&pod["spec"]["nodeName"]);
     if node.is_empty() || cluster.store.get(&id(NODES), &Key::new("", node)).is_none() {
         return;
@@ -46,7 +46,7 @@ pub(crate) fn sync_pod(cluster: &mut Cluster, key: &Key) {
         }
         return;
     }
-    if !cluster.nodes.runs.contains_key(uid(&pod)) && !take(cluster, key, &pod, node) {
+    if !cluster.nodes.runs.contains(uid(&pod)) && !take(cluster, key, &pod, node) {
         return;
     }
     advance(cluster, key, &pod);
@@ -58,8 +58,7 @@ fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
         return false;
     };
     let mut taken: BTreeSet<&Slot> = BTreeSet::new();
-    let runs = cluster.nodes.runs.values().filter(|run| run.node == node);
-    taken.extend(runs.flat_map(|run| &run.slots));
+    taken.extend(cluster.nodes.runs.of_node(node).flat_map(|run| &run.slots));
     let mut given = Vec::new();
     for resource in device_resources(pod) {
         let wanted = requested(pod, &resource).max(0) as usize;
@@ -85,7 +84,7 @@ fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
         started: (pod["status"]["phase"] == "Running").then_some(cluster.now),
         told_to_end: None,
     };
-    cluster.nodes.runs.insert(uid(pod).to_owned(), run);
+    cluster.nodes.runs.insert(uid(pod), run);
     true
 }
 
@@ -172,6 +171,10 @@ fn start(cluster: &mut Cluster, pod: &Value) {
     let statuses = container_statuses(&pod, true, &state);
     object::set(&mut pod, &["status", "containerStatuses"], statuses);
     write_status(cluster, pod.clone());
+    for container in items(&pod["spec"]["containers"]) {
+        let message = format!("Started container {}", text(&container["name"]));
+        pod_events::record(cluster, &pod, "Normal", "Started", &message, "kubelet");
+    }
     if let Err(why) = agent::run(cluster, &pod) {
         cluster.nodes.runs.remove(uid(&pod));
         fail(cluster, &pod, "Error", &why);

@@ -4,8 +4,7 @@ mod agent;
 mod devices;
 mod kubelet;
 mod profile;
-
-use std::collections::BTreeMap;
+mod runs;
 
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::kinds::{NODES, id};
 use crate::object::{self, Key, is_terminating};
-use kubelet::PodRun;
+use runs::Runs;
 
 /// How fast simulated pods start and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +42,8 @@ impl Default for Pace {
 pub struct Nodes {
     /// How fast pods start and end.
     pub pace: Pace,
-    /// Pods that a kubelet has seen, by their UID.
-    runs: BTreeMap<String, PodRun>,
+    /// Pods that a kubelet has taken.
+    runs: Runs,
 }
 
 impl Cluster {

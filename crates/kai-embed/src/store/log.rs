@@ -52,8 +52,8 @@ impl Log {
     /// How many writes are remembered.
     pub const CAPACITY: usize = 8192;
 
-    pub(super) fn push(&mut self, event: Event) {
-        self.events.push_back(Arc::new(event));
+    pub(super) fn push(&mut self, event: Arc<Event>) {
+        self.events.push_back(event);
         if self.events.len() > Self::CAPACITY
             && let Some(oldest) = self.events.pop_front()
         {

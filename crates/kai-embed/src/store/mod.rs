@@ -44,6 +44,8 @@ pub struct Store {
     version: u64,
     objects: BTreeMap<ResourceId, Objects>,
     log: Log,
+    /// Writes that the controllers have not looked at yet. The log may forget them before that.
+    unseen: Vec<Arc<Event>>,
 }
 
 impl Store {
@@ -117,8 +119,19 @@ impl Store {
             object: Arc::clone(&object),
             previous,
         };
-        self.log.push(event);
+        self.record(event);
         object
+    }
+
+    fn record(&mut self, event: Event) {
+        let event = Arc::new(event);
+        self.unseen.push(Arc::clone(&event));
+        self.log.push(event);
+    }
+
+    /// The writes since the last call, oldest first.
+    pub(crate) fn take_unseen(&mut self) -> Vec<Arc<Event>> {
+        std::mem::take(&mut self.unseen)
     }
 
     /// Removes an object; the removal has a version too.
@@ -129,7 +142,7 @@ impl Store {
         let version = Value::from(self.version.to_string());
         object::set(&mut object, &["metadata", "resourceVersion"], version);
         let object = Arc::new(object);
-        self.log.push(Event {
+        self.record(Event {
             version: self.version,
             resource: resource.clone(),
             key: key.clone(),

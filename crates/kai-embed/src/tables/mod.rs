@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use crate::kinds::{Origin, Resource, Version};
 use crate::object::{self, name, read_moment};
 
-/// Objects as rows.
+/// Objects as rows; `row_object` is what a row carries beside its cells.
 pub(crate) fn table(
     resource: &Resource,
     version: &Version,
     objects: &[&Value],
     metadata: &Value,
     now: Timestamp,
+    row_object: &dyn Fn(&Value) -> Value,
 ) -> Value {
     let (columns, rows) = match resource.origin {
         Origin::Builtin => {
@@ -33,13 +34,7 @@ pub(crate) fn table(
     let rows: Vec<Value> = rows
         .into_iter()
         .zip(objects)
-        .map(|(cells, object)| {
-            json!({"cells": cells, "object": {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": object["metadata"],
-            }})
-        })
+        .map(|(cells, object)| json!({"cells": cells, "object": row_object(object)}))
         .collect();
     json!({
         "kind": "Table",

@@ -14,7 +14,7 @@ fn now() -> k8s_openapi::jiff::Timestamp {
 /// A cluster with a webhook of each stage about config maps; `policy` is what becomes of those nobody is heard about.
 fn cluster(path: &str, policy: &str) -> Cluster {
     let mut cluster = Cluster::new(1, now());
-    cluster.set_webhooks(Webhooks::new(|path, review| answer(path, &review["request"])));
+    cluster.set_webhooks(Webhooks::new(|path, review, _| answer(path, &review["request"])));
     let hook = |operations: Value, path: &str| {
         json!({
             "name": "maps.example.com", "failurePolicy": policy, "sideEffects": "None", "admissionReviewVersions": ["v1"],

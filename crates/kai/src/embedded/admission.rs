@@ -2,15 +2,22 @@
 
 use anyhow::Context;
 use kai_admission::{registration, review};
+use kai_api::names::admission as paths;
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
 use kai_settings::admission::{AdmissionSettings, PodRules};
 use serde::Deserialize;
+use serde_json::Value;
+
+/// The address under which webhooks are registered. No such host exists: calls do not leave the process, and there is no
+/// Service that an endpoint could be missing of.
+const ADDRESS: &str = "https://kai.invalid";
 
 /// How admission is set up in an install in which pods may share GPUs.
 pub(super) fn usual() -> AdmissionSettings {
     AdmissionSettings {
         pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        url: Some(ADDRESS.to_owned()),
         ..AdmissionSettings::default()
     }
 }
@@ -18,8 +25,13 @@ pub(super) fn usual() -> AdmissionSettings {
 /// Answers for the webhooks from now on, and registers them; earlier registrations are replaced.
 pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
-    cluster.set_webhooks(Webhooks::new(move |path, asked| {
-        let known = review::Known { scheduler: &scheduler, rules: &pods, queues: None };
+    let queue_rules = settings.queue_rules;
+    cluster.set_webhooks(Webhooks::new(move |path, asked, cluster| {
+        let queues: Option<Vec<Value>> = (path == paths::VALIDATE_QUEUE_PATH).then(|| {
+            cluster.list(("scheduling.run.ai", "queues")).map(|one| Value::clone(one)).collect()
+        });
+        let queues = queues.as_deref();
+        let known = review::Known { scheduler: &scheduler, rules: &pods, queues, queue_rules };
         review::answer(path, &review::Review::deserialize(asked).ok()?, &known)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.

@@ -6,8 +6,8 @@ mod end_to_end;
 mod nodes;
 pub(crate) mod scheduler;
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
-
 use std::time::Duration;
 
 use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
@@ -17,6 +17,7 @@ use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
 use kai_embed::controllers::workload_definitions;
 use kai_embed::nodes::NodeProfile;
+use kai_embed::object::{is_terminating, text};
 use kai_embed::service::Embedded;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -179,13 +180,17 @@ impl VirtualCluster {
         tokio::time::sleep(span).await;
     }
 
-    /// Lets everything settle: nothing changes any more, and no pod starts or ends by itself.
-    pub(crate) async fn settle(&self) {
-        self.settle_watched(|_, _| ()).await;
+    /// Lets everything settle: nothing changes any more, and no pod starts or ends by itself. What did not settle, one
+    /// line each.
+    pub(crate) async fn settle(&self) -> Vec<String> {
+        self.settle_watched(|_, _| ()).await
     }
 
-    /// The same; somebody watches what happens, and how long after the beginning.
-    pub(crate) async fn settle_watched(&self, mut watch: impl FnMut(&Cluster, Duration)) {
+    /// The same; `watch` is called with every state, and how long after the beginning.
+    pub(crate) async fn settle_watched(
+        &self,
+        mut watch: impl FnMut(&Cluster, Duration),
+    ) -> Vec<String> {
         let begin = Instant::now();
         self.look(|cluster| watch(cluster, Duration::ZERO));
         let mut quiet_since = Instant::now();
@@ -201,27 +206,61 @@ impl VirtualCluster {
             });
             let wait = next.and_then(|wait| Duration::try_from(wait).ok()).unwrap_or(STEP);
             self.pass(wait.max(STEP)).await;
-            self.look(|cluster| watch(cluster, begin.elapsed()));
-            let seen = self.look(|cluster| places_of(cluster));
-            if seen != places || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
-                places = seen;
+            let (now, is_busy) = self.look(|cluster| {
+                watch(cluster, begin.elapsed());
+                (cluster.version(), cluster.next_pod_alarm().is_some())
+            });
+            if now != version {
+                let seen = self.look(|cluster| places_of(cluster));
+                if seen != places {
+                    places = seen;
+                    still_since = Instant::now();
+                }
+            }
+            if is_busy {
                 still_since = Instant::now();
             }
-            let now = self.look(|cluster| cluster.version());
-            if now != version || self.look(|cluster| cluster.next_pod_alarm()).is_some() {
+            if now != version || is_busy {
                 version = now;
                 quiet_since = Instant::now();
             }
         }
+        let is_over = begin.elapsed() >= LONGEST;
+        self.look(|cluster| unsettled(cluster, is_over))
     }
 }
 
-/// Where every pod is and how far it came.
-fn places_of(cluster: &Cluster) -> Vec<String> {
-    let place = |pod: &Arc<Value>| {
-        let (metadata, status) = (&pod["metadata"], &pod["status"]);
-        format!("{} {} {}", metadata["uid"], pod["spec"]["nodeName"], status["phase"])
-    };
+/// What is still on its way, one line each.
+fn unsettled(cluster: &Cluster, is_over: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    if is_over {
+        lines.push(format!("pods still change after {} days", LONGEST.as_secs() / (24 * 60 * 60)));
+    }
+    let pods = || cluster.list(kai_embed::kinds::PODS);
+    let bound = pods().filter(|pod| {
+        !text(&pod["spec"]["nodeName"]).is_empty() && text(&pod["status"]["phase"]) == "Pending"
+    });
+    lines.extend(count_line(bound, "bound to a node and not started"));
+    lines.extend(count_line(pods().filter(|pod| is_terminating(pod)), "deleted and not gone"));
+    lines
+}
+
+/// `7 pods are …, a/x for example`; none for no pods.
+fn count_line<'a>(mut pods: impl Iterator<Item = &'a Arc<Value>>, state: &str) -> Option<String> {
+    let first = kai_embed::Key::of(pods.next()?);
+    Some(match pods.count() {
+        0 => format!("pod {first} is {state}"),
+        others => format!("{} pods are {state}, {first} for example", others + 1),
+    })
+}
+
+/// A hash of where every pod is and of its phase.
+fn places_of(cluster: &Cluster) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
     let ours = |pod: &&Arc<Value>| pod["metadata"]["namespace"] != RESERVATIONS;
-    cluster.list(kai_embed::kinds::PODS).filter(ours).map(place).collect()
+    for pod in cluster.list(kai_embed::kinds::PODS).filter(ours) {
+        let place = [&pod["metadata"]["uid"], &pod["spec"]["nodeName"], &pod["status"]["phase"]];
+        place.map(text).hash(&mut hasher);
+    }
+    hasher.finish()
 }

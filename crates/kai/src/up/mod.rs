@@ -89,7 +89,8 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     let kubeconfig = Kubeconfig::merge(&arguments.kubeconfig, &connection)?;
     let sleeper = env.clone();
     env.spawn("embedded cluster", embedded.clone().drive(move |wait| sleeper.sleep(span(wait))));
-    scheduler::start(&embedded, &env, &[])?;
+    embedded.with(|cluster, _| cluster.set_schedulers(["kai-scheduler".to_owned()]));
+    scheduler::start(&embedded, &env, &["--events=all".to_owned()])?;
     output::print(&format!(
         "A cluster is up at {url}. Try\n  kubectl --kubeconfig {} --context {} get nodes\nCtrl-C ends it.\n",
         arguments.kubeconfig.display(),
