@@ -28,7 +28,7 @@ pub mod review;
 pub mod server;
 pub mod topologies;
 
-use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules};
+use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules, QueueRules};
 
 /// What is said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

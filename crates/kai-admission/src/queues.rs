@@ -1,4 +1,4 @@
-//! Which queues are refused, and which are let through with a warning.
+//! Which queues are denied, and which are admitted with a warning.
 
 use serde_json::Value;
 
@@ -19,23 +19,70 @@ pub fn validate(queue: &Value) -> Verdict {
             ));
         }
     }
-    if queue["spec"]["parentQueue"].is_string()
-        && queue["spec"]["parentQueue"] == queue["metadata"]["name"]
-    {
-        warnings.push("spec.parentQueue names the queue itself: it is never used".to_owned());
-    }
     Verdict { refused: None, warnings }
 }
 
-/// A queue that is deleted.
-pub fn validate_deletion(queue: &Value) -> Verdict {
+/// Denies a parent queue that is the queue itself or below it. A queue that had this parent before is admitted with a
+/// warning, so that its other fields can be changed.
+pub fn validate_parent(queue: &Value, old: &Value, queues: &[Value]) -> Verdict {
+    let Some(cycle) = cycle_of(queue, queues) else { return Verdict::default() };
+    let text = match cycle.as_slice() {
+        [own] => format!("spec.parentQueue: queue {own} cannot be its own parent queue"),
+        _ => format!(
+            "spec.parentQueue: the parent queues form a cycle: {}; pods of these queues are never scheduled",
+            cycle.join(" -> ")
+        ),
+    };
+    if old["spec"]["parentQueue"] == queue["spec"]["parentQueue"] {
+        return Verdict { refused: None, warnings: vec![text] };
+    }
+    Verdict::refused(text)
+}
+
+/// The queues of the cycle that goes through `queue`, which comes first; the last one's parent is the first.
+fn cycle_of(queue: &Value, queues: &[Value]) -> Option<Vec<String>> {
+    let own = name(queue);
+    let mut path = vec![own.to_owned()];
+    let mut parent = parent(queue)?;
+    while parent != own {
+        if path.iter().any(|known| known == parent) {
+            return None; // a cycle above the queue, which does not go through it
+        }
+        path.push(parent.to_owned());
+        let above = queues.iter().find(|other| name(other) == parent)?;
+        parent = self::parent(above)?;
+    }
+    Some(path)
+}
+
+fn name(queue: &Value) -> &str {
+    queue["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn parent(queue: &Value) -> Option<&str> {
+    queue["spec"]["parentQueue"].as_str().filter(|parent| !parent.is_empty())
+}
+
+/// A queue that is deleted. `queues` are all queues, where the deletion of parent queues is denied.
+pub fn validate_deletion(queue: &Value, denied_among: Option<&[Value]>) -> Verdict {
     let children = queue["status"]["childQueues"].as_array();
     let children: Vec<&str> = children.into_iter().flatten().filter_map(Value::as_str).collect();
-    let name = queue["metadata"]["name"].as_str().unwrap_or_default();
-    let refused = (!children.is_empty()).then(|| {
-        format!("cannot delete queue {name}: it has child queues [{}]", children.join(" "))
-    });
-    Verdict { refused, warnings: Vec::new() }
+    if children.is_empty() {
+        return Verdict::default();
+    }
+    let (name, children) = (name(queue), children.join(" "));
+    match denied_among {
+        // No queue of a cycle could be deleted before its children.
+        Some(queues) if cycle_of(queue, queues).is_none() => Verdict::refused(format!(
+            "cannot delete queue {name}: it has child queues [{children}]"
+        )),
+        _ => Verdict {
+            refused: None,
+            warnings: vec![format!(
+                "queue {name} has child queues [{children}]: their pods are not scheduled until they have another parent queue"
+            )],
+        },
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +90,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn queue(name: &str, parent: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"parentQueue": parent}})
+    }
 
     #[test]
     fn queues_need_resources() {
@@ -58,21 +109,59 @@ mod tests {
     #[test]
     fn what_is_left_out_is_warned_of() {
         let told = validate(
-            &json!({"metadata": {"name": "q"}, "spec": {"parentQueue": "q", "resources": {"gpu": {"limit": 1}}}}),
+            &json!({"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"limit": 1}}}}),
         );
         assert_eq!(told.refused, None);
-        assert_eq!(told.warnings.len(), 3, "{told:?}");
+        assert_eq!(told.warnings.len(), 2, "{told:?}");
     }
 
     #[test]
-    fn a_queue_with_children_stays() {
-        let told = validate_deletion(
-            &json!({"metadata": {"name": "q"}, "status": {"childQueues": ["a", "b"]}}),
+    fn a_cycle_of_parents_is_denied_with_its_queues() {
+        let queues = [queue("a", "b"), queue("b", "c"), queue("c", ""), queue("d", "missing")];
+        let denied = |new: &Value| validate_parent(new, &Value::Null, &queues).refused;
+        assert_eq!(
+            denied(&queue("c", "a")).as_deref(),
+            Some(
+                "spec.parentQueue: the parent queues form a cycle: c -> a -> b; pods of these queues are never scheduled"
+            )
         );
+        assert_eq!(
+            denied(&queue("x", "x")).as_deref(),
+            Some("spec.parentQueue: queue x cannot be its own parent queue")
+        );
+        for fine in [queue("x", "a"), queue("x", "d"), queue("x", "unknown"), queue("c", "")] {
+            assert_eq!(denied(&fine), None, "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_queue_below_a_cycle_and_an_old_cycle_are_admitted() {
+        let queues = [queue("a", "b"), queue("b", "a")];
+        assert_eq!(validate_parent(&queue("x", "a"), &Value::Null, &queues), Verdict::default());
+        let told = validate_parent(&queue("a", "b"), &queue("a", "b"), &queues);
+        assert_eq!((told.refused, told.warnings.len()), (None, 1));
+    }
+
+    #[test]
+    fn deleting_a_parent_queue_is_a_warning_unless_it_is_denied() {
+        let parent = json!({"metadata": {"name": "q"}, "status": {"childQueues": ["a", "b"]}});
+        let told = validate_deletion(&parent, None);
+        assert_eq!(told.refused, None);
+        assert!(told.warnings[0].starts_with("queue q has child queues [a b]"), "{told:?}");
+        let told = validate_deletion(&parent, Some(&[]));
         assert_eq!(
             told.refused.as_deref(),
             Some("cannot delete queue q: it has child queues [a b]")
         );
-        assert_eq!(validate_deletion(&json!({"metadata": {"name": "q"}})), Verdict::default());
+        let alone = validate_deletion(&json!({"metadata": {"name": "q"}}), Some(&[]));
+        assert_eq!(alone, Verdict::default());
+    }
+
+    #[test]
+    fn queues_of_a_cycle_can_always_be_deleted() {
+        let mut one = queue("a", "b");
+        one["status"] = json!({"childQueues": ["b"]});
+        let told = validate_deletion(&one, Some(&[queue("b", "a")]));
+        assert_eq!(told.refused, None);
     }
 }

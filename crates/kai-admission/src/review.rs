@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::pod::Pod;
-use super::{PodRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
+use super::{PodRules, QueueRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
 
 /// What is known beside the question.
 pub struct Known<'a> {
@@ -15,8 +15,10 @@ pub struct Known<'a> {
     pub scheduler: &'a str,
     /// Rules for pods.
     pub rules: &'a PodRules,
-    /// The queues that exist, where quotas are checked.
+    /// The queues that exist; none where they could not be listed.
     pub queues: Option<&'a [Value]>,
+    /// Rules for queues.
+    pub queue_rules: QueueRules,
 }
 
 /// A question of the API server: an `AdmissionReview` without its answer.
@@ -54,6 +56,7 @@ fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
 pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
     let request = &review.request;
     let object = request.object.as_ref().unwrap_or(&Value::Null);
+    let old = request.old_object.as_ref().unwrap_or(&Value::Null);
     let (verdict, patch) = match path {
         paths::MUTATE_POD_PATH => mutate_pod(request, known),
         paths::VALIDATE_POD_PATH => {
@@ -61,10 +64,10 @@ pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
             (Verdict { refused, warnings: Vec::new() }, Vec::new())
         }
         paths::VALIDATE_QUEUE_PATH if request.operation == "DELETE" => {
-            let deleted = request.old_object.as_ref().unwrap_or(&Value::Null);
-            (queues::validate_deletion(deleted), Vec::new())
+            let among = known.queue_rules.deny_parent_deletion.then(|| known.queues.unwrap_or(&[]));
+            (queues::validate_deletion(old, among), Vec::new())
         }
-        paths::VALIDATE_QUEUE_PATH => (queue(object, known.queues), Vec::new()),
+        paths::VALIDATE_QUEUE_PATH => (queue(object, old, known), Vec::new()),
         paths::VALIDATE_POD_GROUP_PATH => (validate_pod_group(request), Vec::new()),
         paths::VALIDATE_TOPOLOGY_PATH => (topologies::validate(object), Vec::new()),
         _ => return None,
@@ -81,12 +84,21 @@ fn validate_pod_group(request: &Request) -> Verdict {
 }
 
 /// A queue by itself, then among the others.
-fn queue(object: &Value, others: Option<&[Value]>) -> Verdict {
-    let verdict = queues::validate(object);
-    let Some(others) = others.filter(|_| verdict.refused.is_none()) else { return verdict };
-    let mut among = quotas::check(object, others);
-    among.warnings.splice(0..0, verdict.warnings);
-    among
+fn queue(object: &Value, old: &Value, known: &Known<'_>) -> Verdict {
+    let mut verdict = queues::validate(object);
+    let Some(others) = known.queues else { return verdict };
+    let mut check = |check: &dyn Fn() -> Verdict| {
+        if verdict.refused.is_none() {
+            let Verdict { refused, warnings } = check();
+            verdict.refused = refused;
+            verdict.warnings.extend(warnings);
+        }
+    };
+    check(&|| queues::validate_parent(object, old, others));
+    if known.queue_rules.check_quotas {
+        check(&|| quotas::check(object, others));
+    }
+    verdict
 }
 
 fn mutate_pod(request: &Request, known: &Known<'_>) -> (Verdict, Vec<Value>) {
@@ -167,7 +179,12 @@ mod tests {
         let answer = answer(
             path,
             &review,
-            &Known { scheduler: "kai-scheduler", rules: &rules, queues: None },
+            &Known {
+                scheduler: "kai-scheduler",
+                rules: &rules,
+                queues: None,
+                queue_rules: QueueRules::default(),
+            },
         );
         answer.expect("a known path")["response"].clone()
     }
@@ -219,7 +236,8 @@ mod tests {
     #[test]
     fn there_are_no_other_paths() {
         let rules = PodRules::default();
-        let known = Known { scheduler: "s", rules: &rules, queues: None };
+        let queue_rules = QueueRules::default();
+        let known = Known { scheduler: "s", rules: &rules, queues: None, queue_rules };
         assert_eq!(answer("/else", &Review::default(), &known), None);
     }
 

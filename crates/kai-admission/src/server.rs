@@ -99,16 +99,22 @@ async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) ->
     };
     let path = asked.request.uri().path();
     let mut queues = None;
-    if settings.quotas && path == paths::VALIDATE_QUEUE_PATH {
+    if path == paths::VALIDATE_QUEUE_PATH {
         match existing_queues(client).await {
             Ok(found) => queues = Some(found),
-            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Err(error) if settings.queue_rules.check_quotas => {
+                return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot list queues, so cycles of parent queues are not found");
+            }
         }
     }
     let known = Known {
         scheduler: &settings.scheduler_name,
         rules: &settings.pods,
         queues: queues.as_deref(),
+        queue_rules: settings.queue_rules,
     };
     match review::answer(path, &review, &known) {
         Some(answer) => content(StatusCode::OK, "application/json", answer.to_string()),

@@ -30,6 +30,15 @@ impl Default for PodRules {
     }
 }
 
+/// Rules for queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueRules {
+    /// Quotas are compared with those of the parent queue and the child queues.
+    pub check_quotas: bool,
+    /// A queue that has child queues cannot be deleted.
+    pub deny_parent_deletion: bool,
+}
+
 /// Which pods are looked at, of those that are ours; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodScope {
@@ -58,8 +67,8 @@ pub struct AdmissionSettings {
     pub scope: PodScope,
     /// Queues are checked.
     pub queues: bool,
-    /// Their quotas are checked against those of queues above and below.
-    pub quotas: bool,
+    /// Rules for queues.
+    pub queue_rules: QueueRules,
     /// Pod groups are checked.
     pub pod_groups: bool,
     /// What the API server does with new objects when nobody answers.
@@ -79,7 +88,7 @@ impl Default for AdmissionSettings {
             pods: PodRules::default(),
             scope: PodScope::default(),
             queues: true,
-            quotas: false,
+            queue_rules: QueueRules::default(),
             pod_groups: true,
             on_create: FailurePolicy::Fail,
             on_update: FailurePolicy::Ignore,

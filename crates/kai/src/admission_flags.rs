@@ -1,7 +1,7 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope};
+use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope, QueueRules};
 use kai_settings::config::AdmissionWishes;
 use kai_settings::flags::Flagged;
 
@@ -47,6 +47,10 @@ pub(crate) struct AdmissionFlags {
     /// Validate the quotas of queues against their parents and children.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
+
+    /// Deny the deletion of queues that have child queues; otherwise it is admitted with a warning.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    deny_parent_queue_deletion: bool,
 
     /// Validate pod groups [default: true].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
@@ -116,7 +120,10 @@ impl AdmissionFlags {
                 pod_labels: wishes.pod_labels.clone(),
             },
             queues: checks(self.enable_webhook, wishes.queues),
-            quotas: self.enable_quota_validation,
+            queue_rules: QueueRules {
+                check_quotas: self.enable_quota_validation,
+                deny_parent_deletion: self.deny_parent_queue_deletion,
+            },
             pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),

@@ -88,7 +88,9 @@ fn quantity(resource: &str, nano: i128) -> Quantity {
     if nano % UNIT == 0 {
         return if in_bytes { Quantity::from_bytes(whole) } else { Quantity::from_value(whole) };
     }
-    Quantity::parse(&format!("{nano}n")).unwrap_or(Quantity::from_value(whole))
+    // Thousandths are what people and schedulers count in; a part of one counts as a whole one, as quantities do.
+    let milli = (nano + MILLI - 1).div_euclid(MILLI);
+    Quantity::parse(&format!("{milli}m")).unwrap_or(Quantity::from_value(whole))
 }
 
 /// What a pod asks for and what it has.

@@ -23,13 +23,14 @@ mod seen;
 pub mod verdicts;
 pub mod write;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kai_api::PodGroup;
 use kai_api::names::status::UNSCHEDULABLE;
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
 use kai_core::fairness::QueueResource;
+use kai_core::input::queue::QueueSpec;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_settings::status::{Duties, Events, StatusSettings};
@@ -38,7 +39,7 @@ use serde_json::{Map, Value, json};
 
 use accounts::{Accounts, Touched};
 use events::{Event, EventQueue, Severity, Subject};
-use render::{PoolVerdict, QueueFaults, SeenCondition};
+use render::{OrphanReason, PoolVerdict, QueueFaults, SeenCondition};
 use schedule::{Schedule, Target};
 use verdicts::{GroupVerdict, PodVerdict, TextOptions};
 use write::{StatusWrite, Written};
@@ -315,17 +316,29 @@ impl Statuses {
         render::group_resources(object, &group.usage())
     }
 
+    fn orphan_reason(&self, queue: &QueueSpec) -> Option<OrphanReason> {
+        let mut parent = queue.parent.as_ref()?;
+        if self.accounts.queue(parent).is_none() {
+            return Some(OrphanReason::ParentNotFound);
+        }
+        let mut passed = BTreeSet::new();
+        while passed.insert(parent) {
+            // An ancestor without a parent of its own has that condition itself.
+            parent = self.accounts.queue(parent)?.parent.as_ref()?;
+        }
+        Some(OrphanReason::ParentCycle)
+    }
+
     fn render_queue(&self, queue: &Text, now: Timestamp) -> Option<(StatusWrite, Written)> {
         let seen = self.seen_queues.get(queue).filter(|_| self.settings.duties.queues)?;
         let spec = self.accounts.queue(queue)?;
         let usage = self.accounts.usage(queue);
-        let parent = spec.parent.as_ref();
         let over = |resource: QueueResource| {
             let quota = spec.quota[resource];
             quota >= 0.0 && usage.allocated.in_planner_units(resource) > quota
         };
         let faults = QueueFaults {
-            is_orphan: parent.is_some_and(|parent| self.accounts.queue(parent).is_none()),
+            orphan: self.orphan_reason(spec),
             is_over_quota: QueueResource::ALL.into_iter().any(over),
         };
         let children = self.accounts.children(queue).map(ToString::to_string).collect();

@@ -143,11 +143,20 @@ pub fn group_resources(
     (!patch.is_empty()).then_some((wanted, patch))
 }
 
+/// Why no tree of queues holds a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrphanReason {
+    /// Its parent queue does not exist.
+    ParentNotFound,
+    /// Its parent queues form a cycle.
+    ParentCycle,
+}
+
 /// What is wrong with a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFaults {
-    /// The queue above it does not exist.
-    pub is_orphan: bool,
+    /// Why no tree of queues holds it.
+    pub orphan: Option<OrphanReason>,
     /// It has more than its quota.
     pub is_over_quota: bool,
 }
@@ -195,17 +204,22 @@ fn queue_conditions(
     now: Timestamp,
 ) -> Vec<QueueCondition> {
     let mut conditions = seen.to_vec();
-    let parent = if faults.is_orphan {
-        ("ParentNotFound", "The queue above it does not exist")
-    } else {
-        ("ParentFound", "The queue above it exists")
+    let parent = match faults.orphan {
+        Some(OrphanReason::ParentNotFound) => {
+            ("ParentNotFound", "The parent queue does not exist; pods of the queue stay pending")
+        }
+        Some(OrphanReason::ParentCycle) => {
+            ("ParentCycle", "The parent queues form a cycle; pods of the queue stay pending")
+        }
+        None => ("ParentFound", "The parent queue exists"),
     };
     let quota = if faults.is_over_quota {
         ("AllocatedAboveQuota", "It has more than its quota")
     } else {
         ("AllocatedWithinQuota", "It has no more than its quota")
     };
-    let wanted = [(ORPHAN, faults.is_orphan, parent), (OVER_QUOTA, faults.is_over_quota, quota)];
+    let wanted =
+        [(ORPHAN, faults.orphan.is_some(), parent), (OVER_QUOTA, faults.is_over_quota, quota)];
     for (kind, holds, (reason, message)) in wanted {
         let status = if holds { "True" } else { "False" };
         let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
@@ -316,7 +330,8 @@ mod tests {
         assert_eq!(Value::Object(patch), json!({"requested": {"cpu": null}}));
         let empty = QueueStatus { child_queues: children.clone(), ..QueueStatus::default() };
         assert_eq!(status(&empty, well), None);
-        let orphan = QueueFaults { is_orphan: true, is_over_quota: false };
+        let orphan =
+            QueueFaults { orphan: Some(OrphanReason::ParentNotFound), is_over_quota: false };
         let (told, _) = status(&empty, orphan).expect("news");
         assert_eq!((&*told.conditions[0].type_, &*told.conditions[0].status), ("Orphan", "True"));
         assert_eq!(status(&told, orphan), None);

@@ -23,7 +23,12 @@ impl Cycle<'_> {
         let Some(queue) = job.queue else { return found };
         let node = self.world.tree.node(queue);
         if !node.live {
-            found.push(HeldBack::QueueWithoutParent(node.name.clone()));
+            let name = node.name.clone();
+            found.push(if self.world.tree.has_cycle_above(queue) {
+                HeldBack::QueueInCycle(name)
+            } else {
+                HeldBack::QueueWithoutParent(name)
+            });
         } else if !node.children.is_empty() {
             found.push(HeldBack::QueueHasChildren(node.name.clone()));
         } else if !job.spec.schedulable {

@@ -158,6 +158,12 @@ impl QueueTree {
         Chain { tree: self, next: Some(queue).filter(|&queue| self.node(queue).live) }
     }
 
+    /// Whether the parents of `queue` never end.
+    pub(crate) fn has_cycle_above(&self, queue: QueueId) -> bool {
+        let mut above = std::iter::successors(Some(queue), |&queue| self.node(queue).parent);
+        above.nth(self.queues.len()).is_some()
+    }
+
     /// How many queues are above `queue`.
     pub fn depth(&self, queue: QueueId) -> usize {
         self.chain(queue).count().saturating_sub(1)

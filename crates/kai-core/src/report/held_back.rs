@@ -28,6 +28,8 @@ pub enum HeldBack {
     QueueHasChildren(Text),
     /// A queue above its queue does not exist.
     QueueWithoutParent(Text),
+    /// The parent queues of its queue form a cycle.
+    QueueInCycle(Text),
     /// It failed and is not to be tried again.
     GivenUp,
     /// Its queue has more waiting jobs than an action looks at.

@@ -98,7 +98,10 @@ pub fn held_back(reason: &HeldBack) -> String {
             format!("Queue {queue} has queues below it; only queues without hold jobs")
         }
         HeldBack::QueueWithoutParent(queue) => {
-            format!("Queue {queue} is out of use: a queue above it does not exist")
+            format!("Queue {queue} is out of use: a parent queue does not exist")
+        }
+        HeldBack::QueueInCycle(queue) => {
+            format!("Queue {queue} is out of use: its parent queues form a cycle")
         }
         HeldBack::GivenUp => "It failed before and asks not to be tried again".to_owned(),
         HeldBack::BeyondQueueDepth(depths) => {

@@ -16,6 +16,8 @@ fn cluster() -> Cluster {
     cluster.queue(queue("dept"));
     cluster.queue(queue("team").under("dept"));
     cluster.queue(queue("orphan").under("nowhere"));
+    cluster.queue(queue("chicken").under("egg"));
+    cluster.queue(queue("egg").under("chicken"));
     cluster
 }
 
@@ -42,7 +44,8 @@ fn told(queue: &str, sub_group: Option<&str>, schedulable: bool) -> String {
 #[test]
 fn jobs_that_are_not_tried_say_why() {
     let contains = |text: String, part: &str| assert!(text.contains(part), "{part} in {text}");
-    contains(told("orphan", None, true), "Queue orphan is out of use: a queue above it does not");
+    contains(told("orphan", None, true), "Queue orphan is out of use: a parent queue does not");
+    contains(told("egg", None, true), "Queue egg is out of use: its parent queues form a cycle");
     contains(told("missing", None, true), "QueueDoesNotExist: Queue 'missing' does not exist");
     contains(told("dept", None, true), "Queue dept has queues below it");
     contains(told("team", None, false), "asks not to be tried again");
