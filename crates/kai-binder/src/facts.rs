@@ -483,7 +483,7 @@ impl Facts {
         for pod in [&old, &new].into_iter().flatten() {
             self.touched.extend(pod.devices().map(Item::Device));
             self.touched.extend(pod.devices().map(|device| Item::Node(device.node)));
-            if let Some(gang) = &pod.gang {
+            if let Some(gang) = pod.gang.as_ref().filter(|_| !self.requests.is_empty()) {
                 self.touched.extend(self.members.of(gang).flat_map(|member| {
                     self.requests_of_pod.of(member).cloned().map(Item::Request)
                 }));

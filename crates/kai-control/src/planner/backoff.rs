@@ -138,6 +138,12 @@ impl Backoffs {
         entry.is_some_and(|entry| entry.uid == *uid)
     }
 
+    /// Pods whose latest bind failed, with their UIDs.
+    pub fn failed_binds(&self) -> impl Iterator<Item = (&ObjectName, &Text)> {
+        let binds = self.entries.iter().filter(|((_, wait), _)| *wait == Wait::Bind);
+        binds.map(|((pod, _), entry)| (pod, &entry.uid))
+    }
+
     /// Nodes that the pod of this UID avoids.
     pub fn avoided(&self, pod: &ObjectName, uid: &Text) -> Vec<Text> {
         let nodes = self.avoided.get(pod).into_iter().flatten();

@@ -55,10 +55,10 @@ impl Planner {
 
     /// A bind of one of the group's pods failed and was not made good.
     pub(super) fn has_failed_binds(&self, group: &ObjectName) -> bool {
-        let mut members = self.members.get(group).into_iter().flatten();
-        members.any(|pod| {
-            let entry = self.pods.get(pod);
-            entry.is_some_and(|entry| self.backoffs.has_failed_bind(pod, &entry.base.uid))
+        // Failed binds are few, and members may be thousands.
+        self.backoffs.failed_binds().any(|(pod, uid)| {
+            let entry = self.pods.get(pod).filter(|entry| entry.base.uid == *uid);
+            entry.and_then(|entry| named_group(&entry.base)).is_some_and(|named| named == *group)
         })
     }
 

@@ -8,6 +8,7 @@ use kai_api::{BindRequest, PodGroup, Queue, Topology};
 use kai_client::kinds::Kind;
 use kai_core::input::storage::StorageKey;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, StorageObject};
+use kai_core::time::Timestamp;
 use kai_translate::decode::decode;
 use kai_translate::numa::NodeResourceTopology;
 use kai_translate::{Translated, budget, numa, pod_group, queue, storage, topology};
@@ -107,17 +108,22 @@ impl Planner {
     pub(super) fn tell_group(&mut self, name: &ObjectName) {
         let Some(group) = self.groups.get(name) else { return };
         let spec = pod_group::translate(group, &self.classes, &self.settings.partition);
-        // A group may be written after its pods were bound: nobody marked when it started.
-        let members = self.members.get(name).into_iter().flatten().chain(self.own_groups.get(name));
-        let started = members.filter_map(|pod| self.pods.get(pod)?.started()).max();
         let half_bound = self.has_failed_binds(name);
         let waits_since = self.pod_that_is(group).map(|pod| pod.base.created);
         if let Some(mut spec) = Self::heard(spec) {
             spec.created = waits_since.map_or(spec.created, |since| since.min(spec.created));
-            spec.last_start = spec.last_start.or(started);
+            // A group may be written after its pods were bound: nobody marked when it started.
+            spec.last_start = spec.last_start.or_else(|| self.latest_start(name));
             spec.half_bound = half_bound;
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
+    }
+
+    /// When the last member of a group started.
+    fn latest_start(&self, group: &ObjectName) -> Option<Timestamp> {
+        let members = self.members.get(group).into_iter().flatten();
+        let members = members.chain(self.own_groups.get(group));
+        members.filter_map(|pod| self.pods.get(pod)?.started()).max()
     }
 
     /// The pod that is the whole group, where there is one. The object of such a group is written when the pod has waited
