@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use kai_doctor::check::{Check, Scope};
-use kai_doctor::cluster::{ClusterFacts, Expectations, examine};
+use kai_doctor::cluster::{ClusterFacts, Expectations, LISTINGS, examine};
 use kai_doctor::finding::{Finding, Findings};
 use serde_json::{Map, Value, json};
 
@@ -166,6 +166,36 @@ fn a_bind_that_failed_tells_what_its_reservation_said() {
     assert_eq!(names(&found), ["nvml-library-not-found"]);
     assert_eq!(found.findings[0].object, "Pod a/p");
     assert!(found.findings[0].fix.contains("nvidia-ctk runtime configure"), "{found:?}");
+}
+
+/// What nobody may list may well exist: the one finding is that it cannot be read.
+#[test]
+fn an_unreadable_list_is_not_taken_for_missing_objects() {
+    let Value::Object(healthy) = fixture("healthy") else { panic!("an object") };
+    for listing in LISTINGS {
+        let names: Vec<Value> =
+            healthy.get(listing.part).and_then(Value::as_array).map_or_else(Vec::new, |objects| {
+                objects.iter().map(|object| object["metadata"]["name"].clone()).collect()
+            });
+        let mut over = json!({"unreadable": {listing.path: "forbidden"}});
+        if !names.is_empty() {
+            over["without"] = json!({listing.part: names});
+        }
+        let found = found(&over);
+        assert_eq!(self::names(&found), ["unreadable"], "{}: {found:#?}", listing.path);
+    }
+}
+
+#[test]
+fn a_fix_names_a_deployment_only_where_there_is_one() {
+    let fixes = |over: &Value| -> Vec<String> {
+        found(over).findings.into_iter().map(|finding| finding.fix).collect()
+    };
+    let mut over = fixture("webhook-certificate");
+    over["without"] = json!({"deployments": ["admission"]});
+    assert!(fixes(&over).iter().all(|fix| fix.starts_with("kai run --only admission")));
+    over["without"] = json!({});
+    assert!(fixes(&over).iter().all(|fix| fix.contains("rollout restart deployment admission")));
 }
 
 #[test]

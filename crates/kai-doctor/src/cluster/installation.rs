@@ -24,6 +24,9 @@ fn of_object(facts: &ClusterFacts, object: &Value) -> Option<Finding> {
         Finding { check, severity: Severity::Error, object, message, fix: INSTALL.to_owned() }
     };
     let missing = "it is not installed".to_owned();
+    if !facts.was_read(part_of(kind)) {
+        return None;
+    }
     match kind {
         "CustomResourceDefinition" => {
             let found = facts.definitions.iter().any(|one| one.metadata.name == name);
@@ -47,6 +50,19 @@ fn of_object(facts: &ClusterFacts, object: &Value) -> Option<Finding> {
             unbound(object, bindings).map(|message| finding(Check::BindingMissing, message))
         }
         _ => None,
+    }
+}
+
+/// The list in which objects of a kind are found.
+fn part_of(kind: &str) -> &'static str {
+    match kind {
+        "CustomResourceDefinition" => "definitions",
+        "ServiceAccount" => "accounts",
+        "ClusterRole" => "clusterRoles",
+        "ClusterRoleBinding" => "clusterRoleBindings",
+        "Role" => "roles",
+        "RoleBinding" => "roleBindings",
+        _ => "",
     }
 }
 

@@ -89,6 +89,7 @@ pub const LISTINGS: [Listing; 19] = [
     always("validating", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
     always("deployments", "/apis/apps/v1/deployments"),
     always("endpointSlices", "/apis/discovery.k8s.io/v1/endpointslices"),
+    always("deployments", "/apis/apps/v1/deployments"),
     if_known("queues", "/apis/scheduling.run.ai/v2/queues"),
     if_known("bindRequests", "/apis/scheduling.run.ai/v1alpha2/bindrequests"),
     if_known("configs", "/apis/kai.scheduler/v1/configs"),
@@ -114,6 +115,7 @@ pub struct ClusterFacts {
     validating: Vec<WebhookConfiguration>,
     deployments: Vec<Deployment>,
     endpoint_slices: Vec<EndpointSlice>,
+    deployments: Vec<Named>,
     queues: Vec<Named>,
     bind_requests: Vec<Value>,
     configs: Vec<Config>,
@@ -153,6 +155,13 @@ impl ClusterFacts {
             pod.metadata.namespace == namespace
                 && pod.spec.containers.iter().any(|one| one.name == names::RESERVATION_CONTAINER)
         })
+    }
+
+    /// Whether a list was read, by its name in [`LISTINGS`]. What is absent from a list that could not be read may well
+    /// exist.
+    fn was_read(&self, part: &str) -> bool {
+        let mut listings = LISTINGS.iter().filter(|listing| listing.part == part);
+        listings.all(|listing| !self.unreadable.contains_key(listing.path))
     }
 
     fn node(&self, name: &str) -> Option<&Node> {
@@ -209,9 +218,7 @@ fn unreadable(path: &str, why: &str) -> Finding {
         check: Check::Unreadable,
         severity: Severity::Warning,
         object: path.to_owned(),
-        message: format!("it could not be looked at: {why}"),
-        fix: format!(
-            "kubectl get --raw {path}  # as somebody who may; kai doctor --kubeconfig FILE"
-        ),
+        message: format!("the list cannot be read, so checks that need it are skipped: {why}"),
+        fix: "kai doctor --kubeconfig FILE  # of a user who may list it".to_owned(),
     }
 }

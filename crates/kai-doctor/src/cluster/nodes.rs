@@ -13,7 +13,9 @@ const RENAMED: &str = "nvidia.com/gpu.shared";
 const SIGNS: [&str; 2] = ["nvidia.com/gpu.present", labels::GPU_COUNT];
 
 pub(super) fn findings(facts: &ClusterFacts) -> Vec<Finding> {
-    let told = |node: &Node| facts.pods.iter().any(|pod| tells_memory_of(node, pod));
+    let told = |node: &Node| {
+        !facts.was_read("pods") || facts.pods.iter().any(|pod| tells_memory_of(node, pod))
+    };
     facts.nodes.iter().flat_map(|node| of_node(node, told(node))).collect()
 }
 

@@ -16,7 +16,8 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
     let mut all = Vec::new();
     let has_gpus =
         facts.nodes.iter().any(|node| node.status.allocatable.contains_key("nvidia.com/gpu"));
-    if has_gpus && !facts.runtime_classes.iter().any(|class| class.metadata.name == CLASS) {
+    let has_class = facts.runtime_classes.iter().any(|class| class.metadata.name == CLASS);
+    if has_gpus && !has_class && facts.was_read("runtimeClasses") {
         all.push(Finding {
             check: Check::RuntimeClass,
             severity: Severity::Warning,

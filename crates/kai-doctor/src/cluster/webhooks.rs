@@ -2,7 +2,7 @@
 
 use kai_api::names::{admission, gpu};
 
-use super::objects::{Pod, ServiceRef, WebhookConfiguration};
+use super::objects::{Pod, ServiceRef, Webhook, WebhookConfiguration};
 use super::{ClusterFacts, Expectations, is_live, wants_share};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
@@ -18,7 +18,7 @@ const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {
     let mut all = Vec::new();
     let registered = facts.mutating.iter().any(|one| one.metadata.name == admission::MUTATING_PODS);
-    if !registered {
+    if !registered && facts.was_read("mutating") {
         all.push(Finding {
             check: Check::WebhookMissing,
             severity: Severity::Error,
@@ -52,26 +52,41 @@ fn of_configuration(
         severity: Severity::Error,
         object: format!("WebhookConfiguration {name}"),
         message,
-        fix: format!(
-            "kubectl --namespace {} rollout restart deployment {}",
-            expected.namespace,
-            kai_api::names::components::ADMISSION
-        ),
+        fix: restart(facts, expected),
     };
-    if configuration.webhooks.iter().any(|webhook| webhook.client_config.ca_bundle.is_empty()) {
-        let message = "it has no caBundle: the API server trusts nobody who answers".to_owned();
+    let lacks_bundle = |webhook: &Webhook| {
+        // Without one, the API server trusts the authorities of its own host; those sign no certificate of a Service.
+        webhook.client_config.ca_bundle.is_empty() && webhook.client_config.service.is_some()
+    };
+    if configuration.webhooks.iter().any(lacks_bundle) {
+        let message =
+            "the caBundle is empty, so the API server rejects the webhook's certificate".to_owned();
         all.push(finding(Check::WebhookCertificate, message));
     }
     let services =
         configuration.webhooks.iter().filter_map(|one| one.client_config.service.as_ref());
     let dead = services.into_iter().find(|service| !answers(facts, service));
+    let dead = dead.filter(|_| facts.was_read("endpointSlices"));
     if let Some(ServiceRef { namespace, name }) = dead {
         let message = format!(
-            "nobody answers behind service {namespace}/{name}: every pod of ours is refused"
+            "the service {namespace}/{name} has no ready endpoint, so the API server rejects pods of this scheduler"
         );
         all.push(finding(Check::WebhookUnreachable, message));
     }
     all
+}
+
+/// Restarts admission where it runs as a Deployment, and starts it where it does not.
+fn restart(facts: &ClusterFacts, expected: &Expectations) -> String {
+    let (namespace, name) = (&expected.namespace, kai_api::names::components::ADMISSION);
+    let is_deployed = facts.deployments.iter().any(|deployment| {
+        deployment.metadata.name == name && deployment.metadata.namespace == *namespace
+    });
+    if is_deployed || !facts.was_read("deployments") {
+        format!("kubectl --namespace {namespace} rollout restart deployment {name}")
+    } else {
+        "kai run --only admission --gpu-sharing-enabled  # it registers itself".to_owned()
+    }
 }
 
 fn answers(facts: &ClusterFacts, service: &ServiceRef) -> bool {

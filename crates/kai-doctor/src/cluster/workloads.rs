@@ -18,7 +18,9 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
         }
     }
     let ours = || live().filter(|pod| pod.spec.scheduler_name == expected.scheduler_name);
-    all.extend(unknown_queues(facts, ours(), expected));
+    if facts.was_read("queues") {
+        all.extend(unknown_queues(facts, ours(), expected));
+    }
     let silent: Vec<&Pod> = ours().filter(|pod| is_unseen(pod)).collect();
     all.extend(scheduler_silent(&silent, expected));
     all

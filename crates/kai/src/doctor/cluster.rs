@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use kai_client::client;
 use kai_doctor::cluster::{ClusterFacts, Expectations, LISTINGS, examine as judge};
@@ -83,6 +83,10 @@ async fn facts(client: &Client, expected: &Expectations) -> anyhow::Result<Clust
             }
             // Of a group that it does not know the server says so in plain text.
             Err(kube::Error::Api(status)) if status.code == 404 && listing.optional => {}
+            Err(kube::Error::Api(status)) if status.code == 401 => bail!(
+                "the API server rejects the credentials of the kubeconfig: {}; nothing was checked",
+                status.message
+            ),
             Err(kube::Error::Api(status)) => unreadable.push((listing.path, status.message)),
             Err(error) => return Err(error).context("the cluster does not answer"),
         }
