@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_client::watch::Change;
 use kai_core::input::Text;
+use kai_core::input::pod::{GpuRequest, PodRole};
 use kai_core::world::gpu_facts::Sharing;
 use kai_serve::metrics_text::{Labels, Page};
+use kai_translate::pod::{self as pods, PodRules};
 use kai_translate::view;
 use serde::Serialize;
 use serde_json::Value;
@@ -31,6 +33,15 @@ pub struct NodeGpus {
     pub trouble: Option<&'static str>,
     /// Devices that are shared.
     pub devices: Vec<DeviceGpus>,
+    /// Pods that hold whole devices, with how many.
+    pub whole: BTreeMap<String, i64>,
+}
+
+impl NodeGpus {
+    /// Devices that pods hold whole.
+    pub fn whole_count(&self) -> i64 {
+        self.whole.values().sum()
+    }
 }
 
 /// A device that is shared.
@@ -62,10 +73,35 @@ pub fn gpus(
         names.insert(node.metadata.name.as_str().into());
         facts.apply(&Change::Node(Box::new(node)));
     }
+    let rules =
+        PodRules { reservation_app: settings.reservation.app_label.clone(), ..PodRules::default() };
+    let mut whole: BTreeMap<Text, BTreeMap<String, i64>> = BTreeMap::new();
     for pod in pods {
+        if let Some((node, count)) = whole_devices(&pod, &rules) {
+            let name = pods::name(&pod).to_string();
+            whole.entry(node).or_default().insert(name, count);
+        }
         facts.apply(&Change::Pod(Box::new(pod)));
     }
-    names.iter().filter_map(|name| gpus_of(&facts, name)).collect()
+    let with_whole = |name: &Text| {
+        let whole = whole.get(name).cloned().unwrap_or_default();
+        Some(NodeGpus { whole, ..gpus_of(&facts, name)? })
+    };
+    names.iter().filter_map(with_whole).collect()
+}
+
+/// The node on which a pod holds whole devices, and how many. Reservation pods hold theirs for the pods that share it.
+fn whole_devices(pod: &view::Pod, rules: &PodRules) -> Option<(Text, i64)> {
+    if matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+        || rules.role(pod) == PodRole::Reservation
+    {
+        return None;
+    }
+    let spec = pods::translate(pod, rules).object?;
+    match spec.request.gpu {
+        GpuRequest::Whole { count } if count > 0 => Some((spec.node?, count)),
+        _ => None,
+    }
 }
 
 fn gpus_of(facts: &Facts, name: &Text) -> Option<NodeGpus> {
@@ -100,6 +136,7 @@ fn gpus_of(facts: &Facts, name: &Text) -> Option<NodeGpus> {
         memory_mib: known.memory_known.then_some(known.memory_mib),
         trouble,
         devices: devices.collect(),
+        whole: BTreeMap::new(),
     })
 }
 
@@ -200,8 +237,31 @@ mod tests {
             memory_mib: Some(131_072),
             trouble: None,
             devices: vec![device],
+            whole: BTreeMap::new(),
         };
         assert_eq!(shown, [expected]);
+    }
+
+    #[test]
+    fn whole_devices_count_while_their_pod_is_on_the_node() {
+        let pod = |name: &str, node: &str, phase: &str, count: &str| -> view::Pod {
+            let resources = json!({"requests": {"nvidia.com/gpu": count}});
+            decoded(json!({
+                "metadata": {"name": name, "namespace": "a"},
+                "spec": {"nodeName": node, "containers": [{"name": "c", "resources": resources}]},
+                "status": {"phase": phase},
+            }))
+        };
+        let pods = [
+            pod("two", "n", "Running", "2"),
+            pod("one", "n", "Pending", "1"),
+            pod("done", "n", "Succeeded", "4"),
+            pod("waiting", "", "Pending", "8"),
+        ];
+        let shown = gpus([node(&json!({}))], pods, &BinderSettings::default());
+        let whole = [("a/one".to_owned(), 1), ("a/two".to_owned(), 2)];
+        assert_eq!(shown[0].whole, whole.into());
+        assert_eq!(shown[0].whole_count(), 3);
     }
 
     #[test]

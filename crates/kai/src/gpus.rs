@@ -1,4 +1,4 @@
-//! `kai gpus`: the GPUs of a cluster, and who shares them.
+//! `kai gpus`: the GPUs of a cluster, and the pods that use them.
 
 use std::path::PathBuf;
 
@@ -65,21 +65,23 @@ fn table(nodes: &[NodeGpus]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for node in nodes {
         let start = [node.node.clone(), node.advertised.to_string(), node.physical.to_string()];
-        if node.devices.is_empty() {
-            let memory = node.memory_mib.map_or("unknown".to_owned(), |mib| mib.to_string());
-            let said = node.trouble.unwrap_or("none shared").to_owned();
+        let dash = || "-".to_owned();
+        if !node.whole.is_empty() {
             let [name, advertised, physical] = start.clone();
-            let dash = || "-".to_owned();
-            rows.push([
-                name,
-                advertised,
-                physical,
-                dash(),
-                dash(),
-                format!("0/{memory}"),
-                said,
-                dash(),
-            ]);
+            let pods: Vec<String> =
+                node.whole.iter().map(|(pod, count)| format!("{pod} ({})", gpus(*count))).collect();
+            let count = node.whole_count();
+            let used =
+                node.memory_mib.map_or("unknown".to_owned(), |mib| format!("{0}/{0}", mib * count));
+            let device = format!("{count} whole");
+            rows.push([name, advertised, physical, device, dash(), used, pods.join(" "), dash()]);
+        }
+        if node.devices.is_empty() && (node.whole.is_empty() || node.trouble.is_some()) {
+            let memory = node.memory_mib.map_or("unknown".to_owned(), |mib| mib.to_string());
+            let said = node.trouble.unwrap_or("none in use").to_owned();
+            let [name, advertised, physical] = start.clone();
+            let used = format!("0/{memory}");
+            rows.push([name, advertised, physical, dash(), dash(), used, said, dash()]);
         }
         for device in &node.devices {
             let [name, advertised, physical] = start.clone();
@@ -95,6 +97,10 @@ fn table(nodes: &[NodeGpus]) -> String {
     aligned(&rows)
 }
 
+fn gpus(count: i64) -> String {
+    if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") }
+}
+
 fn aligned(rows: &[[String; 8]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
     let widths: [usize; 8] = std::array::from_fn(width);
@@ -107,6 +113,8 @@ fn aligned(rows: &[[String; 8]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use kai_binder::DeviceGpus;
 
     use super::*;
@@ -128,6 +136,7 @@ mod tests {
             memory_mib,
             trouble,
             devices,
+            whole: BTreeMap::new(),
         };
         let shown = table(&[
             node("n1", vec![device], Some(32_600), None),
@@ -139,5 +148,23 @@ n1    100         1         g1      GPU-1  16000/32600     a/p (8000) a/q (8000)
 n2    100         1         -       -      0/unknown       the memory of its GPUs is not known  -
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn whole_gpus_are_in_use() {
+        let node = NodeGpus {
+            node: "n1".to_owned(),
+            advertised: 8,
+            physical: 8,
+            memory_mib: Some(80_000),
+            trouble: None,
+            devices: Vec::new(),
+            whole: [("a/p".to_owned(), 7), ("b/q".to_owned(), 1)].into(),
+        };
+        let expected = "\
+NODE  ADVERTISED  PHYSICAL  DEVICE   UUID  USED/TOTAL MiB  PODS                      ENFORCED
+n1    8           8         8 whole  -     640000/640000   a/p (7 GPUs) b/q (1 GPU)  -
+";
+        assert_eq!(table(&[node]), expected);
     }
 }
