@@ -34,12 +34,16 @@ pub async fn zoned_node(room: &Room, name: &str, policy: &str) -> anyhow::Result
     foreign::make(room, &TOPOLOGY, object).await.map(|_| ())
 }
 
-/// The zones that were promised to a pod.
-pub async fn zones_of(room: &Room, name: &str) -> anyhow::Result<Vec<String>> {
+/// The zones that the scheduler predicted for a pod, with the amounts, as the annotation has them.
+pub async fn placement_of(room: &Room, name: &str) -> anyhow::Result<String> {
     let pod = room.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
     let text = pod["metadata"]["annotations"][PREDICTED].as_str();
-    let text = text.with_context(|| format!("{name} was promised no zones"))?;
-    let zones: Value = serde_json::from_str(text)?;
+    Ok(text.with_context(|| format!("no zones are predicted for {name}"))?.to_owned())
+}
+
+/// The zones that the scheduler predicted for a pod.
+pub async fn zones_of(room: &Room, name: &str) -> anyhow::Result<Vec<String>> {
+    let zones: Value = serde_json::from_str(&placement_of(room, name).await?)?;
     let name = |zone: &Value| zone["zone"].as_str().unwrap_or_default().to_owned();
     Ok(zones.as_array().into_iter().flatten().map(name).collect())
 }

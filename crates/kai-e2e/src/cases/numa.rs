@@ -1,18 +1,25 @@
 //! Pods are aligned to the NUMA zones of nodes, as the kubelet will ask.
+//!
+//! Sizes are KAI's: guaranteed pods ask for 100m, 128Mi and GPUs; a request of two zones asks for one GPU, one core and
+//! 1 MiB more than a zone has. Changed throughout: nodes and their zones are made for the case instead of found, pods are
+//! not pinned where there is one node, and what the agent of a node reports is written by the case from what the
+//! scheduler predicted. Where a case differs in more, it says so.
 
 use anyhow::ensure;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Run;
 use crate::foreign;
-use crate::objects::{Pod, pod, pods, queue, quota};
+use crate::objects::{Pod, capped, pod, pods, queue, quota};
 use crate::room::Room;
 use crate::settings;
-use crate::zones::{OBSERVED, TOPOLOGY, zoned_node, zones_of};
+use crate::zones::{OBSERVED, TOPOLOGY, placement_of, zoned_node, zones_of};
 
-const GPU: &str = "nvidia.com/gpu";
 const SINGLE: &str = "single-numa-node";
 const RESTRICTED: &str = "restricted";
+/// GPUs of a zone, and of a node.
+const ZONE_GPUS: u32 = 4;
+const NODE_GPUS: u32 = 8;
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("modes: single zone, a pod that fits one", |room| Box::pin(fits_one_zone(room))),
@@ -27,9 +34,13 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("preempt: one victim opens a zone", |room| Box::pin(preempt(room))),
     ("reclaim: single zone, one zone", |room| Box::pin(reclaim_one_zone(room, SINGLE))),
     ("reclaim: restricted, one zone", |room| Box::pin(reclaim_one_zone(room, RESTRICTED))),
-    ("reclaim: two zones from pods of a zone each", |room| Box::pin(reclaim_full_zones(room))),
-    ("reclaim: two zones from pods of one GPU", |room| Box::pin(reclaim_single_gpus(room))),
-    ("reclaim: the whole node", |room| Box::pin(reclaim_node(room))),
+    ("reclaim: two zones from pods of a zone each", |room| {
+        Box::pin(reclaim_two_zones(room, ZONE_GPUS, ZONE_GPUS + 1))
+    }),
+    ("reclaim: two zones from pods of one GPU", |room| {
+        Box::pin(reclaim_two_zones(room, 1, ZONE_GPUS + 1))
+    }),
+    ("reclaim: the whole node", |room| Box::pin(reclaim_two_zones(room, ZONE_GPUS, NODE_GPUS))),
     ("reclaim: a gang with a zone for each", |room| Box::pin(reclaim_gang(room))),
 ];
 
@@ -40,68 +51,57 @@ async fn start(room: &Room, policy: &str) -> anyhow::Result<()> {
 }
 
 /// A guaranteed pod.
-fn wants(name: impl Into<String>, queue: &str, cpu: &str, memory: &str) -> Pod {
-    pod(name, queue).cpu(cpu).asks("memory", memory)
+fn wants(name: impl Into<String>, queue: &str, gpus: u32) -> Pod {
+    pod(name, queue).cpu("100m").asks("memory", "128Mi").gpus(gpus)
 }
 
-/// A guaranteed pod that takes all of a zone.
-fn zone(name: impl Into<String>, queue: &str) -> Pod {
-    wants(name, queue, "1", "2Gi").gpus(4)
+/// A guaranteed pod whose every request needs two zones: under `restricted` they must agree.
+fn wants_two_zones(name: impl Into<String>, queue: &str, gpus: u32) -> Pod {
+    pod(name, queue).cpu("2").asks("memory", "2049Mi").gpus(gpus)
 }
 
-/// A guaranteed pod that takes both zones.
-fn both_zones(name: &str, queue: &str) -> Pod {
-    wants(name, queue, "2", "4Gi").gpus(8)
-}
-
-/// Writes on a pod what the agent of its node would: it has this much of these zones.
-async fn observe(
-    room: &Room,
-    name: &str,
-    zones: &[&str],
-    amounts: &[(&str, &str)],
-) -> anyhow::Result<()> {
-    let amounts: serde_json::Map<String, Value> =
-        amounts.iter().map(|(name, amount)| ((*name).to_owned(), json!(amount))).collect();
-    let zones: Vec<Value> =
-        zones.iter().map(|zone| json!({"zone": zone, "amount": amounts})).collect();
-    let annotations = json!({OBSERVED: json!(zones).to_string()});
+/// Writes on a pod what the agent of its node would: it has the zones that were predicted.
+async fn observe(room: &Room, name: &str) -> anyhow::Result<()> {
+    let annotations = json!({OBSERVED: placement_of(room, name).await?});
     let path = format!("/api/v1/namespaces/{}/pods/{name}", room.name);
     room.patch(&path, &json!({"metadata": {"annotations": annotations}})).await.map(|_| ())
 }
 
+async fn has_zones(room: &Room, name: &str, count: usize) -> anyhow::Result<()> {
+    let zones = zones_of(room, name).await?;
+    ensure!(zones.len() == count, "{name} has {zones:?} instead of {count} zones");
+    Ok(())
+}
+
 async fn fits_one_zone(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
-    room.pod(&zone("p", "q")).await?;
+    room.pod(&wants("p", "q", ZONE_GPUS)).await?;
     room.scheduled(&["p"]).await?;
-    let zones = zones_of(room, "p").await?;
-    ensure!(zones.len() == 1, "{zones:?}");
-    Ok(())
+    has_zones(room, "p", 1).await
 }
 
 async fn spans_two_zones(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
-    room.pod(&wants("p", "q", "1", "1Gi").gpus(6)).await?;
+    room.pod(&wants("p", "q", ZONE_GPUS + 1)).await?;
     room.unschedulable(&["p"]).await?;
-    room.pod(&wants("smaller", "q", "1", "1Gi").gpus(2)).await?;
+    room.pod(&wants("smaller", "q", ZONE_GPUS)).await?;
     room.scheduled(&["smaller"]).await
 }
 
 async fn restricted_two_zones(room: &Room) -> anyhow::Result<()> {
     start(room, RESTRICTED).await?;
-    room.pod(&both_zones("p", "q")).await?;
+    room.pod(&wants_two_zones("p", "q", ZONE_GPUS + 1)).await?;
     room.scheduled(&["p"]).await?;
-    let zones = zones_of(room, "p").await?;
-    ensure!(zones == ["node-0", "node-1"], "{zones:?}");
-    Ok(())
+    has_zones(room, "p", 2).await
 }
 
 async fn restricted_above_all(room: &Room) -> anyhow::Result<()> {
     start(room, RESTRICTED).await?;
-    room.pod(&wants("p", "q", "3", "1Gi")).await?;
+    room.pod(&wants("p", "q", NODE_GPUS + 1)).await?;
     room.unschedulable(&["p"]).await
 }
 
+/// Changed: both policies are tried; KAI takes the one that its cluster has.
 async fn not_enforced(room: &Room) -> anyhow::Result<()> {
     zoned_node(room, "best", "best-effort").await?;
     zoned_node(room, "none", "none").await?;
@@ -109,29 +109,30 @@ async fn not_enforced(room: &Room) -> anyhow::Result<()> {
     room.start_as(&settings::aligned(), &[]).await?;
     for node in ["best", "none"] {
         let name = room.node_name(node);
-        room.pod(&wants(node, "q", "3", "1Gi").on("kubernetes.io/hostname", &name)).await?;
+        let pod = wants(node, "q", ZONE_GPUS + 1).on("kubernetes.io/hostname", &name);
+        room.pod(&pod).await?;
     }
     room.scheduled(&["best", "none"]).await
 }
 
 async fn without_zones(room: &Room) -> anyhow::Result<()> {
     foreign::install(room, &TOPOLOGY).await?;
-    room.gpu_node("n", 8).await?;
+    room.gpu_node("n", NODE_GPUS).await?;
     room.queue(&queue("q")).await?;
     room.start_as(&settings::aligned(), &[]).await?;
-    room.pod(&wants("p", "q", "3", "1Gi").gpus(6)).await?;
+    room.pod(&pod("p", "q").cpu("250m").asks("memory", "128Mi")).await?;
     room.scheduled(&["p"]).await
 }
 
 async fn guaranteed(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
-    room.pod(&wants("p", "q", "2", "1Gi")).await?;
+    room.pod(&wants("p", "q", ZONE_GPUS + 1)).await?;
     room.unschedulable(&["p"]).await
 }
 
 async fn burstable(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
-    room.pod(&pod("p", "q").cpu("2")).await?;
+    room.pod(&pod("p", "q").cpu("100m").gpus(ZONE_GPUS + 1)).await?;
     room.scheduled(&["p"]).await
 }
 
@@ -141,78 +142,69 @@ async fn best_effort(room: &Room) -> anyhow::Result<()> {
     room.scheduled(&["p"]).await
 }
 
+/// Every zone is full of pods of one GPU but for one GPU: a pod of two needs one victim more.
 async fn preempt(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
-    room.pods(&pods(2, |at| zone(format!("low-{at}"), "q").class("train"))).await?;
-    room.counts("low-", 2, 0).await?;
-    room.pod(&zone("high", "q").class("build-preemptible")).await?;
-    room.scheduled(&["high"]).await?;
-    room.left("low-", 1).await
-}
-
-/// A node full of pods of a queue without quota; another queue may have everything.
-async fn full(room: &Room, policy: &str, held: &[Pod]) -> anyhow::Result<()> {
-    zoned_node(room, "n", policy).await?;
-    room.queue(&queue("gives").gpu(quota(0.0))).await?;
-    room.queue(&queue("takes").gpu(quota(8.0))).await?;
-    room.start_as(&settings::aligned(), &[]).await?;
-    room.pods(held).await?;
-    room.counts("held-", held.len(), 0).await
-}
-
-/// Two pods with a zone each, which their node's agent confirms.
-async fn full_zones(room: &Room, policy: &str) -> anyhow::Result<()> {
-    full(room, policy, &pods(2, |at| zone(format!("held-{at}"), "gives"))).await?;
-    for at in 0..2 {
-        let name = format!("held-{at}");
+    let count = NODE_GPUS as usize;
+    room.pods(&pods(count, |at| wants(format!("low-{at}"), "q", 1).class("train"))).await?;
+    room.counts("low-", count, 0).await?;
+    let mut freed: Vec<String> = Vec::new();
+    for at in 0..count {
+        let name = format!("low-{at}");
+        observe(room, &name).await?;
         let zones = zones_of(room, &name).await?;
-        let zones: Vec<&str> = zones.iter().map(String::as_str).collect();
-        let amounts = [("cpu", "1"), ("memory", "2147483648"), (GPU, "4")];
-        observe(room, &name, &zones, &amounts).await?;
+        ensure!(zones.len() == 1, "{name} has {zones:?}");
+        if !freed.contains(&zones[0]) {
+            room.delete_pod(&name).await?;
+            freed.extend(zones);
+        }
+    }
+    ensure!(freed.len() == 2, "the pods are in {freed:?}");
+    room.left("low-", count - 2).await?;
+    room.pod(&wants("high", "q", 2).class("build-preemptible")).await?;
+    room.scheduled(&["high"]).await?;
+    room.left("low-", count - 3).await
+}
+
+/// A node full of pods of a queue without quota; its sibling may have everything.
+async fn full(room: &Room, policy: &str, gpus: u32) -> anyhow::Result<()> {
+    let total = f64::from(NODE_GPUS);
+    zoned_node(room, "n", policy).await?;
+    room.queue(&queue("both").gpu(capped(total))).await?;
+    room.queue(&queue("gives").gpu(quota(0.0)).below("both")).await?;
+    room.queue(&queue("takes").gpu(quota(total)).below("both")).await?;
+    room.start_as(&settings::aligned(), &[]).await?;
+    let count = (NODE_GPUS / gpus) as usize;
+    room.pods(&pods(count, |at| wants(format!("held-{at}"), "gives", gpus))).await?;
+    room.counts("held-", count, 0).await?;
+    for at in 0..count {
+        observe(room, &format!("held-{at}")).await?;
     }
     Ok(())
 }
 
 async fn reclaim_one_zone(room: &Room, policy: &str) -> anyhow::Result<()> {
-    full_zones(room, policy).await?;
-    room.pod(&zone("taken", "takes")).await?;
+    full(room, policy, ZONE_GPUS).await?;
+    room.pod(&wants("taken", "takes", ZONE_GPUS)).await?;
     room.scheduled(&["taken"]).await?;
-    room.left("held-", 1).await
+    has_zones(room, "taken", 1).await
 }
 
-async fn reclaim_full_zones(room: &Room) -> anyhow::Result<()> {
-    full_zones(room, RESTRICTED).await?;
-    room.pod(&both_zones("taken", "takes")).await?;
+async fn reclaim_two_zones(room: &Room, held: u32, taken: u32) -> anyhow::Result<()> {
+    full(room, RESTRICTED, held).await?;
+    room.pod(&wants_two_zones("taken", "takes", taken)).await?;
     room.scheduled(&["taken"]).await?;
-    room.left("held-", 0).await?;
-    let zones = zones_of(room, "taken").await?;
-    ensure!(zones.len() == 2, "{zones:?}");
-    Ok(())
+    has_zones(room, "taken", 2).await
 }
 
-async fn reclaim_single_gpus(room: &Room) -> anyhow::Result<()> {
-    full(room, RESTRICTED, &pods(8, |at| pod(format!("held-{at}"), "gives").gpus(1))).await?;
-    room.pod(&both_zones("taken", "takes")).await?;
-    room.scheduled(&["taken"]).await?;
-    room.left("held-", 0).await
-}
-
-async fn reclaim_node(room: &Room) -> anyhow::Result<()> {
-    full(room, RESTRICTED, &[both_zones("held-0", "gives")]).await?;
-    let amounts = [("cpu", "1"), ("memory", "2147483648"), (GPU, "4")];
-    observe(room, "held-0", &["node-0", "node-1"], &amounts).await?;
-    room.pod(&both_zones("taken", "takes")).await?;
-    room.scheduled(&["taken"]).await?;
-    room.left("held-", 0).await
-}
-
+/// Changed: the gang is a pod group of two pods; KAI's is a Job.
 async fn reclaim_gang(room: &Room) -> anyhow::Result<()> {
-    full_zones(room, SINGLE).await?;
+    full(room, RESTRICTED, ZONE_GPUS).await?;
     room.group("g", "takes", json!({"minMember": 2})).await?;
-    room.pods(&pods(2, |at| zone(format!("taken-{at}"), "takes").of_group("g"))).await?;
+    room.pods(&pods(2, |at| wants(format!("taken-{at}"), "takes", ZONE_GPUS).of_group("g")))
+        .await?;
     room.scheduled(&["taken-0", "taken-1"]).await?;
-    room.left("held-", 0).await?;
     let zones = (zones_of(room, "taken-0").await?, zones_of(room, "taken-1").await?);
-    ensure!(zones.0 != zones.1 && zones.0.len() == 1, "{zones:?}");
+    ensure!(zones.0 != zones.1 && zones.0.len() == 1 && zones.1.len() == 1, "{zones:?}");
     Ok(())
 }
