@@ -309,3 +309,132 @@ fn our_webhooks_and_rules_are_heard() {
     assert!(said.contains("queue.scheduling.run.ai/tight created"), "{said}");
     assert!(said.contains("Warning: spec.resources.gpu.limit is left out"), "{said}");
 }
+
+#[test]
+fn rows_can_be_sorted_by_any_field() {
+    let Some(up) = Up::new("sorts", &["--nodes", "3"]) else { return };
+    let sorted = up.kubectl(&["get", "nodes", "--sort-by={.metadata.name}", "--no-headers"], "");
+    assert_eq!(sorted.lines().count(), 3, "{sorted}");
+    assert!(sorted.starts_with("node-1"), "{sorted}");
+}
+
+#[test]
+fn custom_resources_are_explained_and_unknown_kinds_are_named() {
+    let Some(up) = Up::new("explains", &[]) else { return };
+    let told = up.kubectl(&["explain", "queue.spec"], "");
+    assert!(told.contains("parentQueue"), "{told}");
+    assert!(up.kubectl(&["explain", "pod"], "").contains("KIND:       Pod"));
+    let unknown = "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: x}\n";
+    let (succeeded, told) = up.try_kubectl(&["apply", "-f", "-"], unknown);
+    assert!(!succeeded && told.contains("no matches for kind \"Nothing\""), "{told}");
+}
+
+#[test]
+fn pods_are_reported_on_whether_they_start_or_not() {
+    let Some(up) = Up::new("reports", &[]) else { return };
+    up.kubectl(&["run", "ours", "--image=x", "--overrides", OURS], "");
+    up.kubectl(&["wait", "--for=condition=Ready", "pod/ours", "--timeout=60s"], "");
+    for reason in ["Scheduled", "Started"] {
+        up.says(&["events", "--for", "pod/ours"], reason);
+    }
+    up.kubectl(&["run", "theirs", "--image=x"], "");
+    up.says(&["describe", "pod", "theirs"], "no scheduler named \"default-scheduler\" runs");
+}
+
+const OURS: &str = r#"{"metadata": {"labels": {"kai.scheduler/queue": "default-queue"}}, "spec": {"schedulerName": "kai-scheduler"}}"#;
+
+#[test]
+fn a_rolling_update_keeps_pods_available() {
+    let Some(up) = Up::new("rolls", &["--nodes", "4"]) else { return };
+    let web = DEPLOYMENT.replace("replicas: 2", "replicas: 4").replace("gpu: 5", "gpu: 1");
+    up.kubectl(&["apply", "-f", "-"], &web);
+    up.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
+    up.kubectl(&["set", "image", "deployment/web", "main=web:2"], "");
+    let sets = ["get", "replicasets", "-o", "jsonpath={.items[*].status.readyReplicas}"];
+    let ready =
+        |text: &str| text.split_whitespace().filter_map(|one| one.parse::<u32>().ok()).sum();
+    let begin = Instant::now();
+    loop {
+        let available: u32 = ready(&up.kubectl(&sets, ""));
+        assert!(available >= 3, "only {available} of 4 are ready during the update");
+        let (done, _) =
+            up.try_kubectl(&["rollout", "status", "deployment/web", "--watch=false"], "");
+        let images = ["get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}"];
+        if done && !up.kubectl(&images, "").contains("web:1") {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "the update does not end");
+    }
+}
+
+/// What another command of `kai` says about the cluster.
+fn kai(up: &Up, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_kai"))
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(&up.kubeconfig)
+        .output()
+        .expect("kai runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).expect("text"))
+}
+
+#[test]
+fn a_healthy_cluster_has_no_findings() {
+    let Some(up) = Up::new("healthy", &[]) else { return };
+    up.kubectl(&["apply", "-f", "-"], JOB);
+    up.kubectl(&["wait", "--for=condition=complete", "job/train", "--timeout=60s"], "");
+    assert_eq!(kai(&up, &["doctor"]), (Some(0), "Nothing is wrong.\n".to_owned()));
+    let text = fs::read_to_string(&up.kubeconfig).expect("the kubeconfig");
+    let start = text.find("token: ").expect("a token") + "token: ".len();
+    let refused = text[..start].to_owned()
+        + "wrong"
+        + &text[text[start..].find('\n').map_or(text.len(), |end| start + end)..];
+    fs::write(&up.kubeconfig, refused).expect("written");
+    let (code, said) = kai(&up, &["doctor"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("rejects the credentials") && !said.contains("not installed"), "{said}");
+}
+
+#[test]
+fn whole_gpus_are_in_use_and_workloads_are_explained() {
+    let Some(up) = Up::new("gpus", &[]) else { return };
+    up.kubectl(&["apply", "-f", "-"], DEPLOYMENT);
+    up.kubectl(
+        &["wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/web", "--timeout=60s"],
+        "",
+    );
+    let (_, said) = kai(&up, &["gpus"]);
+    assert!(said.contains("5 whole") && said.contains("(5 GPUs)"), "{said}");
+    let (code, said) = kai(&up, &["explain", "deployment/web"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("1 of 2 pods of deployment web are pending."), "{said}");
+    assert!(said.contains("Resources were not found") || said.contains("GPUs"), "{said}");
+}
+
+const CYCLE: &str = "
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: top}
+spec: {resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: {limit: -1}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: below}
+spec: {parentQueue: top, resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: {limit: -1}}}
+";
+
+#[test]
+fn cycles_of_queues_are_denied_and_parents_can_be_deleted() {
+    let Some(up) = Up::new("cycles", &[]) else { return };
+    up.kubectl(&["apply", "-f", "-"], CYCLE);
+    let patch =
+        ["patch", "queue", "top", "--type=merge", "-p", r#"{"spec":{"parentQueue":"below"}}"#];
+    let (succeeded, said) = up.try_kubectl(&patch, "");
+    assert!(!succeeded && said.contains("the parent queues form a cycle: top -> below"), "{said}");
+    up.says(&["get", "queue", "top", "-o", "jsonpath={.status.childQueues}"], "below");
+    let said = up.kubectl(&["delete", "queue", "top"], "");
+    assert!(said.contains("Warning: queue top has child queues [below]"), "{said}");
+    up.says(&["get", "queue", "below", "-o", "jsonpath={.status.conditions[*].type}"], "Orphan");
+    up.kubectl(&["delete", "queue", "below"], "");
+}

@@ -85,5 +85,5 @@ fn screen(step: bool) -> Screen {
         (false, true) => Pace::Timed,
         (false, false) => Pace::AtOnce,
     };
-    Screen { paint: Paint { coloured: output::is_terminal() }, pace }
+    Screen { paint: Paint { coloured: output::is_coloured() }, pace }
 }

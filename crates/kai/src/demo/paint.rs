@@ -115,6 +115,23 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     lines.join("\n") + "\n"
 }
 
+/// A line of YAML in lines of at most `width` letters where it can be: flow maps and lists are broken after commas, so
+/// that it stays the same YAML.
+pub(super) fn yaml_lines(line: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut rest) = (Vec::new(), line.to_owned());
+    let indent = " ".repeat(line.len() - line.trim_start_matches([' ', '-']).len() + 2);
+    while rest.chars().count() > width {
+        let fits = |(at, _): &(usize, &str)| rest[..*at].chars().count() < width;
+        let breaks = rest.match_indices(", ").filter(|(at, _)| *at > indent.len());
+        let Some((at, _)) = breaks.take_while(fits).last() else { break };
+        let next = format!("{indent}{}", &rest[at + 2..]);
+        rest.truncate(at + 1);
+        lines.push(std::mem::replace(&mut rest, next));
+    }
+    lines.push(rest);
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +146,20 @@ mod tests {
         assert_eq!(bar(plain, &[(0, 80), (1, 80)], 160, 4), "aabb");
         let coloured = bar(Paint { coloured: true }, &[(0, 40)], 80, 4);
         assert_eq!(coloured, "\u{1b}[38;5;33m██\u{1b}[0m··");
+    }
+
+    #[test]
+    fn broken_yaml_is_the_same_yaml() {
+        let line = "- {name: main, image: 'train:1', resources: {limits: {nvidia.com/gpu: 1}}}";
+        let lines = yaml_lines(line, 40);
+        assert!(
+            lines.len() > 1 && lines.iter().all(|line| line.chars().count() <= 50),
+            "{lines:?}"
+        );
+        let read =
+            |text: &str| -> serde_json::Value { serde_saphyr::from_str(text).expect("YAML") };
+        assert_eq!(read(&lines.join("\n")), read(line));
+        assert_eq!(yaml_lines("kind: Pod", 4), ["kind: Pod"]);
     }
 
     #[test]

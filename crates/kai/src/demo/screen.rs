@@ -4,12 +4,14 @@ use std::fmt::Write;
 use std::io::BufRead;
 use std::time::Duration;
 
-use super::paint::{Ink, Paint, bar, table, wrapped};
-use super::snapshot::{Decision, NodeView, PodView};
+use super::paint::{Ink, Paint, bar, table, wrapped, yaml_lines};
+use super::snapshot::{Decision, NodeView, PodView, QueueView};
 use super::telling::{Exhibit, Step, Telling};
 use crate::output;
 
+/// Cells of a bar, and of one on a narrow terminal.
 const BAR_WIDTH: usize = 24;
+const NARROW_BAR_WIDTH: usize = 12;
 /// Lines longer than this are hard to read.
 const WIDEST: usize = 100;
 /// For people who watch: how long a step stays before the next.
@@ -41,8 +43,10 @@ impl Screen {
 
     /// What is about to be done.
     pub(super) fn announce(self, what: &str, manifest: Option<&str>) -> anyhow::Result<()> {
-        let mut text = self.paint.text(Ink::Title, &format!("▸ {what}\n"));
-        for line in manifest.unwrap_or_default().trim().lines() {
+        let what = wrapped(&format!("▸ {what}"), width(), "");
+        let mut text = self.paint.text(Ink::Title, &what);
+        let lines = manifest.unwrap_or_default().trim().lines();
+        for line in lines.flat_map(|line| yaml_lines(line, width().saturating_sub(4))) {
             text.push_str(&self.paint.text(Ink::Faint, &format!("    {line}")));
             text.push('\n');
         }
@@ -59,6 +63,10 @@ impl Screen {
         let pods = step.after.sorted();
         if !pods.is_empty() {
             text.push_str(&self.pods(&pods));
+            text.push('\n');
+        }
+        if !step.after.queues.is_empty() {
+            text.push_str(&self.queues(&step.after.queues));
             text.push('\n');
         }
         let longest = step.after.nodes.iter().map(|node| node.name.chars().count()).max();
@@ -116,6 +124,23 @@ impl Screen {
         text
     }
 
+    fn queues(self, queues: &[QueueView]) -> String {
+        let head = ["QUEUE", "PARENT", "GPU QUOTA", "ALLOCATED", "REQUESTED"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for queue in queues {
+            let QueueView { name, parent, quota, allocated, requested } = queue.clone();
+            let parent = if parent.is_empty() { "-".to_owned() } else { parent };
+            rows.push(vec![name, parent, quota, allocated, requested]);
+        }
+        let mut text = String::new();
+        for (at, line) in table(&rows, "  ").lines().enumerate() {
+            let line = if at == 0 { self.paint.text(Ink::Faint, line) } else { line.to_owned() };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+
     /// A bar per device; each pod has a letter, or a colour where there are colours.
     fn devices(self, node: &NodeView, name_width: usize) -> String {
         let letters = node.users();
@@ -130,21 +155,34 @@ impl Screen {
                 })
                 .collect();
             let used: u64 = device.users.iter().map(|user| user.mib).sum();
-            let names: Vec<String> = device
-                .users
-                .iter()
-                .zip(&parts)
-                .map(|(user, (hue, _))| self.paint.hued(*hue, &user.pod.name))
-                .collect();
-            let line = format!(
-                "  {:<name_width$} gpu {} [{}] {used:>6} of {} MiB  {}",
-                node.name,
-                device.index,
-                bar(self.paint, &parts, device.memory_mib, BAR_WIDTH),
-                device.memory_mib,
-                names.join(", "),
-            );
-            let _ = writeln!(text, "{}", line.trim_end());
+            let bar = bar(self.paint, &parts, device.memory_mib, bar_width());
+            let start = format!("  {:<name_width$} gpu {} [", node.name, device.index);
+            let end = format!("] {used:>6} of {} MiB  ", device.memory_mib);
+            let start_width = start.chars().count() + bar_width() + end.chars().count();
+            let names = device.users.iter().zip(&parts);
+            let names = names.map(|(user, (hue, _))| (user.pod.name.as_str(), *hue));
+            let names = self.names(names.collect(), start_width);
+            let _ = writeln!(text, "{}", format!("{start}{bar}{end}{names}").trim_end());
+        }
+        text
+    }
+
+    /// Names in their colours, separated by commas; those that do not fit follow in lines below `indent` columns.
+    fn names(self, names: Vec<(&str, usize)>, indent: usize) -> String {
+        let (mut text, mut column, last) = (String::new(), indent, names.len().saturating_sub(1));
+        for (at, (name, hue)) in names.into_iter().enumerate() {
+            let end = if at == last { "" } else { "," };
+            let size = name.chars().count() + end.len();
+            if at > 0 && column + 1 + size > width() {
+                let _ = write!(text, "\n{:indent$}", "");
+                column = indent;
+            } else if at > 0 {
+                text.push(' ');
+                column += 1;
+            }
+            text.push_str(&self.paint.hued(hue, name));
+            text.push_str(end);
+            column += size;
         }
         text
     }
@@ -172,6 +210,10 @@ impl Screen {
 
 fn width() -> usize {
     output::width().min(WIDEST)
+}
+
+fn bar_width() -> usize {
+    if width() < WIDEST { NARROW_BAR_WIDTH } else { BAR_WIDTH }
 }
 
 /// What pods that wait were told, and which.

@@ -38,17 +38,33 @@ impl NodeView {
     }
 }
 
+/// A queue as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct QueueView {
+    pub(super) name: String,
+    pub(super) parent: String,
+    /// GPUs that it is guaranteed; `-` without a bound.
+    pub(super) quota: String,
+    /// GPUs that its pods have.
+    pub(super) allocated: String,
+    /// GPUs that its pods have or ask for.
+    pub(super) requested: String,
+}
+
 /// The cluster at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Snapshot {
     /// Pods by UID.
     pub(super) pods: BTreeMap<String, PodView>,
     pub(super) nodes: Vec<NodeView>,
+    /// Queues of the walk-through, parents before their children.
+    pub(super) queues: Vec<QueueView>,
     /// Why pods were told to go, by the name of the pod or of its group.
     evictions: Vec<(String, String)>,
 }
 
 const QUEUE: &str = "kai.scheduler/queue";
+const INSTALLED: [&str; 2] = ["default-parent-queue", "default-queue"];
 
 impl Snapshot {
     pub(super) fn of(cluster: &Cluster) -> Self {
@@ -63,7 +79,8 @@ impl Snapshot {
         let evictions = events.map(|event| {
             (text(&event["involvedObject"]["name"]).to_owned(), text(&event["message"]).to_owned())
         });
-        Self { pods, nodes: nodes.collect(), evictions: evictions.collect() }
+        let queues = queues(cluster);
+        Self { pods, nodes: nodes.collect(), queues, evictions: evictions.collect() }
     }
 
     /// Pods by name.
@@ -125,6 +142,41 @@ fn pod_view(cluster: &Cluster, pod: &Value) -> PodView {
         node,
         gpus: gpus(pod),
         reason: waits.then(|| reason(pod)).flatten(),
+    }
+}
+
+/// Queues beside those that an install brings.
+fn queues(cluster: &Cluster) -> Vec<QueueView> {
+    let all = cluster.list(("scheduling.run.ai", "queues"));
+    let mut queues: Vec<QueueView> = all
+        .filter(|queue| !INSTALLED.contains(&name(queue)))
+        .map(|queue| queue_view(queue))
+        .collect();
+    queues.sort_by(|one, other| {
+        let place = |queue: &QueueView| match queue.parent.as_str() {
+            "" => (queue.name.clone(), String::new()),
+            parent => (parent.to_owned(), queue.name.clone()),
+        };
+        place(one).cmp(&place(other))
+    });
+    queues
+}
+
+fn queue_view(queue: &Value) -> QueueView {
+    let quota = match queue["spec"]["resources"]["gpu"]["quota"].as_f64() {
+        Some(quota) if quota < 0.0 => "-".to_owned(),
+        quota => quota.unwrap_or_default().to_string(),
+    };
+    let gpus = |field: &str| match text(&queue["status"][field]["nvidia.com/gpu"]) {
+        "" => "0".to_owned(),
+        amount => amount.to_owned(),
+    };
+    QueueView {
+        name: name(queue).to_owned(),
+        parent: text(&queue["spec"]["parentQueue"]).to_owned(),
+        quota,
+        allocated: gpus("allocated"),
+        requested: gpus("requested"),
     }
 }
 

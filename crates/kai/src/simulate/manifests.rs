@@ -1,13 +1,15 @@
 //! Manifests: read, put in order, created.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use kai_embed::failure::Failure;
 use kai_embed::nodes::SIM_DURATION;
-use kai_embed::object::{namespace, set_default, text};
+use kai_embed::object::{items, name, namespace, set_default, text};
 use kai_embed::{Cluster, Key};
 use serde_json::{Value, json};
 
@@ -67,8 +69,7 @@ impl Manifests {
         }
         let (mut manifests, mut faults) = (Vec::new(), Vec::new());
         for file in files {
-            let text = fs::read_to_string(&file)
-                .with_context(|| format!("cannot read {}", file.display()))?;
+            let text = read_file(&file)?;
             match Document::read(&text) {
                 Ok(documents) => manifests.extend(
                     documents
@@ -83,6 +84,13 @@ impl Manifests {
         }
         if !faults.is_empty() {
             return Ok(Err(faults));
+        }
+        if manifests.is_empty() && !paths.is_empty() {
+            let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            anyhow::bail!(
+                "no manifests in {}: files must hold YAML or JSON, and those of a folder end in .yaml, .yml or .json",
+                names.join(", ")
+            );
         }
         manifests.sort_by_key(|manifest| {
             let kind = text(&manifest.document.value["kind"]);
@@ -113,15 +121,40 @@ impl Manifests {
     /// Creates everything; what is wrong with it, and what its author should know.
     pub(super) fn create_warned(&self, cluster: &mut Cluster) -> (Vec<Fault>, Vec<Fault>) {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+        let owners: BTreeSet<(&str, &str, &str)> = self.objects().map(identity).collect();
+        let mut skipped: BTreeMap<&str, Vec<&Manifest>> = BTreeMap::new();
         for manifest in &self.0 {
+            if let Some(why) = skip_reason(&manifest.document.value, &owners) {
+                skipped.entry(why).or_default().push(manifest);
+                continue;
+            }
             cluster.take_warnings();
             faults.extend(manifest.create(cluster));
             let told = cluster.take_warnings();
             warnings
                 .extend(told.iter().map(|told| manifest.fault("", &format!("warning: {told}"))));
         }
+        for (why, manifests) in skipped {
+            let first = manifests[0];
+            let (kind, _, name) = identity(&first.document.value);
+            let others = match manifests.len() - 1 {
+                0 => String::new(),
+                others => format!(" and {others} other objects"),
+            };
+            warnings.push(first.fault("", &format!("skipped {kind} {name}{others}: {why}")));
+        }
         (faults, warnings)
     }
+}
+
+/// Stands for standard input.
+const STDIN: &str = "-";
+
+fn read_file(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new(STDIN) {
+        return io::read_to_string(io::stdin()).context("cannot read standard input");
+    }
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The files of a path; folders are searched for YAML and JSON.
@@ -166,6 +199,8 @@ impl Manifest {
         }
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| !FROM_A_CLUSTER.contains(&key.as_str()));
+            // The UIDs of a dump name nothing here, and objects without their owner are deleted.
+            metadata.shift_remove("ownerReferences");
         }
         make_up(cluster, &object);
         let bad_spans = bad_spans(&object, "");
@@ -199,10 +234,29 @@ impl Manifest {
     /// One fault per field that is named.
     fn faults(&self, failure: &Failure) -> Vec<Fault> {
         if failure.fields.is_empty() {
-            return vec![self.fault("", &failure.message)];
+            let field = self.document.mark_named_in(&failure.message).unwrap_or_default();
+            return vec![self.fault(field, &failure.message)];
         }
         failure.fields.iter().map(|(field, message)| self.fault(field, message)).collect()
     }
+}
+
+/// Kind, namespace and name.
+fn identity(object: &Value) -> (&str, &str, &str) {
+    (text(&object["kind"]), namespace(object), name(object))
+}
+
+/// Why an object of a dump is not created; none where it is.
+fn skip_reason(object: &Value, owners: &BTreeSet<(&str, &str, &str)>) -> Option<&'static str> {
+    let (kind, space, _) = identity(object);
+    if kind == "Pod" && matches!(text(&object["status"]["phase"]), "Succeeded" | "Failed") {
+        return Some("the pod has ended");
+    }
+    let is_created_by_owner = items(&object["metadata"]["ownerReferences"]).any(|owner| {
+        let (kind, name) = (text(&owner["kind"]), text(&owner["name"]));
+        owners.contains(&(kind, space, name)) || owners.contains(&(kind, "", name))
+    });
+    is_created_by_owner.then_some("its owner is in the manifests and creates its objects itself")
 }
 
 /// Namespaces and accounts that an object needs and nobody wrote down.

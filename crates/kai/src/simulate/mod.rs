@@ -19,13 +19,19 @@ const EXAMPLES: &str = "\
 Examples:
   kai simulate -f job.yaml                          on one node with 8 GPUs
   kai simulate -f queues/ -f job.yaml --nodes 4     folders too
-  kai simulate -f cluster.yaml -f job.yaml --json   on the nodes of cluster.yaml";
+  kubectl get pods,nodes -A -o yaml | kai simulate -f - -f job.yaml
+  kai simulate -f cluster.yaml -f job.yaml --json   on the nodes of cluster.yaml
+
+The exit status is 0 also when pods are pending, 2 where a manifest is invalid, 3 where something has not settled.";
+
+/// Exit status where something had not come to rest.
+const NOT_SETTLED: u8 = 3;
 
 /// Which manifests, and on what.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateArguments {
-    /// Manifests: YAML or JSON files, or folders.
+    /// Manifests: YAML or JSON files, folders, or - for standard input.
     #[arg(short = 'f', long = "file", value_name = "PATH", required = true)]
     files: Vec<PathBuf>,
 
@@ -51,28 +57,32 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
         if !faults.is_empty() {
             return Ok(Err(faults));
         }
-        cluster.settle().await;
-        Ok(Ok(cluster.look(|cluster| Outcome::of(cluster))))
+        let unsettled = cluster.settle().await;
+        Ok(Ok((cluster.look(|cluster| Outcome::of(cluster)), unsettled)))
     })?;
-    match played {
-        Err(faults) => Ok(refuse(&faults)),
-        Ok(outcome) if arguments.json => {
-            outcome.refused().iter().for_each(|refused| output::complain(refused));
-            output::print(&format!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
-            Ok(0)
-        }
-        Ok(outcome) => {
-            let paint = Paint { coloured: output::is_terminal() };
-            output::print(&outcome.text(paint))?;
-            outcome.refused().iter().for_each(|refused| output::complain(refused));
-            if manifests.has_ends() {
-                let note =
-                    format!("Pods with the annotation {SIM_DURATION} have run to their end.\n");
-                output::print(&note)?;
-            }
-            Ok(0)
+    let (outcome, unsettled) = match played {
+        Err(faults) => return Ok(refuse(&faults)),
+        Ok(played) => played,
+    };
+    show(&outcome, arguments.json, manifests.has_ends())?;
+    for line in &unsettled {
+        output::complain(&format!("not settled: {line}\n"));
+    }
+    Ok(if unsettled.is_empty() { 0 } else { NOT_SETTLED })
+}
+
+fn show(outcome: &Outcome, as_json: bool, has_ends: bool) -> anyhow::Result<()> {
+    if as_json {
+        output::print(&format!("{}\n", serde_json::to_string_pretty(outcome)?))?;
+    } else {
+        output::print(&outcome.text(Paint { coloured: output::is_coloured() }))?;
+        if has_ends {
+            let note = format!("Pods with the annotation {SIM_DURATION} have run to their end.\n");
+            output::print(&note)?;
         }
     }
+    outcome.refused().iter().for_each(|refused| output::complain(refused));
+    Ok(())
 }
 
 /// Says what is wrong with the manifests; the exit status.

@@ -1,7 +1,10 @@
 //! Where everything ended.
 
-use kai_embed::Cluster;
+use std::collections::BTreeMap;
+
+use kai_embed::nodes::Device;
 use kai_embed::object::{items, name, namespace, text};
+use kai_embed::{Cluster, Key};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -30,7 +33,7 @@ struct Pod {
 }
 
 /// What a pod has of a device.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Gpu {
     device: usize,
     uuid: String,
@@ -62,13 +65,18 @@ struct Queue {
 
 impl Outcome {
     pub(super) fn of(cluster: &Cluster) -> Self {
+        let nodes: Vec<(&str, Vec<Device>)> = cluster
+            .list(("", "nodes"))
+            .map(|node| (name(node), cluster.devices(name(node))))
+            .collect();
+        let uses = uses(&nodes);
         Self {
             pods: cluster
                 .list(("", "pods"))
                 .filter(|pod| namespace(pod) != RESERVATIONS)
-                .map(|pod| Pod::of(cluster, pod))
+                .map(|pod| Pod::of(pod, &uses))
                 .collect(),
-            nodes: cluster.list(("", "nodes")).map(|node| Node::of(cluster, node)).collect(),
+            nodes: nodes.iter().map(|(name, devices)| Node::of(name, devices)).collect(),
             queues: cluster
                 .list(("scheduling.run.ai", "queues"))
                 .map(|queue| Queue::of(queue))
@@ -133,23 +141,30 @@ impl Outcome {
 }
 
 impl Pod {
-    fn of(cluster: &Cluster, pod: &Value) -> Self {
+    fn of(pod: &Value, uses: &BTreeMap<&Key, Vec<Gpu>>) -> Self {
         let node = text(&pod["spec"]["nodeName"]).to_owned();
-        let devices = if node.is_empty() { Vec::new() } else { cluster.devices(&node) };
-        let key = kai_embed::Key::of(pod);
-        let gpus = devices.into_iter().filter_map(|device| {
-            let used = device.users.iter().find(|user| user.pod == key)?;
-            Some(Gpu { device: device.index, uuid: device.uuid.clone(), mib: used.mib })
-        });
+        let gpus = uses.get(&Key::of(pod)).cloned().unwrap_or_default();
         Self {
             namespace: namespace(pod).to_owned(),
             name: name(pod).to_owned(),
             phase: text(&pod["status"]["phase"]).to_owned(),
-            gpus: gpus.collect(),
+            gpus,
             reason: reason(pod),
             node: Some(node).filter(|node| !node.is_empty()),
         }
     }
+}
+
+/// What each pod has of devices.
+fn uses<'a>(nodes: &'a [(&str, Vec<Device>)]) -> BTreeMap<&'a Key, Vec<Gpu>> {
+    let mut uses: BTreeMap<&Key, Vec<Gpu>> = BTreeMap::new();
+    for device in nodes.iter().flat_map(|(_, devices)| devices) {
+        for user in &device.users {
+            let gpu = Gpu { device: device.index, uuid: device.uuid.clone(), mib: user.mib };
+            uses.entry(&user.pod).or_default().push(gpu);
+        }
+    }
+    uses
 }
 
 /// A workload whose pods were refused.
@@ -180,15 +195,15 @@ fn reason(pod: &Value) -> Option<String> {
 }
 
 impl Node {
-    fn of(cluster: &Cluster, node: &Value) -> Self {
-        let gpus = cluster.devices(name(node)).into_iter().map(|device| NodeGpu {
+    fn of(name: &str, devices: &[Device]) -> Self {
+        let gpus = devices.iter().map(|device| NodeGpu {
             device: device.index,
             mib: device.memory_mib,
             used_mib: device.users.iter().map(|user| user.mib).sum(),
             pods: device.users.iter().map(|user| user.pod.to_string()).collect(),
-            uuid: device.uuid,
+            uuid: device.uuid.clone(),
         });
-        Self { name: name(node).to_owned(), gpus: gpus.collect() }
+        Self { name: name.to_owned(), gpus: gpus.collect() }
     }
 }
 

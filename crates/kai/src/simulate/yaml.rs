@@ -17,7 +17,8 @@ pub(super) struct Document {
 impl Document {
     /// The documents of a file; where it is no YAML, the line and why.
     pub(super) fn read(text: &str) -> Result<Vec<Self>, (u64, String)> {
-        let nodes: Vec<Option<Node>> = serde_saphyr::from_multiple(text).map_err(|error| {
+        let read = serde_saphyr::from_multiple_with_options(text, options());
+        let nodes: Vec<Option<Node>> = read.map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
             (line, error.without_snippet().to_string())
         })?;
@@ -63,6 +64,20 @@ impl Document {
         }
     }
 
+    /// The path of the annotation or label that a message names; the longest where it names several.
+    pub(super) fn mark_named_in(&self, message: &str) -> Option<&str> {
+        let is_part_of_name = |letter: char| letter.is_alphanumeric() || "-._/".contains(letter);
+        let words: Vec<&str> = message.split(|letter| !is_part_of_name(letter)).collect();
+        let marks = self.lines.keys().filter_map(|path| {
+            let at = [".annotations.", ".labels."]
+                .iter()
+                .find_map(|part| path.rfind(part).map(|start| start + part.len()))?;
+            Some((path.as_str(), &path[at..]))
+        });
+        let named = marks.filter(|(_, mark)| words.contains(mark));
+        named.max_by_key(|(_, mark)| mark.len()).map(|(path, _)| path)
+    }
+
     /// The items of a list of objects as documents of their own; a document that is none stays.
     pub(super) fn items(self) -> Vec<Self> {
         let is_list = self.value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
@@ -71,13 +86,25 @@ impl Document {
         };
         let part = |(at, value): (usize, &Value)| {
             let prefix = format!("items[{at}]");
-            let lines = self.lines.iter().filter_map(|(path, line)| {
+            let lines = self.lines.range(prefix.clone()..).map_while(|(path, line)| {
                 let rest = path.strip_prefix(&prefix)?;
                 Some((rest.trim_start_matches('.').to_owned(), *line))
             });
             Self { value: value.clone(), lines: lines.collect() }
         };
         items.iter().enumerate().map(part).collect()
+    }
+}
+
+/// Files are the user's own: a dump of a large cluster is no attack.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_documents: usize::MAX,
+            max_nodes: usize::MAX,
+            max_events: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+        },
     }
 }
 
@@ -186,6 +213,21 @@ mod tests {
         let parts = Document::read(text).expect("YAML").remove(0).items();
         assert_eq!(parts.len(), 2);
         assert_eq!(parts[1].line("spec.x"), 5);
+    }
+
+    #[test]
+    fn a_file_may_have_thousands_of_documents() {
+        let text = "kind: A\n---\n".repeat(5000);
+        assert_eq!(Document::read(&text).expect("YAML").len(), 5000);
+    }
+
+    #[test]
+    fn an_annotation_that_a_message_names_is_found() {
+        let text = "kind: Pod\nmetadata:\n  annotations:\n    gpu-fraction: '2'\n    gpu: x\n";
+        let document = Document::read(text).expect("YAML").remove(0);
+        let found = document.mark_named_in("gpu-fraction annotation value must be smaller");
+        assert_eq!(found, Some("metadata.annotations.gpu-fraction"));
+        assert_eq!(document.mark_named_in("something else"), None);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct UpArguments {
     cluster: Vec<PathBuf>,
 
     /// Kubeconfig file to add a context to; the context is removed when the cluster ends, everything else in the file
-    /// stays
+    /// stays.
     #[arg(long, default_value = "kai.kubeconfig", value_name = "FILE")]
     kubeconfig: PathBuf,
 

@@ -1,21 +1,25 @@
-//! `kai explain`: why something waits.
+//! `kai explain`: why pods of a workload are pending, or how a queue stands.
+
+mod subject;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kai_client::env::Env;
 use kai_client::{client, device_api};
-use kai_control::explain::{Asked, explain};
-use kai_core::input::ObjectName;
+use kai_control::explain::explain;
 use kai_settings::flags::Flagged;
 
 use crate::output;
 use crate::scheduler_flags::{self, PARTITION_FLAG, PlanFlags};
+use subject::Subject;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai explain pod trainer-0 -n team-a      why the pod is pending, and the state of its queues
+  kai explain pod trainer-0 -n team-a      why the pod is pending, and how its queues stand
+  kai explain pod/trainer-0 -n team-a      the same
+  kai explain job/train -n team-a          a pod of the job: any kind that owns pods, deployment/web too
   kai explain podgroup pg-trainer -n team-a
   kai explain queue team-a                 quota, fair share, use and limit up to the root
 
@@ -25,11 +29,11 @@ Reads the cluster and plans one cycle; writes nothing.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArguments {
-    /// Kind of the object.
-    kind: Kind,
+    /// Kind: pod, podgroup, queue, or a workload such as job or deployment; KIND/NAME in one is fine.
+    kind: String,
 
     /// Name of the object.
-    name: String,
+    name: Option<String>,
 
     /// Namespace of the object; ignored for queues.
     #[arg(long, short, default_value = "default")]
@@ -44,13 +48,6 @@ pub(crate) struct ExplainArguments {
     plans: PlanFlags,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    Pod,
-    Podgroup,
-    Queue,
-}
-
 /// Explains; the exit status.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
     let (flagged, _) = arguments.plans.0.read()?;
@@ -61,12 +58,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
     settings.config.params.node_pool = settings.partition.name().map(Into::into);
     let named = arguments.plans.0.names(PARTITION_FLAG);
     let only = named.then(|| settings.partition.value.clone());
-    let name = || ObjectName::new(arguments.namespace.as_str(), arguments.name.as_str());
-    let asked = match arguments.kind {
-        Kind::Pod => Asked::Pod(name()),
-        Kind::Podgroup => Asked::PodGroup(name()),
-        Kind::Queue => Asked::Queue(arguments.name.as_str().into()),
-    };
+    let subject = Subject::parse(&arguments.kind, arguments.name.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -74,9 +66,10 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
     let told = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
         let client = device_api::adapted(client).await;
+        let found = subject.find(&client, &arguments.namespace).await?;
         let env = Env::real();
-        let told = explain(&client, &env, &settings, only.as_deref(), &asked);
-        anyhow::Ok(Box::pin(told).await?)
+        let told = explain(&client, &env, &settings, only.as_deref(), &found.asked);
+        anyhow::Ok(found.head + &Box::pin(told).await?)
     })?;
     output::print(&told)?;
     Ok(0)
