@@ -83,13 +83,13 @@ const QUEUES_MAP: &str = "default-queues";
 const QUEUES_FILE: &str = "queues.yaml";
 const QUEUES_FOLDER: &str = "/etc/kai";
 /// Port of metrics.
-const METRICS: u16 = 8080;
+pub(crate) const METRICS: u16 = 8080;
 /// Port of health.
-const PROBES: u16 = 8081;
+pub(crate) const PROBES: u16 = 8081;
 /// User of containers, where the cluster assigns none; that of the image.
 const USER: u32 = 10_000;
 /// Port of webhooks.
-const WEBHOOKS: u16 = 9443;
+pub(crate) const WEBHOOKS: u16 = 9443;
 /// Where the kubelet says what it gave to containers.
 const POD_RESOURCES: &str = "/var/lib/kubelet/pod-resources";
 /// Where the node's `/sys` is for the agent.

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use kai_api::names::objects::SCHEDULER_NAME;
 use kai_install::deployments;
 use kai_install::deployments::{Layout, Wanted};
+use kai_install::hardening::hardened;
 use kai_install::manifests;
 
 use crate::output;
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
     for document in [by_hand, blocked].into_iter().flatten() {
         text = format!("{text}---\n{}\n", document.trim_end());
     }
-    for object in deployments::objects(wanted) {
+    for object in hardened(deployments::objects(wanted)) {
         let written = serde_saphyr::to_string(&object).context("an object is no YAML")?;
         text = format!("{text}---\n{}\n", written.trim_end());
     }

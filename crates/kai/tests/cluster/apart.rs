@@ -74,7 +74,15 @@ async fn the_api_server_takes_every_deployment() {
         let ended = child.wait_with_output().expect("it ends");
         let text = String::from_utf8_lossy(&ended.stdout);
         assert!(ended.status.success(), "{text}");
-        for kind in ["deployment.apps/", "daemonset.apps/", "webhookconfiguration"] {
+        let kinds = [
+            "deployment.apps/",
+            "daemonset.apps/",
+            "webhookconfiguration",
+            "poddisruptionbudget.policy/",
+            "networkpolicy.networking.k8s.io/",
+            "validatingadmissionpolicy.",
+        ];
+        for kind in kinds {
             assert!(text.contains(kind), "{kind}: {text}");
         }
     }

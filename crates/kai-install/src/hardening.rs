@@ -1,0 +1,103 @@
+//! What keeps an installation running and closed: disruption budgets, priority, spreading over nodes, network policies.
+
+use kai_api::names::objects::{APP, NAMESPACE, RESERVATION};
+use serde_json::{Value, json};
+
+use crate::deployments::{METRICS, PROBES, WEBHOOKS};
+
+/// Pods of this class are the last to be evicted; every cluster has it.
+const PRIORITY_CLASS: &str = "system-cluster-critical";
+
+/// The objects, with a priority class and an anti-affinity in every Deployment, disruption budgets and network policies.
+pub fn hardened(mut objects: Vec<Value>) -> Vec<Value> {
+    let mut budgets = Vec::new();
+    for deployment in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
+        let name = deployment["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let spec = deployment.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut);
+        if let Some(spec) = spec {
+            spec.insert("priorityClassName".to_owned(), json!(PRIORITY_CLASS));
+            spec.insert("affinity".to_owned(), apart_from(&name));
+        }
+        budgets.push(budget(&name));
+    }
+    if !budgets.is_empty() {
+        objects.append(&mut budgets);
+        objects.extend(network_policies());
+    }
+    objects
+}
+
+/// Replicas prefer different nodes.
+fn apart_from(name: &str) -> Value {
+    let term = json!({
+        "labelSelector": {"matchLabels": {APP: name}},
+        "topologyKey": "kubernetes.io/hostname",
+    });
+    let preferred = json!([{"weight": 100, "podAffinityTerm": term}]);
+    json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+}
+
+/// A drain takes one replica after another, and waits for none that is not ready anyway.
+fn budget(name: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {APP: name}},
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": {APP: name}},
+        },
+    })
+}
+
+/// The API server and kubelets are no pods, so webhooks and probes are open to every address; metrics to pods of the
+/// cluster. Reservation pods answer nobody.
+fn network_policies() -> [Value; 2] {
+    let port = |number: u16| json!({"protocol": "TCP", "port": number});
+    let open = json!({"ports": [port(WEBHOOKS), port(PROBES)]});
+    let pods = json!({"from": [{"namespaceSelector": {}}], "ports": [port(METRICS)]});
+    [
+        network_policy("kai-ingress", NAMESPACE, &json!([open, pods])),
+        network_policy("kai-reservation-ingress", RESERVATION, &json!([])),
+    ]
+}
+
+fn network_policy(name: &str, namespace: &str, ingress: &Value) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": ingress},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_deployment_is_kept_running_and_only_its_ports_answer() {
+        let deployment = |name: &str| json!({"kind": "Deployment", "metadata": {"name": name}, "spec": {"template": {"spec": {}}}});
+        let objects = hardened(vec![deployment("a"), deployment("b"), json!({"kind": "Service"})]);
+        for name in ["a", "b"] {
+            let named = |object: &&Value| object["metadata"]["name"] == name;
+            let of_name: Vec<&Value> = objects.iter().filter(named).collect();
+            assert_eq!(of_name[0]["spec"]["template"]["spec"]["priorityClassName"], PRIORITY_CLASS);
+            assert_eq!(of_name[1]["kind"], "PodDisruptionBudget");
+            assert_eq!(of_name[1]["spec"]["selector"]["matchLabels"][APP], name);
+        }
+        let policies = objects.iter().filter(|object| object["kind"] == "NetworkPolicy");
+        let open: Vec<String> = policies
+            .flat_map(|policy| policy["spec"]["ingress"].as_array().into_iter().flatten())
+            .flat_map(|rule| rule["ports"].as_array().into_iter().flatten())
+            .map(|port| port["port"].to_string())
+            .collect();
+        assert_eq!(open, ["9443", "8081", "8080"]);
+    }
+
+    #[test]
+    fn where_nothing_is_deployed_nothing_is_added() {
+        assert_eq!(hardened(Vec::new()), Vec::<Value>::new());
+    }
+}
