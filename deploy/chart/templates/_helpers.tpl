@@ -1,6 +1,6 @@
 {{/* Image of every container. */}}
 {{- define "kai.image" -}}
-{{ .Values.global.registry | trimSuffix "/" }}/{{ .Values.image.name }}:{{ .Values.global.tag | default .Chart.AppVersion }}
+{{ .Values.global.registry | trimSuffix "/" }}/{{ .Values.image.name }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.global.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
 {{/* There is one image, so there is one pull policy: the first that is set. */}}
