@@ -220,6 +220,65 @@ fn no_source_file_is_too_long_to_read() {
     assert!(long.is_empty(), "over {LONGEST_FILE} lines: {long:?}");
 }
 
+/// Modules that a crate's root names, with or without a folder of their own.
+fn top_level_modules(krate: &Path) -> Vec<String> {
+    let root = ["src/lib.rs", "src/main.rs"].map(|file| krate.join(file));
+    let root = root.iter().find(|file| file.exists()).expect("a crate has a root");
+    let text = fs::read_to_string(root).expect("a readable file");
+    let module = |line: &str| {
+        let line = line.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+        line.strip_prefix("mod ")?.strip_suffix(';').map(str::to_owned)
+    };
+    text.lines().filter_map(module).filter(|name| name != "tests").collect()
+}
+
+/// The part of ARCHITECTURE.md about a crate.
+fn section<'a>(map: &'a str, krate: &str) -> Option<&'a str> {
+    let from = map.split_once(&format!("### `{krate}`"))?.1;
+    let end = ["\n### ", "\n## "].iter().filter_map(|next| from.find(next)).min();
+    Some(&from[..end.unwrap_or(from.len())])
+}
+
+/// A module is on the map where its name stands alone between backticks, or in a list within braces.
+fn names(section: &str, module: &str) -> bool {
+    let quoted = section.split('`').skip(1).step_by(2);
+    let mut words =
+        quoted.flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || c == '_')));
+    words.any(|word| word == module)
+}
+
+#[test]
+fn architecture_names_every_crate_and_top_level_module() {
+    let root = workspace_root();
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let mut missing = Vec::new();
+    for entry in fs::read_dir(root.join("crates")).expect("a readable folder") {
+        let path = entry.expect("a readable entry").path();
+        if !path.join("Cargo.toml").exists() {
+            continue;
+        }
+        let name = format!("crates/{}", path.file_name().expect("a name").to_string_lossy());
+        let Some(section) = section(&map, &name) else {
+            missing.push(name);
+            continue;
+        };
+        let modules = top_level_modules(&path);
+        let unnamed = modules.iter().filter(|module| !names(section, module));
+        missing.extend(unnamed.map(|module| format!("{name}: {module}")));
+    }
+    missing.sort();
+    assert_eq!(missing, Vec::<String>::new(), "not in the code map of ARCHITECTURE.md");
+}
+
+#[test]
+fn a_module_that_is_only_part_of_a_word_is_missing() {
+    let map = "## Code map\n\n### `crates/a`\n\n`grouper::rules`, `status`\n\n### `crates/b`\n\n`watch`\n";
+    let a = section(map, "crates/a").expect("a section");
+    assert!(names(a, "grouper") && names(a, "status"));
+    assert!(!names(a, "group") && !names(a, "watch"));
+    assert!(section(map, "crates/c").is_none());
+}
+
 fn workspace_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this test");
     Path::new(&here).parent().expect("xtask is in the workspace").to_path_buf()
