@@ -56,13 +56,13 @@ impl Accumulation {
         let mut gpus = GpuFilter::new(cycle, probe);
         let mut topology = TopologyFilter::new(cycle, search.job, probe);
         let mut affinity = AffinityFilter::new(cycle, search, probe);
-        for task in probe.recorded {
-            gpus.free(cycle.world, *task);
+        for task in probe.recorded.distinct() {
+            gpus.free(cycle.world, task);
             if let Some(filter) = &mut topology {
-                filter.free(cycle.world, *task);
+                filter.free(cycle.world, task);
             }
             if let Some(filter) = &mut affinity {
-                filter.open(cycle, *task);
+                filter.open(cycle, task);
             }
         }
         let source = if cycle.world.naive {
@@ -72,7 +72,7 @@ impl Accumulation {
         };
         Self {
             source,
-            recorded: probe.recorded.iter().copied().collect(),
+            recorded: probe.recorded.tasks.iter().copied().collect(),
             steps: Vec::new(),
             steps_of_job: FxHashMap::default(),
             nodes: Vec::new(),

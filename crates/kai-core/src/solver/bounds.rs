@@ -21,6 +21,7 @@
 //!
 //! None says anything about claims or replicas; where those are in play nothing is proved.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::cycle::Cycle;
@@ -60,6 +61,7 @@ pub(crate) fn cannot_help(
         return false;
     }
     let nobody_may_be_lost = matches!(search.rules, Rules::Consolidation);
+    let victims = &*distinct(world, victims);
     let all_take_room = victims.iter().all(|victim| takes_room_where_it_goes(world, *victim));
     let Some(freed) = Freed::by(world, victims) else { return false };
     let emptied = freed.emptied_devices(world);
@@ -80,6 +82,17 @@ pub(crate) fn cannot_help(
 /// there, and so leaves it where it was: it needs room on one node and takes it on another.
 pub(super) fn takes_room_where_it_goes(world: &World, victim: TaskId) -> bool {
     !world.config.compatibility.is_kai() || world.task(victim).state.status != Status::Pipelined
+}
+
+/// Every victim once: as in KAI a set may name one twice (fault 11).
+fn distinct<'a>(world: &World, victims: &'a [TaskId]) -> Cow<'a, [TaskId]> {
+    if !world.config.compatibility.is_kai() {
+        return Cow::Borrowed(victims);
+    }
+    let mut victims = victims.to_vec();
+    victims.sort_unstable();
+    victims.dedup();
+    Cow::Owned(victims)
 }
 
 fn whole_devices(world: &World, task: TaskId) -> i64 {

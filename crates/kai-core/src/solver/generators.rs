@@ -33,7 +33,7 @@ impl Emission {
     ) -> Self {
         let Some(last) = accumulation.steps.last() else {
             let emits = generator == Generator::MultiNodeGang || !probe.recorded.is_empty();
-            return Self::Recorded(emits.then(|| Scenario { potential: Vec::new() }));
+            return Self::Recorded(emits.then(Scenario::default));
         };
         match generator {
             Generator::NodeLocalGreedy => {
@@ -102,7 +102,7 @@ fn victims_on(
     accumulation: &Accumulation,
     node: NodeId,
 ) -> Scenario {
-    let mut potential = Vec::new();
+    let mut found = Scenario::default();
     let twice = cycle.world.config.compatibility.is_kai();
     let mut jobs: SmallVec<[JobId; 16]> = SmallVec::new();
     for step in accumulation.steps_on(node) {
@@ -113,13 +113,14 @@ fn victims_on(
         jobs.push(job);
         if twice {
             let of_job = |task: &&TaskId| cycle.world.task(**task).job == Some(job);
-            potential.extend(probe.recorded.iter().filter(of_job));
+            found.potential.extend(probe.recorded.tasks.iter().filter(of_job));
         }
         for step in accumulation.steps_of(step) {
-            potential.extend(&accumulation.steps[step].tasks);
+            found.potential.extend(&accumulation.steps[step].tasks);
         }
+        found.batch_ends.push(found.potential.len());
     }
-    Scenario { potential }
+    found
 }
 
 fn prefixes(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -> Emission {
@@ -149,7 +150,7 @@ fn prefixes(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -
 fn free_elsewhere(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -> i64 {
     let world = &cycle.world;
     let with_room = world.free_gpus.room().iter().map(|rank| world.nodes_by_rank[rank]);
-    let of_recorded = probe.recorded.iter().filter_map(|task| world.task(*task).state.node);
+    let of_recorded = probe.recorded.tasks.iter().filter_map(|task| world.task(*task).state.node);
     let mut seen = RankSet::with_len(world.nodes_by_rank.len());
     let mut sum = 0;
     for node in with_room.chain(of_recorded) {
@@ -168,7 +169,10 @@ fn victims_of_prefix(accumulation: &Accumulation, nodes: &[NodeId]) -> Scenario 
     for node in nodes {
         accumulation.steps_back_on(*node).for_each(|step| steps.insert(step));
     }
-    let potential =
-        steps.iter().flat_map(|step| accumulation.steps[step].tasks.iter().copied()).collect();
-    Scenario { potential }
+    let mut found = Scenario::default();
+    for step in steps.iter() {
+        found.potential.extend(&accumulation.steps[step].tasks);
+        found.batch_ends.push(found.potential.len());
+    }
+    found
 }

@@ -13,6 +13,7 @@ pub(crate) mod generators;
 pub(crate) mod gpu_filter;
 pub(crate) mod preempt;
 pub(crate) mod reclaim;
+pub(crate) mod recorded;
 pub(crate) mod ruled_out;
 pub(crate) mod signatures;
 pub(crate) mod simulate;
@@ -39,6 +40,7 @@ use crate::report::task_fit::TaskFit;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::accumulate::Accumulation;
 use crate::solver::budget::{Budget, Spent};
+use crate::solver::recorded::RecordedVictims;
 use crate::solver::ruled_out::Demand;
 use crate::solver::simulate::{Scenario, Verdict};
 use crate::solver::trace::Trace;
@@ -153,7 +155,7 @@ pub(crate) struct Probe<'a> {
     pub(crate) part: &'a Part,
     /// Pods of the probe, in task order.
     pub(crate) tasks: &'a [TaskId],
-    pub(crate) recorded: &'a [TaskId],
+    pub(crate) recorded: &'a RecordedVictims,
 }
 
 impl<'a> Probe<'a> {
@@ -165,8 +167,8 @@ impl<'a> Probe<'a> {
 /// What a probe found.
 struct Solution {
     statement: Statement,
-    /// Victims that go or move.
-    victims: Vec<TaskId>,
+    /// What the next probe starts from.
+    victims: RecordedVictims,
 }
 
 enum ProbeResult {
@@ -274,7 +276,7 @@ fn solve_with(
     tasks: &Tasks,
     budget: &mut Budget,
 ) -> ProbeResult {
-    let mut recorded: Vec<TaskId> = Vec::new();
+    let mut recorded = RecordedVictims::default();
     let mut solved = 0;
     let mut failed = tasks.len() + 1;
     let mut next = 1;
@@ -333,7 +335,7 @@ fn probe(
     search: &mut Search,
     generator: Generator,
     tasks: &[TaskId],
-    recorded: &[TaskId],
+    recorded: &RecordedVictims,
     budget: &mut Budget,
 ) -> ProbeResult {
     let part = cycle.world.part_with(search.job, tasks);
@@ -423,7 +425,7 @@ fn try_set(
         return ProbeResult::BudgetSpent(spent);
     }
     search.sets.emitted += 1;
-    let victims = scenario.victims(probe.recorded);
+    let victims = scenario.victims(&probe.recorded.tasks);
     let pods = probe.tasks.len();
     let may_skip = may_skip_sets(cycle.world);
     if may_skip && bounds::cannot_help(cycle, search, probe, &victims) {

@@ -13,6 +13,7 @@ use crate::fairness::Amounts;
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::placement::node_set::NodeSet;
 use crate::plugins::minruntime::Cause;
+use crate::solver::recorded::RecordedVictims;
 use crate::solver::victim_queue::fill_of_part;
 use crate::solver::{Probe, Rules, Search, reclaim};
 use crate::status::Status;
@@ -20,15 +21,17 @@ use crate::world::index::{JobKey, RankSet};
 use crate::world::node::Accepted;
 
 /// Potential victims, beside those of earlier successes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Scenario {
     pub(crate) potential: Vec<TaskId>,
+    /// Where each batch of pods that were collected together ends in `potential`.
+    pub(crate) batch_ends: Vec<usize>,
 }
 
 /// What came of a set of victims.
 pub(crate) enum Verdict {
-    /// The job is placed; these victims go or move.
-    Solved(Vec<TaskId>),
+    /// The job is placed; what the next probe starts from.
+    Solved(RecordedVictims),
     /// The job is placed, but the action's rules refuse the price.
     Refused,
     /// The job is not placed.
@@ -43,7 +46,7 @@ pub(crate) fn run(
     scenario: &Scenario,
     statement: &mut Statement,
 ) -> Verdict {
-    let victims = scenario.victims(probe.recorded);
+    let victims = scenario.victims(&probe.recorded.tasks);
     if victims.is_empty() {
         return Verdict::DoesNotFit;
     }
@@ -71,14 +74,7 @@ pub(crate) fn run(
     if !is_acceptable(cycle, search, probe, &victims, &held) || !whole.are_whole_or_absent(cycle) {
         return Verdict::Refused;
     }
-    let status = |task: &TaskId| cycle.world.task(*task).state.status;
-    let mut recorded: Vec<TaskId> = Vec::with_capacity(victims.len());
-    let mut seen: FxHashSet<TaskId> = FxHashSet::default();
-    for wanted in [Status::Releasing, Status::Pipelined] {
-        let of_status = victims.iter().filter(|task| status(task) == wanted);
-        recorded.extend(of_status.filter(|task| seen.insert(**task)));
-    }
-    Verdict::Solved(recorded)
+    Verdict::Solved(RecordedVictims::after(cycle.world, probe.recorded, scenario))
 }
 
 /// Jobs of victims that have all the pods they need. Victims of earlier successes may be a part of a job, and leave

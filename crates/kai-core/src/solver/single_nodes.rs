@@ -324,7 +324,8 @@ impl<'a> SetsInOrder<'a> {
         let victims = self.victims_on(world, set.node);
         debug_assert_eq!(victims[set.count - 1].0, set.key);
         let potential = victims[..set.count].iter().map(|(_, task)| *task).collect();
-        Scenario { potential }
+        // Each of these victims is the only pod of its job.
+        Scenario { potential, batch_ends: (1..=set.count).collect() }
     }
 }
 
@@ -379,12 +380,12 @@ fn probe_with(
     }
     let world = &*cycle.world;
     let size = yields.size;
-    let recorded: FxHashSet<TaskId> = probe.recorded.iter().copied().collect();
+    let recorded: FxHashSet<TaskId> = probe.recorded.tasks.iter().copied().collect();
     let mut changed: BTreeMap<NodeId, NodeVictims> = BTreeMap::new();
     let mut need = probe.tasks.len() as i64 - world.free_gpus.slots_of(size);
-    for task in probe.recorded {
-        need += i64::from(world.shape_of(*task).request.get(GPU) >= size);
-        let Some(node) = world.task(*task).state.node else { continue };
+    for task in probe.recorded.distinct() {
+        need += i64::from(world.shape_of(task).request.get(GPU) >= size);
+        let Some(node) = world.task(task).state.node else { continue };
         changed.entry(node).or_insert_with(|| NodeVictims::without(world, node, &recorded));
     }
     for (node, victims) in &changed {
@@ -429,7 +430,7 @@ fn try_recorded(
     if probe.recorded.is_empty() {
         return None;
     }
-    let scenario = Scenario { potential: Vec::new() };
+    let scenario = Scenario::default();
     match try_set(cycle, search, probe, &scenario, budget) {
         ProbeResult::Unsolved => None,
         other => Some(other),

@@ -3,7 +3,8 @@
 //! Rule: a pod on its way out is subtracted from idle and added to releasing; a promise is subtracted from
 //! releasing alone; everything else is subtracted from idle. A shared device leaves the idle devices when its
 //! first pod comes and returns when its last pod goes; while all of it is on its way out it counts as one
-//! releasing device. Devices never exceed what physically exists.
+//! releasing device. Devices never exceed what physically exists. A promise holds no device: KAI counts promises as
+//! devices in use when it decides whether a device is idle again.
 
 use crate::compatibility::Compatibility;
 use crate::resources::{GPU, ResourceVector};
@@ -38,6 +39,7 @@ pub fn add(
     demand: DeviceDemand,
     groups: &Groups,
     status: Status,
+    compatibility: Compatibility,
 ) {
     node.amounts.used.add(vector);
     match status {
@@ -45,12 +47,16 @@ pub fn add(
             node.amounts.releasing.add(vector);
             node.amounts.idle.sub(vector);
         }
-        Status::Pipelined => node.amounts.releasing.sub(vector),
+        Status::Pipelined => {
+            node.amounts.releasing.sub(vector);
+            node.amounts.promised_gpus += vector.get(GPU);
+        }
         _ => node.amounts.idle.sub(vector),
     }
     if let DeviceDemand::Shared { mib, replica, .. } = demand {
         for group in groups {
-            add_to_group(node, *group, mib, replica, status);
+            let at = group_slot(node, *group, replica);
+            SharedDevice { node, at, compatibility }.add(mib, status);
         }
     }
 }
@@ -62,6 +68,7 @@ pub fn remove(
     demand: DeviceDemand,
     groups: &Groups,
     status: Status,
+    compatibility: Compatibility,
 ) {
     node.amounts.used.sub(vector);
     match status {
@@ -69,85 +76,154 @@ pub fn remove(
             node.amounts.releasing.sub(vector);
             node.amounts.idle.add(vector);
         }
-        Status::Pipelined => node.amounts.releasing.add(vector),
+        Status::Pipelined => {
+            node.amounts.releasing.add(vector);
+            node.amounts.promised_gpus -= vector.get(GPU);
+        }
         _ => node.amounts.idle.add(vector),
     }
     if let DeviceDemand::Shared { mib, .. } = demand {
         for group in groups {
-            remove_from_group(node, *group, mib, status);
+            if let Some(at) = node.groups.iter().position(|known| known.id == *group) {
+                SharedDevice { node, at, compatibility }.remove(mib, status);
+            }
         }
     }
 }
 
-fn add_to_group(node: &mut Node, id: GroupId, mib: i64, replica: bool, status: Status) {
-    let at = group_slot(node, id, replica);
-    let before = node.groups[at];
-    node.groups[at].used_mib += mib;
-    match status {
-        Status::Releasing => {
-            let group = &mut node.groups[at];
-            group.releasing_mib += mib;
-            group.allocated_mib += mib;
-            if group.used_mib == group.releasing_mib {
-                if !group.counted_as_releasing {
-                    group.counted_as_releasing = true;
-                    node.amounts.releasing.add_at(GPU, 1);
+/// One shared device of a node whose accounts change.
+struct SharedDevice<'a> {
+    node: &'a mut Node,
+    /// Position among the groups of the node.
+    at: usize,
+    compatibility: Compatibility,
+}
+
+impl SharedDevice<'_> {
+    fn group(&mut self) -> &mut GpuGroup {
+        &mut self.node.groups[self.at]
+    }
+
+    fn add(&mut self, mib: i64, status: Status) {
+        let before = *self.group();
+        let as_kai = self.compatibility.is_kai();
+        self.group().used_mib += mib;
+        match status {
+            Status::Releasing => {
+                self.group().releasing_mib += mib;
+                self.group().allocated_mib += mib;
+                let all_on_its_way_out = self.group().used_mib == self.group().releasing_mib;
+                if all_on_its_way_out {
+                    self.count_as_releasing();
                 }
-                take_idle_device(node);
+                let is_first = if as_kai { all_on_its_way_out } else { before.allocated_mib <= 0 };
+                if is_first {
+                    self.take_idle_device();
+                }
             }
-        }
-        Status::Pipelined => {
-            node.groups[at].releasing_mib -= mib;
-            if before.used_mib == before.releasing_mib {
-                node.amounts.releasing.add_at(GPU, -1);
+            Status::Pipelined => {
+                self.group().releasing_mib -= mib;
+                if before.used_mib == before.releasing_mib {
+                    self.node.amounts.releasing.add_at(GPU, -1);
+                }
             }
-        }
-        _ => {
-            node.groups[at].allocated_mib += mib;
-            if node.groups[at].used_mib <= mib {
-                take_idle_device(node);
+            _ => {
+                self.group().allocated_mib += mib;
+                let is_first =
+                    if as_kai { before.used_mib <= 0 } else { before.allocated_mib <= 0 };
+                if is_first {
+                    self.take_idle_device();
+                }
+                self.stop_counting_as_releasing();
             }
-            stop_counting_as_releasing(node, at);
         }
     }
-}
 
-fn remove_from_group(node: &mut Node, id: GroupId, mib: i64, status: Status) {
-    let Some(at) = node.groups.iter().position(|group| group.id == id) else {
-        return;
-    };
-    let before = node.groups[at];
-    node.groups[at].used_mib -= mib;
-    match status {
-        Status::Releasing => {
-            let group = &mut node.groups[at];
-            group.releasing_mib -= mib;
-            group.allocated_mib -= mib;
-            if group.used_mib <= 0 {
-                give_idle_device(node);
-                stop_counting_as_releasing(node, at);
+    fn remove(&mut self, mib: i64, status: Status) {
+        let before = *self.group();
+        self.group().used_mib -= mib;
+        match status {
+            Status::Releasing => {
+                self.group().releasing_mib -= mib;
+                self.group().allocated_mib -= mib;
+                if self.is_free() {
+                    self.give_idle_device();
+                }
+                if self.group().used_mib <= 0 {
+                    self.stop_counting_as_releasing();
+                }
+            }
+            Status::Pipelined => {
+                let group = self.group();
+                group.releasing_mib += mib;
+                let promised_a_free_device = group.used_mib == 0 && group.releasing_mib == 0;
+                if before.used_mib == before.releasing_mib || promised_a_free_device {
+                    self.node.amounts.releasing.add_at(GPU, 1);
+                }
+            }
+            _ => {
+                self.group().allocated_mib -= mib;
+                if self.is_free() {
+                    self.give_idle_device();
+                }
+                let group = self.group();
+                if group.used_mib != 0 && group.used_mib == group.releasing_mib {
+                    self.count_as_releasing();
+                }
             }
         }
-        Status::Pipelined => {
-            let group = &mut node.groups[at];
-            group.releasing_mib += mib;
-            let promised_a_free_device = group.used_mib == 0 && group.releasing_mib == 0;
-            if before.used_mib == before.releasing_mib || promised_a_free_device {
-                node.amounts.releasing.add_at(GPU, 1);
-            }
+    }
+
+    /// No pod holds a part of the device. KAI asks whether no pod holds or was promised one.
+    fn is_free(&mut self) -> bool {
+        let as_kai = self.compatibility.is_kai();
+        if as_kai { self.group().used_mib <= 0 } else { self.group().allocated_mib <= 0 }
+    }
+
+    fn take_idle_device(&mut self) {
+        if self.device_count() < self.node.amounts.idle.get(GPU) + self.devices_in_use() {
+            self.node.amounts.idle.add_at(GPU, -1);
         }
-        _ => {
-            let group = &mut node.groups[at];
-            group.allocated_mib -= mib;
-            let all_on_its_way_out = group.used_mib != 0 && group.used_mib == group.releasing_mib;
-            let nothing_left = group.used_mib <= 0;
-            if nothing_left {
-                give_idle_device(node);
-            }
-            if all_on_its_way_out && !node.groups[at].counted_as_releasing {
-                node.groups[at].counted_as_releasing = true;
-                node.amounts.releasing.add_at(GPU, 1);
-            }
+    }
+
+    fn give_idle_device(&mut self) {
+        let known = self.node.amounts.idle.get(GPU) + self.devices_in_use();
+        let is_missing = if self.compatibility.is_kai() {
+            self.device_count() >= known
+        } else {
+            self.device_count() > known
+        };
+        if is_missing {
+            self.node.amounts.idle.add_at(GPU, 1);
+        }
+    }
+
+    /// Devices held whole plus devices of which a part is held; KAI adds devices that are promised.
+    fn devices_in_use(&self) -> i64 {
+        let as_kai = self.compatibility.is_kai();
+        let is_shared = |group: &&GpuGroup| {
+            if as_kai { group.used_mib > 0 } else { group.allocated_mib > 0 }
+        };
+        let shared = self.node.groups.iter().filter(is_shared).count() as i64;
+        let promised = if as_kai { 0 } else { self.node.amounts.promised_gpus };
+        self.node.amounts.used.get(GPU) - promised + shared
+    }
+
+    fn device_count(&self) -> i64 {
+        self.node.allocatable.get(GPU)
+    }
+
+    fn count_as_releasing(&mut self) {
+        if !self.group().counted_as_releasing {
+            self.group().counted_as_releasing = true;
+            self.node.amounts.releasing.add_at(GPU, 1);
+        }
+    }
+
+    fn stop_counting_as_releasing(&mut self) {
+        if self.group().counted_as_releasing {
+            self.group().counted_as_releasing = false;
+            self.node.amounts.releasing.add_at(GPU, -1);
         }
     }
 }
@@ -164,33 +240,4 @@ fn group_slot(node: &mut Node, id: GroupId, of_replicas: bool) -> usize {
         });
         node.groups.len() - 1
     })
-}
-
-/// Devices held whole plus devices shared by somebody.
-fn devices_in_use(node: &Node) -> i64 {
-    let shared = node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
-    node.amounts.used.get(GPU) + shared
-}
-
-fn device_count(node: &Node) -> i64 {
-    node.allocatable.get(GPU)
-}
-
-fn take_idle_device(node: &mut Node) {
-    if device_count(node) < node.amounts.idle.get(GPU) + devices_in_use(node) {
-        node.amounts.idle.add_at(GPU, -1);
-    }
-}
-
-fn give_idle_device(node: &mut Node) {
-    if device_count(node) > node.amounts.idle.get(GPU) + devices_in_use(node) {
-        node.amounts.idle.add_at(GPU, 1);
-    }
-}
-
-fn stop_counting_as_releasing(node: &mut Node, at: usize) {
-    if node.groups[at].counted_as_releasing {
-        node.groups[at].counted_as_releasing = false;
-        node.amounts.releasing.add_at(GPU, -1);
-    }
 }

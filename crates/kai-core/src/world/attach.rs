@@ -302,7 +302,7 @@ impl World {
         let legacy = shape.legacy_mig;
         let status = task.state.status;
         let target = &mut self.nodes[node.index()];
-        accounting::add(target, &vector, demand, &groups, status);
+        accounting::add(target, &vector, demand, &groups, status, compatibility);
         shared.account(&mut target.amounts, 1);
         if legacy {
             target.legacy_mig_residents.push(id);

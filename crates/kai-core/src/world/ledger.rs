@@ -260,11 +260,11 @@ impl World {
         vector.add_at(GPU, -shared.gpus.min(vector.get(GPU)));
         match account {
             Account::Enter => {
-                accounting::add(node, &vector, demand, groups, status);
+                accounting::add(node, &vector, demand, groups, status, compatibility);
                 shared.account(&mut node.amounts, 1);
             }
             Account::Leave => {
-                accounting::remove(node, &vector, demand, groups, status);
+                accounting::remove(node, &vector, demand, groups, status, compatibility);
                 shared.account(&mut node.amounts, -1);
             }
         }

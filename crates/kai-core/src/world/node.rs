@@ -79,6 +79,8 @@ pub struct NodeAmounts {
     pub releasing: ResourceVector,
     /// Held or promised.
     pub used: ResourceVector,
+    /// Of the GPUs in `used`, those that are promised and not held.
+    pub promised_gpus: i64,
 }
 
 /// A device that pods share.
@@ -179,6 +181,7 @@ impl Node {
                 idle: allocatable.clone(),
                 releasing: ResourceVector::zero(),
                 used: ResourceVector::zero(),
+                promised_gpus: 0,
             },
             allocatable,
             groups: Vec::new(),

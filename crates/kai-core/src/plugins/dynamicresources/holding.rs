@@ -38,15 +38,17 @@ pub(crate) struct SharedDevices {
     idle: i64,
     releasing: i64,
     used: i64,
+    promised: i64,
 }
 
 impl SharedDevices {
     /// Enters the pod in the node's amounts, or takes it out with `sign` −1.
     pub(crate) fn account(self, amounts: &mut NodeAmounts, sign: i64) {
-        if self.idle != 0 || self.releasing != 0 || self.used != 0 {
+        if self != (Self { gpus: self.gpus, ..Self::default() }) {
             amounts.idle.add_at(GPU, sign * self.idle);
             amounts.releasing.add_at(GPU, sign * self.releasing);
             amounts.used.add_at(GPU, sign * self.used);
+            amounts.promised_gpus += sign * self.promised;
         }
     }
 }
@@ -78,6 +80,10 @@ impl Hold {
 
     fn used(self) -> i64 {
         i64::from(self != Self::default())
+    }
+
+    fn promised(self) -> i64 {
+        i64::from(self.promised && !self.held && !self.going)
     }
 }
 
@@ -231,6 +237,7 @@ impl World {
             shared.idle += devices * (together.idle() - others.idle());
             shared.releasing += devices * (together.releasing() - others.releasing());
             shared.used += devices * (together.used() - others.used());
+            shared.promised += devices * (together.promised() - others.promised());
         }
         shared
     }
