@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{AllocationResult, ResourceClaim};
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, DeviceRequestAllocationResult, ResourceClaim,
+};
 use kai_api::names::scheduling::{
     CLAIM_DELETE_PROTECTION, EXTENDED_CLAIM_SUFFIX, EXTENDED_RESOURCE_CLAIM,
 };
@@ -126,7 +128,11 @@ impl Claim {
 /// Devices of an allocation that nobody else may have; those that are only looked at are anybody's.
 fn held(allocation: &AllocationResult) -> Vec<DeviceRef> {
     let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
-    let held = results.filter(|result| result.admin_access != Some(true)).map(|result| DeviceRef {
+    // Several claims may have shares of one device; the planner sees to it that they fit.
+    let is_exclusive = |result: &&DeviceRequestAllocationResult| {
+        result.admin_access != Some(true) && result.share_id.is_none()
+    };
+    let held = results.filter(is_exclusive).map(|result| DeviceRef {
         driver: result.driver.as_str().into(),
         pool: result.pool.as_str().into(),
         device: result.device.as_str().into(),

@@ -4,6 +4,7 @@ use k8s_openapi::api::resource::v1::{
     AllocationResult, DeviceAllocationConfiguration, DeviceAllocationResult, DeviceClaim,
     DeviceClass, DeviceRequest, DeviceRequestAllocationResult, DeviceToleration,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kai_core::input::devices::{AllocatedDevice, Allocation};
 
 use crate::selectors;
@@ -69,8 +70,18 @@ fn result(given: &AllocatedDevice, requests: &[DeviceRequest]) -> DeviceRequestA
         device: given.device.device.to_string(),
         admin_access: chosen.as_ref().and_then(|chosen| chosen.admin_access),
         tolerations: chosen.and_then(|chosen| chosen.tolerations.cloned()),
+        share_id: given.share.as_ref().map(|share| share.id.to_string()),
+        consumed_capacity: given.share.as_ref().map(|share| {
+            let consumed = share.consumed.iter();
+            consumed.map(|(name, amount)| (name.to_string(), quantity(*amount))).collect()
+        }),
         ..DeviceRequestAllocationResult::default()
     }
+}
+
+/// An amount in thousandths, in the shortest form.
+fn quantity(milli: i64) -> Quantity {
+    Quantity(if milli % 1000 == 0 { (milli / 1000).to_string() } else { format!("{milli}m") })
 }
 
 /// What classes say comes first, once per class with all its requests; then what the claim says.

@@ -4,19 +4,19 @@
 //! the judge cannot answer matches no device, and the object is complained about.
 
 use k8s_openapi::api::resource::v1::{
-    AllocationResult, Device, DeviceAttribute, DeviceClass, DeviceSelector, DeviceSubRequest,
-    ExactDeviceRequest, ResourceClaim, ResourceSlice,
+    AllocationResult, CapacityRequirements, DeviceClass, DeviceRequestAllocationResult,
+    DeviceSelector, DeviceSubRequest, ExactDeviceRequest, ResourceClaim,
 };
 use kai_api::names::scheduling;
 use kai_core::input::devices::{
-    AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest, DeviceSpec, SameAttribute,
+    AllocatedDevice, Allocation, DeviceAlternative, DeviceCount, DeviceRef, DeviceRequest,
+    DeviceShare, NamedAmounts, SameAttribute,
 };
-use kai_core::input::node::{Taint, TaintEffect};
-use kai_core::input::{ClaimSpec, DeviceClassSpec, ObjectName, SliceSpec, Text};
+use kai_core::input::{ClaimSpec, DeviceClassSpec, ObjectName, Text};
 
+use crate::device_slice::milli;
 use crate::problem::{Complaints, Translated};
-use crate::{node, selectors, tolerations};
+use crate::{selectors, tolerations};
 
 /// Evaluates selectors of devices.
 pub trait DeviceJudge {
@@ -58,60 +58,6 @@ fn devices(
         Vec::new()
     });
     Some(found)
-}
-
-/// Devices that a driver offers.
-pub fn slice(slice: &ResourceSlice) -> Translated<SliceSpec> {
-    let name = slice.metadata.name.as_deref().unwrap_or_default();
-    let mut complaints = Complaints::about(format!("ResourceSlice {name}"));
-    let spec = &slice.spec;
-    let access = match (&spec.node_name, &spec.node_selector, spec.all_nodes) {
-        (Some(node), ..) => Some(DeviceAccess::Node(node.as_str().into())),
-        (_, Some(selector), _) => Some(DeviceAccess::Nodes(selectors::node_terms(selector))),
-        (.., Some(true)) => Some(DeviceAccess::AllNodes),
-        _ => None,
-    };
-    if access.is_none() {
-        complaints.add("spec", "only nodeName, nodeSelector and allNodes are understood");
-    }
-    let devices = spec.devices.iter().flatten();
-    let object = SliceSpec {
-        name: name.into(),
-        driver: spec.driver.as_str().into(),
-        pool: spec.pool.name.as_str().into(),
-        access: access.unwrap_or(DeviceAccess::Nodes(Vec::new())),
-        devices: devices.map(|device| device_spec(device, &spec.driver)).collect(),
-    };
-    complaints.only_if_sound(object)
-}
-
-/// Attributes without a domain are the driver's.
-fn device_spec(device: &Device, driver: &str) -> DeviceSpec {
-    let attributes = device.attributes.iter().flatten().filter_map(|(name, value)| {
-        let name = if name.contains('/') { name.clone() } else { format!("{driver}/{name}") };
-        Some((name.into(), attribute_value(value)?))
-    });
-    // An effect that is not understood keeps everybody away.
-    let taints = device.taints.iter().flatten().filter(|taint| taint.effect != "None");
-    let taints = taints.map(|taint| Taint {
-        key: taint.key.as_str().into(),
-        value: taint.value.as_deref().unwrap_or_default().into(),
-        effect: node::effect(&taint.effect).unwrap_or(TaintEffect::NoSchedule),
-    });
-    DeviceSpec {
-        name: device.name.as_str().into(),
-        attributes: attributes.collect(),
-        taints: taints.collect(),
-    }
-}
-
-/// Values of different types are never equal.
-fn attribute_value(value: &DeviceAttribute) -> Option<Text> {
-    let text = value.string.as_ref().map(|text| format!("string {text}"));
-    let version = value.version.as_ref().map(|version| format!("version {version}"));
-    let int = value.int.map(|int| format!("int {int}"));
-    let flag = value.bool.map(|flag| format!("bool {flag}"));
-    text.or(version).or(int).or(flag).map(Text::from)
 }
 
 /// A claim for devices.
@@ -201,8 +147,10 @@ fn exact(
     complaints: &mut Complaints,
 ) -> DeviceAlternative {
     let selectors = request.selectors.as_deref().unwrap_or_default();
+    let of_capacity = format!("{path}.exactly.capacity");
     DeviceAlternative {
         name: None,
+        capacity: asked_capacity(request.capacity.as_ref(), &of_capacity, complaints),
         class: request.device_class_name.as_str().into(),
         count: count(request.allocation_mode.as_deref(), request.count),
         devices: devices(selectors, &format!("{path}.exactly.selectors"), judge, complaints),
@@ -224,6 +172,11 @@ fn sub_request(
 ) -> DeviceAlternative {
     let selectors = request.selectors.as_deref().unwrap_or_default();
     DeviceAlternative {
+        capacity: asked_capacity(
+            request.capacity.as_ref(),
+            &format!("{path}.capacity"),
+            complaints,
+        ),
         name: Some(request.name.as_str().into()),
         class: request.device_class_name.as_str().into(),
         count: count(request.allocation_mode.as_deref(), request.count),
@@ -236,6 +189,31 @@ fn sub_request(
             .filter_map(tolerations::of_request)
             .collect(),
     }
+}
+
+/// What a request needs of the capacities of a device. An amount that cannot be read is more than any device has.
+fn asked_capacity(
+    asked: Option<&CapacityRequirements>,
+    path: &str,
+    complaints: &mut Complaints,
+) -> NamedAmounts {
+    let requests = asked.and_then(|asked| asked.requests.as_ref()).into_iter().flatten();
+    let mut amounts = NamedAmounts::new();
+    for (name, amount) in requests {
+        let field = || format!("{path}.requests[{name}]");
+        let amount = complaints.check(field, milli(amount)).unwrap_or(i64::MAX);
+        amounts.insert(name.as_str().into(), amount);
+    }
+    amounts
+}
+
+/// The share of a device that a claim was given; none: all of it.
+fn share(result: &DeviceRequestAllocationResult) -> Option<DeviceShare> {
+    let id = result.share_id.as_deref()?;
+    let consumed = result.consumed_capacity.iter().flatten();
+    let amounts =
+        consumed.map(|(name, amount)| (name.as_str().into(), milli(amount).unwrap_or(i64::MAX)));
+    Some(DeviceShare { id: id.into(), consumed: amounts.collect() })
 }
 
 /// What a claim was given.
@@ -253,6 +231,7 @@ pub fn allocation(result: &AllocationResult) -> Allocation {
                     pool: one.pool.as_str().into(),
                     device: one.device.as_str().into(),
                 },
+                share: share(one),
             })
             .collect(),
         nodes: nodes.unwrap_or_default(),

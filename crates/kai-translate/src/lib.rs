@@ -15,6 +15,7 @@
 //! | [`priority`] | values of priority classes |
 //! | [`device_judge`] | selectors of devices |
 //! | [`device_versions`] | objects of `resource.k8s.io` before `v1` |
+//! | [`device_slice`] | slices, with counters and capacities that devices share |
 //! | [`device_results`] | devices that a plan decided, back into the words of Kubernetes |
 //! | [`budget`], [`devices`], [`namespace`], [`storage`], [`numa`] | what else limits placement |
 
@@ -24,6 +25,7 @@ pub mod budget;
 pub mod decode;
 pub mod device_judge;
 pub mod device_results;
+pub mod device_slice;
 pub mod device_versions;
 pub mod devices;
 pub mod gpus;

@@ -7,7 +7,7 @@ use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceClass, ResourceClaim, Re
 use kai_client::kinds::Kind;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_translate::device_judge::CelJudge;
-use kai_translate::devices;
+use kai_translate::{device_slice, devices};
 use serde_json::Value;
 
 use super::Planner;
@@ -47,7 +47,7 @@ impl Planner {
     pub(super) fn set_slice(&mut self, object: &Value) {
         let Some(slice) = decoded::<ResourceSlice>(Kind::ResourceSlice, object) else { return };
         let choices_changed = self.devices.judge.set_slice(&slice);
-        match Self::heard(devices::slice(&slice)) {
+        match Self::heard(device_slice::slice(&slice)) {
             Some(spec) => self.tell(Delta::Set(Object::Slice(spec))),
             None => self.forget_object(ObjectKey::Slice(object_name(object).name)),
         }

@@ -38,10 +38,68 @@ pub struct SliceSpec {
     pub driver: Text,
     /// Pool.
     pub pool: Text,
+    /// Generation of the pool; slices of older generations are out of date.
+    pub generation: i64,
+    /// Slices that the pool has in this generation; none: not known, what there is counts as all.
+    pub pool_slices: Option<i64>,
+    /// Counters that devices of the pool share.
+    pub counter_sets: Vec<CounterSet>,
     /// From where they can be used.
     pub access: DeviceAccess,
     /// The devices.
     pub devices: Vec<DeviceSpec>,
+}
+
+/// Amounts by name, in thousandths.
+pub type NamedAmounts = BTreeMap<Text, i64>;
+
+/// Counters that devices of a pool share, for instance a GPU and its partitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CounterSet {
+    /// Name in the pool.
+    pub name: Text,
+    /// What there is of each counter.
+    pub counters: NamedAmounts,
+}
+
+/// What a device takes of a counter set while it is in use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CounterUse {
+    /// Name of the set.
+    pub set: Text,
+    /// What it takes of each counter.
+    pub counters: NamedAmounts,
+}
+
+/// A capacity of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceCapacity {
+    /// All of it, in thousandths.
+    pub value: i64,
+    /// What a share of it may be; none: what is asked for.
+    pub policy: Option<CapacityPolicy>,
+}
+
+/// What a share of a capacity may be, in thousandths.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CapacityPolicy {
+    /// Share of a request that names none; none: all of the capacity.
+    pub default: Option<i64>,
+    /// The shares there are, ascending; empty: not restricted.
+    pub valid_values: Vec<i64>,
+    /// The range of shares; none: not restricted.
+    pub valid_range: Option<CapacityRange>,
+}
+
+/// A range of shares, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapacityRange {
+    /// Smallest share.
+    pub min: i64,
+    /// Largest share.
+    pub max: Option<i64>,
+    /// Shares are the smallest one plus a multiple of this.
+    pub step: Option<i64>,
 }
 
 /// One device of a slice.
@@ -53,16 +111,37 @@ pub struct DeviceSpec {
     pub attributes: BTreeMap<Text, Text>,
     /// Taints that requests must tolerate.
     pub taints: Vec<Taint>,
+    /// From where it can be used, where devices of one slice differ; none: as its slice says.
+    pub access: Option<DeviceAccess>,
+    /// What it takes of shared counters while it is in use.
+    pub consumes: Vec<CounterUse>,
+    /// Capacities by name.
+    pub capacity: BTreeMap<Text, DeviceCapacity>,
+    /// Several claims may have shares of its capacities.
+    pub is_shareable: bool,
 }
 
 impl DeviceSpec {
     /// A device of which nothing but the name is known.
     pub fn named(name: impl Into<Text>) -> Self {
-        Self { name: name.into(), attributes: BTreeMap::new(), taints: Vec::new() }
+        Self {
+            name: name.into(),
+            attributes: BTreeMap::new(),
+            taints: Vec::new(),
+            access: None,
+            consumes: Vec::new(),
+            capacity: BTreeMap::new(),
+            is_shareable: false,
+        }
     }
 }
 
 impl SliceSpec {
+    /// From where one of its devices can be used.
+    pub fn access_to<'a>(&'a self, device: &'a DeviceSpec) -> &'a DeviceAccess {
+        device.access.as_ref().unwrap_or(&self.access)
+    }
+
     /// The identity of one of its devices.
     pub fn device(&self, device: &DeviceSpec) -> DeviceRef {
         DeviceRef {
@@ -82,6 +161,8 @@ pub enum DeviceAccess {
     Nodes(Vec<NodeTerm>),
     /// From everywhere.
     AllNodes,
+    /// Each device says it itself; a device that says nothing cannot be used.
+    PerDevice,
 }
 
 /// A claim for devices.
@@ -134,6 +215,8 @@ pub struct DeviceAlternative {
     pub count: DeviceCount,
     /// Devices that satisfy the request's own selectors; none: all of the class.
     pub devices: Option<Vec<DeviceRef>>,
+    /// What it needs of the capacities of each device, by name, in thousandths.
+    pub capacity: NamedAmounts,
     /// Looks at devices without taking them.
     pub admin_access: bool,
     /// Taints of devices that it tolerates.
@@ -165,4 +248,15 @@ pub struct AllocatedDevice {
     pub request: Text,
     /// The device.
     pub device: DeviceRef,
+    /// The share of the device; none: all of it.
+    pub share: Option<DeviceShare>,
+}
+
+/// A share of a device that several claims use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceShare {
+    /// Identity of the share, a UUID.
+    pub id: Text,
+    /// What it has of each capacity, in thousandths.
+    pub consumed: NamedAmounts,
 }

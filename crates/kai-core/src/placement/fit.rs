@@ -1,9 +1,11 @@
 //! Whether a pod fits a node by its amounts: now, or when what is on its way out is gone.
 
 use crate::ids::TaskId;
+use crate::input::pod::PodRole;
 use crate::plugins::predicates::volumes;
 use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
 use crate::resources::{FIXED_SLOTS, GPU, ResourceVector};
+use crate::status::Status;
 use crate::world::World;
 use crate::world::node::{DeviceDemand, Node};
 use crate::world::shape::{GpuDemand, Shape};
@@ -52,14 +54,21 @@ impl World {
         let demand = node.demand(shape, self.config.compatibility);
         let mut found = Vec::new();
         let capacity = &node.allocatable;
-        let mut request = self.names.by_name(&shape.request);
-        if self.config.compatibility.is_kai() {
+        let lacks = |slot: usize, requested: i64| {
+            slot != GPU
+                && requested > usable(self, slot, node.amounts.idle.get(slot))
+                && counts(self, shape, node, slot)
+        };
+        // Most nodes lack GPUs alone: the others are put in order only where one of them is short.
+        let slots = shape.request.len().max(FIXED_SLOTS);
+        let is_short = (0..slots).any(|slot| lacks(slot, shape.request.get(slot)));
+        let mut request = if is_short { self.names.by_name(&shape.request) } else { Vec::new() };
+        if is_short && self.config.compatibility.is_kai() {
             let unasked = (0..FIXED_SLOTS).filter(|slot| shape.request.get(*slot) == 0);
             request.extend(unasked.map(|slot| (slot, 0)));
         }
         for (slot, requested) in request {
-            let lacks = requested > usable(self, slot, node.amounts.idle.get(slot));
-            if slot == GPU || !lacks || !counts(self, shape, node, slot) {
+            if !lacks(slot, requested) {
                 continue;
             }
             let is_mig = matches!(&shape.gpu, GpuDemand::Mig { instances, .. }
@@ -91,11 +100,13 @@ fn gpu_shortage(
         DeviceDemand::Vector => {
             let requested = shape.request.get(GPU) - world.repeated_gpus(task, node);
             let idle = usable(world, GPU, node.amounts.idle.get(GPU));
-            (requested > idle).then_some(Shortage {
+            let plugin = plugin_gpus(world, shape, node, When::Now);
+            let lacks_plugin = plugin.is_some_and(|free| plain_gpus(shape) > free);
+            (requested > idle || lacks_plugin).then_some(Shortage {
                 what: Lacking::Gpus,
                 requested: shape.quota_centi(),
                 used,
-                capacity,
+                capacity: if lacks_plugin { node.gpus.physical * 100 } else { capacity },
             })
         }
         DeviceDemand::Shared { mib, devices, replica } => {
@@ -106,7 +117,9 @@ fn gpu_shortage(
                     group.fits(mib, replica, &node.gpus) && group.fits_now(mib, &node.gpus)
                 })
                 .count() as i64;
-            if node.amounts.idle.get(GPU) + ready >= devices && mib <= node.gpus.memory_mib {
+            let idle = node.amounts.idle.get(GPU);
+            let whole = plugin_gpus(world, shape, node, When::Now).map_or(idle, |of| of.min(idle));
+            if whole + ready >= devices && mib <= node.gpus.memory_mib {
                 return None;
             }
             let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
@@ -170,12 +183,14 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
     match node.demand(shape, world.config.compatibility) {
         DeviceDemand::Vector => {
             shape.request.get(GPU) - repeated <= usable(world, GPU, available(GPU))
+                && plugin_gpus(world, shape, node, when).is_none_or(|of| plain_gpus(shape) <= of)
         }
         DeviceDemand::Shared { mib, devices, replica } => {
             if mib > node.gpus.memory_mib {
                 return false;
             }
             let whole = available(GPU);
+            let whole = plugin_gpus(world, shape, node, when).map_or(whole, |of| of.min(whole));
             if whole >= devices {
                 return true;
             }
@@ -185,6 +200,43 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
             whole + fitting >= devices
         }
     }
+}
+
+/// GPUs that a pod asks for beside its claims.
+fn plain_gpus(shape: &Shape) -> i64 {
+    shape.request.get(GPU) - shape.claimed_gpus
+}
+
+/// GPUs of the device plugin that are free, where they are not the only ones: the kubelet serves requests for GPUs from
+/// them alone, whatever devices the node offers through claims. None where the vector says all, or where devices of a
+/// class stand behind the request. KAI does not tell them apart.
+#[inline]
+fn plugin_gpus(world: &World, shape: &Shape, node: &Node, when: When) -> Option<i64> {
+    let tells_apart = node.claimable_gpus > 0 && !world.config.compatibility.is_kai();
+    // A rule of its own keeps shared devices off nodes without GPUs of a device plugin.
+    let shares = shape.is_shared() && node.gpus.physical > 0;
+    if !tells_apart || (plain_gpus(shape) <= 0 && !shares) {
+        return None;
+    }
+    if node.spec.allocatable.gpus == 0 && world.gpus_are_served_by_devices() {
+        return None;
+    }
+    let held = node.residents.iter().filter(|resident| match when {
+        When::Now => resident.status != Status::Pipelined,
+        When::Later => resident.status != Status::Releasing,
+    });
+    let is_plain = |demand: DeviceDemand| demand == DeviceDemand::Vector;
+    let whole = held.map(|resident| {
+        let (task, shape) = (world.task(resident.task), world.shape_of(resident.task));
+        let counts = task.spec.role != PodRole::Reservation
+            && is_plain(node.demand_of(task, shape, world.config.compatibility));
+        if counts { plain_gpus(shape).max(0) } else { 0 }
+    });
+    let shared = node.groups.iter().filter(|group| match when {
+        When::Now => group.allocated_mib > 0,
+        When::Later => group.used_mib > group.releasing_mib,
+    });
+    Some((node.gpus.physical - whole.sum::<i64>() - shared.count() as i64).max(0))
 }
 
 /// Resources that a node does not have itself may be served by devices of a class: the allocator of claims decides.

@@ -2,7 +2,8 @@
 //! the node and that no claim holds; each device serves one request. Requests take devices in the order in which
 //! slices list them; a request for all devices takes every one that matches and fails if one is held; a look at
 //! devices takes none. Alternatives are tried in order of preference. Devices that must agree in an attribute are
-//! looked for value by value, in the order in which slices show the values.
+//! looked for value by value, in the order in which slices show the values. Devices that depend on each other, because
+//! they share counters or because several claims may have shares of one, are tried one after the other.
 
 use crate::input::ClaimSpec;
 use crate::input::devices::{
@@ -10,7 +11,10 @@ use crate::input::devices::{
     DeviceRequest, DeviceSpec, SameAttribute,
 };
 use crate::input::selectors::{NodeTerm, Operator, Requirement};
-use crate::input::{SliceSpec, Text};
+use crate::input::{ObjectName, SliceSpec, Text};
+use crate::plugins::dynamicresources::dependent::consumed;
+use crate::plugins::dynamicresources::shares;
+use crate::plugins::dynamicresources::stock::{Stock, is_dependent};
 use crate::plugins::dynamicresources::store::Claims;
 use crate::world::node::Node;
 
@@ -18,8 +22,10 @@ use crate::world::node::Node;
 const MOST_CHOICES: usize = 4096;
 
 /// What a claim wants.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Wanted<'a> {
+    /// Namespace and name of the claim, or of the pod whose extended resources are meant.
+    owner: Text,
     requests: &'a [DeviceRequest],
     constraints: &'a [SameAttribute],
 }
@@ -27,37 +33,38 @@ pub(super) struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// What an unallocated claim wants.
     pub(super) fn by(claim: &'a ClaimSpec) -> Self {
-        Self { requests: &claim.requests, constraints: &claim.constraints }
+        let owner = claim.name.to_string().into();
+        Self { owner, requests: &claim.requests, constraints: &claim.constraints }
     }
 
     /// Devices that need have nothing in common.
-    pub(super) fn unconstrained(requests: &'a [DeviceRequest]) -> Self {
-        Self { requests, constraints: &[] }
+    pub(super) fn unconstrained(pod: &ObjectName, requests: &'a [DeviceRequest]) -> Self {
+        Self { owner: pod.to_string().into(), requests, constraints: &[] }
     }
 }
 
 /// A device that can be used from the node.
-struct Candidate<'a> {
-    slice: &'a SliceSpec,
-    device: &'a DeviceSpec,
+pub(super) struct Candidate<'a> {
+    pub(super) slice: &'a SliceSpec,
+    pub(super) device: &'a DeviceSpec,
     /// Terms of the slice it comes from; none: it is of this node alone.
     reach: Option<&'a [NodeTerm]>,
-    free: bool,
+    pub(super) free: bool,
 }
 
 /// Devices of one request, as positions among the candidates.
-type Given = Vec<usize>;
+pub(super) type Given = Vec<usize>;
 
 /// A request with the alternative that is tried for it.
 #[derive(Clone, Copy)]
-struct Chosen<'a> {
-    claim: usize,
+pub(super) struct Chosen<'a> {
+    pub(super) claim: usize,
     request: &'a DeviceRequest,
-    alternative: &'a DeviceAlternative,
+    pub(super) alternative: &'a DeviceAlternative,
 }
 
 /// An attribute with the value that is tried for it, for some of the chosen requests.
-struct Agreement<'a> {
+pub(super) struct Agreement<'a> {
     attribute: &'a Text,
     members: Vec<usize>,
     values: Vec<&'a Text>,
@@ -65,25 +72,42 @@ struct Agreement<'a> {
 }
 
 /// A search on one node.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     claims: &'a Claims,
     wanted: &'a [Wanted<'a>],
-    candidates: Vec<Candidate<'a>>,
+    pub(super) candidates: Vec<Candidate<'a>>,
+    /// What is left of devices that depend on each other.
+    pub(super) stock: Stock,
+    /// Some pool of the node is being updated: what "all devices" are is not known.
+    has_unfinished_pool: bool,
     /// Choices that may still be tried.
     choices_left: usize,
 }
 
 impl Claims {
-    /// Allocations that give every claim all it wants on `node` from devices that `is_free` says nobody holds, one per
-    /// claim; none: there are none.
+    /// Allocations that give every claim all it wants on `node` when the claims that `counts` says keep their devices,
+    /// one per claim; none: there are none.
     pub(super) fn allocate(
         &self,
         node: &Node,
         wanted: &[Wanted<'_>],
-        is_free: impl Fn(&DeviceRef) -> bool,
+        counts: impl Fn(usize) -> bool,
     ) -> Option<Vec<Allocation>> {
+        let holders = |device: &DeviceRef| self.taken.get(device).into_iter().flatten();
+        let is_free = |device: &DeviceRef| !holders(device).any(|at| counts(*at));
         let candidates = self.candidates(node, is_free);
-        let mut search = Search { claims: self, wanted, candidates, choices_left: MOST_CHOICES };
+        let dependent = candidates.iter().filter(|one| is_dependent(one.device));
+        let stock = Stock::of(self, dependent.map(|one| one.slice), &counts);
+        let mut published = self.published_slices(node.name());
+        let has_unfinished_pool = published.any(|slice| self.pools.is_unfinished(slice));
+        let mut search = Search {
+            claims: self,
+            wanted,
+            candidates,
+            stock,
+            has_unfinished_pool,
+            choices_left: MOST_CHOICES,
+        };
         let (chosen, given) = search.serve()?;
         let of_claim = |claim: usize| {
             let served = chosen.iter().zip(&given).filter(move |(one, _)| one.claim == claim);
@@ -92,24 +116,21 @@ impl Claims {
         Some((0..wanted.len()).map(of_claim).collect())
     }
 
-    /// Whether no claim holds a device of an allocation that was given back.
-    pub(super) fn is_free(&self, allocation: &Allocation) -> bool {
-        allocation.results.iter().all(|result| !self.taken.contains_key(&result.device))
-    }
-
     fn candidates(&self, node: &Node, is_free: impl Fn(&DeviceRef) -> bool) -> Vec<Candidate<'_>> {
         let mut candidates = Vec::new();
         for slice in self.slices_of(node.name()) {
-            let reach: Option<&[NodeTerm]> = match &slice.access {
-                DeviceAccess::Node(_) => None,
-                DeviceAccess::AllNodes => Some(&[]),
-                DeviceAccess::Nodes(terms) if matches_any(terms, node) => Some(terms),
-                DeviceAccess::Nodes(_) => continue,
-            };
-            candidates.extend(slice.devices.iter().map(|device| {
-                let free = is_free(&slice.device(device));
-                Candidate { slice, device, reach, free }
-            }));
+            for device in &slice.devices {
+                let reach: Option<&[NodeTerm]> = match slice.access_to(device) {
+                    DeviceAccess::Node(of) if of == node.name() => None,
+                    DeviceAccess::AllNodes => Some(&[]),
+                    DeviceAccess::Nodes(terms) if matches_any(terms, node) => Some(terms),
+                    DeviceAccess::Node(_) | DeviceAccess::Nodes(_) | DeviceAccess::PerDevice => {
+                        continue;
+                    }
+                };
+                let free = device.is_shareable || is_free(&slice.device(device));
+                candidates.push(Candidate { slice, device, reach, free });
+            }
         }
         candidates
     }
@@ -198,7 +219,7 @@ impl<'a> Search<'a> {
         agreements
     }
 
-    fn suits(
+    pub(super) fn suits(
         &self,
         at: usize,
         chosen: &Chosen<'_>,
@@ -215,10 +236,17 @@ impl<'a> Search<'a> {
     }
 
     fn serve_chosen(
-        &self,
+        &mut self,
         chosen: &[Chosen<'_>],
         agreements: &[Agreement<'_>],
     ) -> Option<Vec<Given>> {
+        let asks_for_all = |one: &Chosen<'_>| one.alternative.count == DeviceCount::All;
+        if self.has_unfinished_pool && chosen.iter().any(asks_for_all) {
+            return None;
+        }
+        if self.candidates.iter().any(|one| is_dependent(one.device)) {
+            return self.serve_dependent(chosen, agreements);
+        }
         let mut holder: Vec<Option<usize>> = vec![None; self.candidates.len()];
         let mut given: Vec<Given> = vec![Vec::new(); chosen.len()];
         let mut units = Vec::new();
@@ -268,7 +296,12 @@ impl<'a> Search<'a> {
         let results = served.iter().flat_map(|(chosen, given)| {
             given.iter().map(|at| {
                 let Candidate { slice, device, .. } = &self.candidates[*at];
-                AllocatedDevice { request: result_name(chosen), device: slice.device(device) }
+                let (request, id) = (result_name(chosen), slice.device(device));
+                let is_share = device.is_shareable && !chosen.alternative.admin_access;
+                let owner = &self.wanted[chosen.claim].owner;
+                let share = is_share
+                    .then(|| shares::share(owner, &request, &id, consumed(chosen, slice, device)));
+                AllocatedDevice { request, device: id, share }
             })
         });
         let first = devices().next().and_then(|candidate| candidate.reach);

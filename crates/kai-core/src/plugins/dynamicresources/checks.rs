@@ -135,7 +135,9 @@ fn check(world: &World, task: TaskId, node: &Node, when: When) -> Result<(), Nod
     } else {
         ExtendedRequests::of(&world.claims, &world.names, &entry.spec, node)
     };
-    wanted.extend(extended.iter().map(|extended| Wanted::unconstrained(&extended.requests)));
+    wanted.extend(
+        extended.iter().map(|extended| Wanted::unconstrained(&entry.spec.name, &extended.requests)),
+    );
     if wanted.is_empty() || world.devices_for(node, &wanted, when).is_some() {
         return Ok(());
     }

@@ -1,7 +1,8 @@
 //! GPUs that claims stand for. Rule: a class or driver is about GPUs when its name says so. An allocated claim
 //! counts the GPUs it was given; another counts what its requests ask for, a request for all devices by the most
 //! that any node has of them, a choice by the first alternative that any node can give. Looking at devices costs
-//! nothing. KAI counts by the requests alone: all devices as one, choices not at all.
+//! nothing. KAI counts by the requests alone: all devices as one, choices not at all. A node offers as many GPUs as can
+//! be given at once: a device and its partitions are not counted together. KAI counts all of them.
 
 use crate::compatibility::Compatibility;
 use crate::input::devices::{
@@ -10,7 +11,7 @@ use crate::input::devices::{
 use crate::input::pod::tolerate_all;
 use crate::input::{PodSpec, SliceSpec, Text};
 use crate::plugins::dynamicresources::store::Claims;
-use crate::plugins::dynamicresources::{TaskClaims, is_gpu_name};
+use crate::plugins::dynamicresources::{TaskClaims, is_gpu_name, shares};
 
 /// More GPUs than any cluster has: larger requests count as this, so that sums over many pods stay exact.
 const MOST_GPUS: i64 = 1 << 40;
@@ -27,10 +28,14 @@ impl Claims {
 
     /// GPUs offered on a node through slices of its own.
     pub(crate) fn gpus_on(&self, node: &Text) -> i64 {
-        let own = self.slices_of(node).filter(|slice| {
-            is_gpu_name(&slice.driver) && matches!(&slice.access, DeviceAccess::Node(_))
-        });
-        own.map(|slice| slice.devices.len() as i64).sum()
+        let gpus = self.slices_of(node).filter(|slice| is_gpu_name(&slice.driver));
+        let own: Vec<(&SliceSpec, &DeviceSpec)> = gpus
+            .flat_map(|slice| slice.devices.iter().map(move |device| (slice, device)))
+            .filter(|(slice, device)| {
+                matches!(slice.access_to(device), DeviceAccess::Node(of) if of == node)
+            })
+            .collect();
+        if self.compatibility.is_kai() { own.len() as i64 } else { self.at_once(&own) }
     }
 
     /// Whether what a claim counts depends on what devices there are.
@@ -97,10 +102,12 @@ impl Claims {
             let slices = self.slices_of(node);
             slices
                 .map(|slice| {
-                    let eligible = slice
-                        .devices
-                        .iter()
-                        .filter(|device| self.suits(alternative, slice, device));
+                    let eligible = slice.devices.iter().filter(|device| {
+                        let elsewhere = |of: &Text| &**of != node;
+                        let access = slice.access_to(device);
+                        !matches!(access, DeviceAccess::Node(of) if elsewhere(of))
+                            && self.suits(alternative, slice, device)
+                    });
                     eligible.count() as i64
                 })
                 .sum()
@@ -125,6 +132,7 @@ impl Claims {
         self.classes.get(&alternative.class).is_some_and(|class| listed(&class.devices))
             && listed(&alternative.devices)
             && tolerate_all(&alternative.tolerations, &device.taints)
+            && shares::consumption(&alternative.capacity, slice, device).is_some()
     }
 }
 

@@ -2,6 +2,8 @@
 //! resource, each container that asks for it has a request of its own, `container-<i>-request-<j>`. An init
 //! container that ends before others start uses the devices of containers behind it and adds only what it lacks.
 
+use std::collections::BTreeMap;
+
 use crate::input::devices::{
     AllocatedDevice, Allocation, DeviceAlternative, DeviceCount, DeviceRequest,
 };
@@ -101,6 +103,7 @@ impl ExtendedRequests {
             let shared = of_others.take(lacking).map(|result| AllocatedDevice {
                 request: ask.name.clone(),
                 device: result.device.clone(),
+                share: None,
             });
             allocation.results.extend(shared);
         }
@@ -140,6 +143,7 @@ fn request(ask: &Ask, count: i64) -> DeviceRequest {
             class: ask.class.clone(),
             count: DeviceCount::Exactly(count),
             devices: None,
+            capacity: BTreeMap::new(),
             admin_access: false,
             tolerations: Vec::new(),
         }],
@@ -213,6 +217,12 @@ impl World {
             class: ask.class,
         });
         asks.collect()
+    }
+
+    /// Whether devices of a class stand behind requests for GPUs.
+    pub(crate) fn gpus_are_served_by_devices(&self) -> bool {
+        self.config.params.dynamic_resources
+            && GPU_RESOURCES.iter().any(|resource| self.claims.backs(resource))
     }
 
     /// Whether the amount of `slot` that a pod of `shape` asks for is left to the allocation of devices on this

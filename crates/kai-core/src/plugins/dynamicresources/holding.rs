@@ -134,7 +134,7 @@ impl World {
         let mut wanted: Vec<Wanted<'_>> =
             open.iter().map(|at| Wanted::by(&self.claims.entries[*at].spec)).collect();
         let requests = extended.iter().map(|(_, extended)| &*extended.requests);
-        wanted.extend(requests.map(Wanted::unconstrained));
+        wanted.extend(requests.map(|requests| Wanted::unconstrained(&pod, requests)));
         if wanted.is_empty() {
             return;
         }

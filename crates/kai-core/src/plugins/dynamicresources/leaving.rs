@@ -2,7 +2,7 @@
 //! only their claims are still there; it can be given when nobody holds it. KAI knows no such promises.
 
 use crate::input::ObjectName;
-use crate::input::devices::{Allocation, DeviceRef};
+use crate::input::devices::Allocation;
 use crate::placement::fit::When;
 use crate::plugins::dynamicresources::allocator::Wanted;
 use crate::status::Status;
@@ -18,11 +18,8 @@ impl World {
         when: When,
     ) -> Option<Vec<Allocation>> {
         let promises = when == When::Later && !self.config.compatibility.is_kai();
-        let is_free = |device: &DeviceRef| match self.claims.taken.get(device) {
-            None => true,
-            Some(holders) => promises && holders.iter().all(|at| self.is_leaving(*at)),
-        };
-        self.claims.allocate(node, wanted, is_free)
+        let counts = |holder: usize| !promises || !self.is_leaving(holder);
+        self.claims.allocate(node, wanted, counts)
     }
 
     /// Every pod that a claim is reserved for is on its way out or gone.

@@ -9,9 +9,13 @@
 mod allocator;
 mod checks;
 mod counting;
+mod dependent;
 mod extended;
 mod holding;
 mod leaving;
+mod pools;
+mod shares;
+mod stock;
 mod store;
 
 #[cfg(test)]

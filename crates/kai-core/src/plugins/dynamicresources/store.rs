@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::compatibility::Compatibility;
 use crate::input::devices::{AllocatedDevice, Allocation, DeviceAccess, DeviceRef};
 use crate::input::{ClaimSpec, DeviceClassSpec, Object, ObjectName, PodSpec, SliceSpec, Text};
+use crate::plugins::dynamicresources::pools::Pools;
 use crate::plugins::dynamicresources::{TaskClaims, Touched, is_gpu_name};
 use crate::resources::ResourceNames;
 
@@ -22,8 +23,9 @@ pub struct Claims {
     pub(super) slices: BTreeMap<Text, SliceSpec>,
     /// Slices of one node each, by node.
     node_slices: FxHashMap<Text, BTreeSet<Text>>,
-    /// Slices that several nodes can use.
+    /// Slices with devices that several nodes can use.
     wide_slices: BTreeSet<Text>,
+    pub(super) pools: Pools,
     pub(super) entries: Vec<Claim>,
     ids: BTreeMap<ObjectName, usize>,
     free_slots: Vec<usize>,
@@ -86,16 +88,17 @@ impl Claims {
             return Touched::default();
         }
         let mut nodes = self.drop_slice(&spec.name);
-        nodes.extend(gpu_node_of(&spec));
-        match &spec.access {
-            DeviceAccess::Node(node) => {
-                self.node_slices.entry(node.clone()).or_default().insert(spec.name.clone());
-            }
-            DeviceAccess::Nodes(_) | DeviceAccess::AllNodes => {
-                self.wide_slices.insert(spec.name.clone());
-            }
+        let (own, is_wide) = nodes_of(&spec);
+        for node in own {
+            self.node_slices.entry(node.clone()).or_default().insert(spec.name.clone());
         }
-        self.slices.insert(spec.name.clone(), spec);
+        if is_wide {
+            self.wide_slices.insert(spec.name.clone());
+        }
+        self.pools.add(&spec);
+        let name = spec.name.clone();
+        self.slices.insert(name.clone(), spec);
+        nodes.extend(self.gpu_nodes_of_pool(&self.slices[&name]));
         self.supply_changed(nodes)
     }
 
@@ -233,10 +236,18 @@ impl Claims {
         backed.filter_map(|name| names.find(name)).collect()
     }
 
-    /// Slices that can be used from a node of this name, those of the node alone first, each in name order.
+    /// Slices with devices that can be used from a node of this name, those with devices of the node alone first,
+    /// each in name order. Slices of pools that are being updated are left out.
     pub(super) fn slices_of(&self, node: &str) -> impl Iterator<Item = &SliceSpec> {
-        let own = self.node_slices.get(node).into_iter().flatten();
-        own.chain(&self.wide_slices).filter_map(|name| self.slices.get(name))
+        self.published_slices(node).filter(|slice| self.pools.is_usable(slice))
+    }
+
+    /// The same with slices that are out of date or whose pool is incomplete.
+    pub(super) fn published_slices(&self, node: &str) -> impl Iterator<Item = &SliceSpec> {
+        let own = self.node_slices.get(node);
+        let is_new = move |name: &&Text| own.is_none_or(|own| !own.contains(*name));
+        let wide = self.wide_slices.iter().filter(is_new);
+        own.into_iter().flatten().chain(wide).filter_map(|name| self.slices.get(name))
     }
 
     /// Names of nodes that have slices of their own.
@@ -365,19 +376,34 @@ impl Claims {
         pods
     }
 
-    /// Forgets a slice; the node whose GPUs change with it.
+    /// Forgets a slice; the nodes whose GPUs change with it.
     fn drop_slice(&mut self, name: &Text) -> Vec<Text> {
-        let Some(old) = self.slices.remove(name) else { return Vec::new() };
+        let Some(old) = self.slices.get(name).cloned() else { return Vec::new() };
+        let nodes = self.gpu_nodes_of_pool(&old);
+        self.slices.remove(name);
         self.wide_slices.remove(name);
-        if let DeviceAccess::Node(node) = &old.access
-            && let Some(slices) = self.node_slices.get_mut(node)
-        {
-            slices.remove(name);
-            if slices.is_empty() {
-                self.node_slices.remove(node);
+        for node in nodes_of(&old).0 {
+            if let Some(slices) = self.node_slices.get_mut(node) {
+                slices.remove(name);
+                if slices.is_empty() {
+                    self.node_slices.remove(node);
+                }
             }
         }
-        gpu_node_of(&old).into_iter().collect()
+        self.pools.remove(&old);
+        nodes
+    }
+
+    /// Nodes whose number of GPUs the pool of a slice adds to: each slice decides whether all are usable.
+    fn gpu_nodes_of_pool(&self, slice: &SliceSpec) -> Vec<Text> {
+        if !is_gpu_name(&slice.driver) {
+            return Vec::new();
+        }
+        let slices = self.pools.slices_of(slice).filter_map(|name| self.slices.get(name));
+        let mut nodes: Vec<Text> = slices.flat_map(|slice| nodes_of(slice).0).cloned().collect();
+        nodes.sort();
+        nodes.dedup();
+        nodes
     }
 
     /// Pods that a claim belongs to by its own word. KAI sees only the first reservation of a claim that no pod
@@ -437,12 +463,23 @@ impl Claims {
     }
 }
 
-/// The node whose number of GPUs a slice adds to.
-fn gpu_node_of(slice: &SliceSpec) -> Option<Text> {
-    match &slice.access {
-        DeviceAccess::Node(node) if is_gpu_name(&slice.driver) => Some(node.clone()),
-        _ => None,
+/// Nodes that have devices of a slice for themselves, and whether it has others too.
+fn nodes_of(slice: &SliceSpec) -> (BTreeSet<&Text>, bool) {
+    if let DeviceAccess::Node(node) = &slice.access {
+        return ([node].into(), false);
     }
+    let mut own = BTreeSet::new();
+    let mut is_wide = slice.access != DeviceAccess::PerDevice;
+    for device in &slice.devices {
+        match slice.access_to(device) {
+            DeviceAccess::Node(node) => {
+                own.insert(node);
+            }
+            DeviceAccess::Nodes(_) | DeviceAccess::AllNodes => is_wide = true,
+            DeviceAccess::PerDevice => {}
+        }
+    }
+    (own, is_wide)
 }
 
 fn touched_pods(mut pods: Vec<ObjectName>) -> Touched {

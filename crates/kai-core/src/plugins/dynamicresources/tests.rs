@@ -2,6 +2,9 @@
 
 mod agreement;
 mod in_flight;
+mod partitions;
+mod plugin_gpus;
+mod pool_updates;
 
 use proptest::prelude::*;
 
@@ -10,7 +13,7 @@ use crate::compatibility::Compatibility;
 use crate::ids::{NodeId, TaskId};
 use crate::input::devices::{
     AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest, DeviceSpec,
+    DeviceRequest, DeviceSpec, NamedAmounts,
 };
 use crate::input::{
     BindRequestSpec, ClaimSpec, Delta, DeviceClassSpec, Object, ObjectKey, PodSpec, SliceSpec,
@@ -39,6 +42,9 @@ fn slice_of(driver: &str, node: &str, count: usize) -> SliceSpec {
         name: format!("{node}-{driver}").into(),
         driver: driver.into(),
         pool: node.into(),
+        generation: 1,
+        pool_slices: Some(1),
+        counter_sets: Vec::new(),
         access: DeviceAccess::Node(node.into()),
         devices: (0..count).map(|device| DeviceSpec::named(device.to_string())).collect(),
     }
@@ -54,6 +60,7 @@ fn exactly(class: &str, count: i64) -> DeviceAlternative {
         class: class.into(),
         count: DeviceCount::Exactly(count),
         devices: None,
+        capacity: NamedAmounts::new(),
         admin_access: false,
         tolerations: Vec::new(),
     }
@@ -84,6 +91,7 @@ fn given(mut claim: ClaimSpec, node: &str, devices: &[usize], pods: &[&str]) -> 
     let results = devices.iter().map(|at| AllocatedDevice {
         request: "request".into(),
         device: device("gpu.example.com", node, *at),
+        share: None,
     });
     claim.allocation = Some(Allocation { results: results.collect(), nodes: Vec::new() });
     claim.reserved_for = pods.iter().map(|pod| Text::from(*pod)).collect();

@@ -2,7 +2,7 @@
 
 use kai_core::input::devices::{
     AllocatedDevice, Allocation, DeviceAccess, DeviceAlternative, DeviceCount, DeviceRef,
-    DeviceRequest, DeviceSpec,
+    DeviceRequest, DeviceSpec, NamedAmounts,
 };
 use kai_core::input::{ClaimSpec, DeviceClassSpec, Object, ObjectKey, ObjectName, SliceSpec, Text};
 use kai_core::world::World;
@@ -43,6 +43,9 @@ fn slice_spec(slice: &ResourceSlice) -> SliceSpec {
         name: text(&slice.name),
         driver: text(&slice.driver),
         pool: text(pool),
+        generation: 0,
+        pool_slices: None,
+        counter_sets: Vec::new(),
         access,
         devices: slice.devices.iter().map(|name| DeviceSpec::named(text(name))).collect(),
     }
@@ -57,6 +60,7 @@ fn claim_spec(claim: &ResourceClaim) -> ClaimSpec {
             // Kubernetes reads a count of 0 as 1.
             count: DeviceCount::Exactly(request.count.max(1)),
             devices: None,
+            capacity: NamedAmounts::new(),
             admin_access: false,
             tolerations: Vec::new(),
         }],
@@ -87,6 +91,7 @@ fn allocation(given: &ClaimAllocation) -> Allocation {
             pool: text(&device.pool),
             device: text(&device.device),
         },
+        share: None,
     };
     Allocation {
         results: given.devices.results.iter().map(device).collect(),
