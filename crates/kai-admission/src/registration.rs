@@ -19,15 +19,17 @@ pub fn configurations(
     let hooks = Hooks { settings, trusted };
     let service = format!("admission.{}.svc", settings.namespace);
     let (create, update) = (settings.on_create, settings.on_update);
-    let pods = |operation: &'static str| rule("", "v1", "pods", &[operation], "Namespaced");
+    let pods = |operation: &'static str| rule("", "v1", &["pods"], &[operation], "Namespaced");
+    // Requests change through the sub-resource when a pod is resized in place.
+    let changed_pods = rule("", "v1", &["pods", "pods/resize"], &["UPDATE"], "Namespaced");
     let topologies = |operation: &'static str| {
-        rule("kai.scheduler", "v1alpha1", "topologies", &[operation], "Cluster")
+        rule("kai.scheduler", "v1alpha1", &["topologies"], &[operation], "Cluster")
     };
     let queues = |operations: &[&'static str]| {
-        rule("scheduling.run.ai", "v2", "queues", operations, "Cluster")
+        rule("scheduling.run.ai", "v2", &["queues"], operations, "Cluster")
     };
     let groups = |operation: &'static str| {
-        rule("scheduling.run.ai", "v2alpha2", "podgroups", &[operation], "Namespaced")
+        rule("scheduling.run.ai", "v2alpha2", &["podgroups"], &[operation], "Namespaced")
     };
     let update_name = |name: &str| format!("update.{name}");
     let topology = format!("topology.{service}");
@@ -37,7 +39,7 @@ pub fn configurations(
         hooks.of_pods(
             &update_name(&service),
             names::VALIDATE_POD_PATH,
-            &pods("UPDATE"),
+            &changed_pods,
             update,
             false,
         ),
@@ -134,8 +136,8 @@ fn configuration(kind: &str, name: &str, hooks: &[Value]) -> Value {
     })
 }
 
-fn rule(group: &str, version: &str, plural: &str, operations: &[&str], scope: &str) -> Value {
-    json!({"apiGroups": [group], "apiVersions": [version], "resources": [plural], "operations": operations, "scope": scope})
+fn rule(group: &str, version: &str, plurals: &[&str], operations: &[&str], scope: &str) -> Value {
+    json!({"apiGroups": [group], "apiVersions": [version], "resources": plurals, "operations": operations, "scope": scope})
 }
 
 /// Of these labels. What is empty is left out, as the API server does it: who applies the same again must not seem to want
@@ -288,7 +290,11 @@ mod tests {
             let creates = rule["operations"] == json!(["CREATE"]);
             let policy = if creates { "Fail" } else { "Ignore" };
             assert_eq!(hook["failurePolicy"], policy, "{hook}");
-            if rule["resources"] == json!(["pods"]) {
+            let is_about_pods = rule["resources"][0] == "pods";
+            if is_about_pods && !creates {
+                assert_eq!(rule["resources"], json!(["pods", "pods/resize"]));
+            }
+            if is_about_pods {
                 assert_eq!(
                     hook["matchConditions"][0]["expression"],
                     "object.spec.schedulerName == 'kai-scheduler'"

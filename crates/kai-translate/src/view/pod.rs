@@ -258,6 +258,9 @@ pub struct PodStatus {
     /// How its containers fare.
     #[serde(deserialize_with = "null_is_default")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// Status of its init containers; those that stay can be resized too.
+    #[serde(deserialize_with = "null_is_default")]
+    pub init_container_statuses: Vec<ContainerStatus>,
     /// Conditions.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: Vec<PodCondition>,
@@ -267,6 +270,15 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {
+    /// Name of the container.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// Resources that the node has set aside for it; differ from its requests while it is resized.
+    #[serde(deserialize_with = "null_is_default")]
+    pub allocated_resources: ResourceList,
+    /// Resources that it runs with.
+    #[serde(deserialize_with = "null_is_default")]
+    pub resources: Resources,
     /// Where it is in its life.
     #[serde(deserialize_with = "null_is_default")]
     pub state: ContainerState,
