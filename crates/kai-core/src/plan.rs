@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::actions;
 use crate::config::ActionKind;
 use crate::cycle::{Cycle, Decision, DecisionKind};
-use crate::fairness::{Amounts, divide_fair_shares};
+use crate::fairness::{Amounts, ReclaimRefusal, divide_fair_shares};
 use crate::ids::{JobId, TaskId};
 use crate::input::devices::Allocation;
 use crate::input::{ObjectName, Text};
@@ -218,6 +218,7 @@ fn run_cycle(
     mut details: Details<'_>,
     observe: impl FnOnce(&World),
 ) -> CyclePlan {
+    world.settle_ranks();
     world.load_shares();
     if let Some(arguments) = world.policy.proportion {
         let total = world.cluster_amounts();
@@ -358,20 +359,36 @@ impl Cycle<'_> {
         }
     }
 
-    fn waiting_reports(&self) -> Vec<JobReport> {
-        let nothing = JobFit::default();
+    /// Reports of all jobs with pods that wait. What attempts noted is used up.
+    fn waiting_reports(&mut self) -> Vec<JobReport> {
         let mut told = Told::default();
-        let report = |job: JobId| {
-            let fit = self.fits.get(&job).unwrap_or(&nothing);
-            self.report(job, fit, &mut told)
-        };
-        let mut reports: Vec<JobReport> = self.waiting_jobs().into_iter().map(report).collect();
+        let mut reports = Vec::new();
+        for job in self.waiting_jobs() {
+            let held_back = self.held_back(job);
+            let fit = self.fits.remove(&job).unwrap_or_default();
+            reports.push(self.report(job, fit, held_back, &mut told));
+        }
         reports.sort_by(|left, right| left.job.cmp(&right.job));
         reports
     }
 
-    fn report(&self, job: JobId, fit: &JobFit, told: &mut Told) -> JobReport {
+    fn report(
+        &self,
+        job: JobId,
+        fit: JobFit,
+        held_back: Vec<HeldBack>,
+        told: &mut Told,
+    ) -> JobReport {
         let entry = self.world.job(job);
+        let bounds = self.broken_bounds(entry.queue, &fit);
+        let explain_error = |error: &JobError| match error {
+            JobError::NoNode { task, progress, fit } => {
+                let (cause, _) = told.words(self.world, fit);
+                text::explain_no_node(self.world, *task, progress, &cause)
+            }
+            other => text::explain(self.world, other),
+        };
+        let errors = fit.errors.iter().map(explain_error).collect();
         let mut pod_report = |task: &TaskId, fit: &Arc<TaskFit>| {
             let (told, nodes) = told.words(self.world, fit);
             PodReport { pod: self.world.task(*task).spec.name.clone(), told, nodes }
@@ -386,23 +403,20 @@ impl Cycle<'_> {
         JobReport {
             job: entry.spec.name.clone(),
             queue: entry.spec.queue.clone(),
-            held_back: self.held_back(job),
-            bounds: self.broken_bounds(entry.queue, fit),
-            errors: fit.errors.iter().map(|error| text::explain(self.world, error)).collect(),
+            held_back,
+            bounds,
+            errors,
             pods,
-            cannot_reclaim: fit
-                .cannot_reclaim
-                .as_ref()
-                .map(|refusal| explain::reclaim_refusal(self.world, refusal).into()),
-            victims: fit.victims.iter().map(|victims| self.told(victims)).collect(),
+            cannot_reclaim: fit.cannot_reclaim.map(|refusal| told.refusal(self.world, refusal)),
+            victims: fit.victims.into_iter().map(|victims| self.told(victims)).collect(),
         }
     }
 
     /// What was looked at, in words: slots of queues mean nothing outside the world.
-    fn told(&self, victims: &VictimsConsidered) -> VictimsConsidered {
+    fn told(&self, victims: VictimsConsidered) -> VictimsConsidered {
         let refusal = victims.refusal.as_ref();
         let words = refusal.map(|refusal| explain::reclaim_refusal(self.world, refusal).into());
-        VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
+        VictimsConsidered { last_refusal: words, refusal: None, ..victims }
     }
 }
 
@@ -411,9 +425,22 @@ impl Cycle<'_> {
 struct Told {
     /// By where the shared refusals are kept; never in the order of results.
     known: FxHashMap<*const TaskFit, (Text, Arc<RefusedNodes>)>,
+    /// Why the job before may not take from other queues: jobs of one queue that ask for the same hear the same.
+    last_refusal: Option<(ReclaimRefusal, Text)>,
 }
 
 impl Told {
+    fn refusal(&mut self, world: &World, refusal: ReclaimRefusal) -> Text {
+        match &self.last_refusal {
+            Some((last, text)) if *last == refusal => text.clone(),
+            _ => {
+                let text: Text = explain::reclaim_refusal(world, &refusal).into();
+                self.last_refusal = Some((refusal, text.clone()));
+                text
+            }
+        }
+    }
+
     fn words(&mut self, world: &World, fit: &Arc<TaskFit>) -> (Text, Arc<RefusedNodes>) {
         let words = || (text::task_fit(world, fit).into(), Arc::new(RefusedNodes::of(world, fit)));
         self.known.entry(Arc::as_ptr(fit)).or_insert_with(words).clone()

@@ -38,8 +38,7 @@ pub fn explain(world: &World, error: &JobError) -> Explanation {
             same(violation.kind.reason(), text)
         }
         JobError::NoNode { task, progress, fit } => {
-            let cause = task_fit(world, fit);
-            same(POD_SCHEDULING_ERRORS, no_node(world, *task, progress, &cause))
+            explain_no_node(world, *task, progress, &task_fit(world, fit))
         }
         JobError::Topology(refusal) => Explanation {
             reason: refusal.reason().into(),
@@ -55,6 +54,16 @@ pub fn explain(world: &World, error: &JobError) -> Explanation {
             same("PreemptionDelayNotElapsed", text)
         }
     }
+}
+
+/// A pod found no node, for a cause that is known in words.
+pub(crate) fn explain_no_node(
+    world: &World,
+    task: TaskId,
+    progress: &Progress,
+    cause: &str,
+) -> Explanation {
+    same(POD_SCHEDULING_ERRORS, no_node(world, task, progress, cause))
 }
 
 fn same(reason: &str, text: String) -> Explanation {

@@ -137,7 +137,7 @@ impl World {
         };
         self.node_ids.insert(name, id);
         self.count_node(id);
-        self.rank_nodes();
+        self.nodes_came_or_went();
         self.refill_node(id);
     }
 
@@ -162,7 +162,7 @@ impl World {
         self.node_ids.remove(name);
         self.nodes[id.index()].live = false;
         self.free_node_slots.push(id);
-        self.rank_nodes();
+        self.nodes_came_or_went();
         self.reattach_pods_of(name);
         Effect::changed()
     }

@@ -42,6 +42,9 @@ fn unlist<K: std::hash::Hash + Eq, I: Ord + Copy>(
     }
 }
 
+/// Up to so many nodes are ranked whenever one comes or goes.
+const FEW_NODES: usize = 64;
+
 impl World {
     pub(crate) fn insert_pod(&mut self, spec: PodSpec) {
         let name = spec.name.clone();
@@ -261,6 +264,7 @@ impl World {
         node.amounts.idle.clone_from(&node.allocatable);
         node.amounts.releasing = crate::resources::ResourceVector::zero();
         node.amounts.used = crate::resources::ResourceVector::zero();
+        node.amounts.promised_gpus = 0;
         node.groups.clear();
         node.residents.clear();
         node.legacy_mig_residents.clear();
@@ -384,8 +388,27 @@ impl World {
             || self.node(id).spec.labels.contains_key(&params.worker_labels.gpu)
     }
 
+    /// Ranks few nodes at once. Many are ranked when a cycle begins: ranking them for each node that comes would take
+    /// time with the square of their number.
+    pub(crate) fn nodes_came_or_went(&mut self) {
+        self.trees.invalidate();
+        if self.node_ids.len() <= FEW_NODES {
+            self.rank_nodes();
+        } else {
+            self.ranks_are_stale = true;
+        }
+    }
+
+    /// Ranks nodes if some came or went since they were ranked.
+    pub(crate) fn settle_ranks(&mut self) {
+        if self.ranks_are_stale {
+            self.rank_nodes();
+        }
+    }
+
     /// Ranks by name, and the indexes that are kept by rank.
-    pub(crate) fn rank_nodes(&mut self) {
+    fn rank_nodes(&mut self) {
+        self.ranks_are_stale = false;
         self.nodes_by_rank = self.node_ids.values().copied().collect();
         self.free_gpus = FreeGpuIndex::with_len(self.nodes_by_rank.len());
         for rank in 0..self.nodes_by_rank.len() {
@@ -399,6 +422,9 @@ impl World {
     /// Brings the index of free GPUs up to date for one node.
     #[inline]
     pub(crate) fn index_node(&mut self, id: NodeId) {
+        if self.ranks_are_stale {
+            return;
+        }
         let rank = self.nodes[id.index()].rank as usize;
         let free = self.gpus_free_on(id);
         self.free_gpus.set(rank, free);

@@ -63,6 +63,8 @@ pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) node_ids: BTreeMap<Text, NodeId>,
     pub(crate) nodes_by_rank: Vec<NodeId>,
+    /// Nodes came or went since they were ranked; the next cycle ranks them.
+    pub(crate) ranks_are_stale: bool,
     pub(crate) node_classes: NodeClasses,
     pub(crate) numa_specs: BTreeMap<Text, NumaSpec>,
     /// The most NUMA zones that any node has.
@@ -143,6 +145,7 @@ impl World {
             nodes: Vec::new(),
             node_ids: BTreeMap::new(),
             nodes_by_rank: Vec::new(),
+            ranks_are_stale: false,
             node_classes: NodeClasses::default(),
             numa_specs: BTreeMap::new(),
             most_zones: 0,

@@ -17,7 +17,7 @@ pub use check::{Decided, Mismatch};
 pub use steady::{Steady, SteadyEvent};
 
 /// Sizes that are measured.
-pub const SIZES: [usize; 4] = [100, 500, 1000, 5000];
+pub const SIZES: [usize; 5] = [100, 500, 1000, 5000, 20_000];
 
 /// A kind of world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -18,7 +18,8 @@ pub(super) fn target_ms(case: Case) -> Option<f64> {
         (Family::ReclaimLarge | Family::ReclaimNo, 500) => 50.0,
         (Family::ReclaimMany, 500) | (Family::Mixed, _) => 200.0,
         (Family::Consolidate, 500) => 500.0,
-        (Family::Steady, 5000) => 2.0,
+        (Family::Steady, 5000) => 0.3,
+        (Family::Steady, 20_000) => 0.6,
         _ => return None,
     };
     Some(milliseconds)
@@ -41,11 +42,16 @@ pub(super) fn reference(case: Case) -> Option<Reference> {
     }
 }
 
+/// The most that instructions may grow by when the size doubles.
+const MOST_GROWTH_PER_DOUBLING: f64 = 2.1;
+
 /// The most that instructions may grow by from the size below, where that has a goal.
 pub(super) fn most_growth(case: Case) -> Option<f64> {
-    match case.size {
-        1000 => Some(2.3),
-        5000 => Some(12.0),
-        _ => None,
-    }
+    let times_the_size_below: f64 = match case.size {
+        1000 => 2.0,
+        5000 => 5.0,
+        20_000 => 4.0,
+        _ => return None,
+    };
+    Some(MOST_GROWTH_PER_DOUBLING.powf(times_the_size_below.log2()))
 }
