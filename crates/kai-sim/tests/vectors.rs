@@ -125,6 +125,7 @@ fn shares(queue: &VectorQueue) -> QueueShares {
     QueueShares {
         deserved: pick(|share| share.deserved),
         max_allowed: pick(|share| share.max_allowed),
+        lending_limit: None,
         over_quota_weight: pick(|share| share.over_quota_weight),
         allocated: pick(|share| share.allocated),
         allocated_non_preemptible: pick(|share| share.allocated_not_preemptible),

@@ -56,6 +56,7 @@ pub fn translate(
             &mut complaints,
         ),
         schedulable: !gave_up(group, partition),
+        never_preempts: classes.never_preempts(class),
         half_bound: false,
         tree: tree(&group.spec, &mut complaints),
         name,

@@ -15,14 +15,18 @@ pub struct PriorityClasses {
 struct Class {
     value: i32,
     global_default: bool,
+    never_preempts: bool,
 }
 
 impl PriorityClasses {
     /// Takes a class over; true when that changes something.
     pub fn set(&mut self, class: &PriorityClass) -> bool {
         let name = class.metadata.name.clone().unwrap_or_default();
-        let entry =
-            Class { value: class.value, global_default: class.global_default.unwrap_or_default() };
+        let entry = Class {
+            value: class.value,
+            global_default: class.global_default.unwrap_or_default(),
+            never_preempts: class.preemption_policy.as_deref() == Some("Never"),
+        };
         self.classes.insert(name, entry) != Some(entry)
     }
 
@@ -38,12 +42,18 @@ impl PriorityClasses {
 
     /// The value of a class; of an unknown one the cluster's default, else KAI's. Of several defaults the lowest counts.
     pub fn value_of(&self, name: Option<&str>) -> i32 {
-        let named = name.and_then(|name| self.classes.get(name)).map(|class| class.value);
-        let default = || {
-            let defaults = self.classes.values().filter(|class| class.global_default);
-            defaults.map(|class| class.value).min()
-        };
-        named.or_else(default).unwrap_or(defaults::POD_GROUP_PRIORITY)
+        self.class_of(name).map_or(defaults::POD_GROUP_PRIORITY, |class| class.value)
+    }
+
+    /// The class says `preemptionPolicy: Never`: no pod is evicted for workloads of it.
+    pub fn never_preempts(&self, name: Option<&str>) -> bool {
+        self.class_of(name).is_some_and(|class| class.never_preempts)
+    }
+
+    fn class_of(&self, name: Option<&str>) -> Option<&Class> {
+        let named = name.and_then(|name| self.classes.get(name));
+        let defaults = || self.classes.values().filter(|class| class.global_default);
+        named.or_else(|| defaults().min_by_key(|class| class.value))
     }
 }
 
@@ -69,6 +79,10 @@ mod tests {
         assert!(classes.set(&class("normal", 7, true)));
         assert_eq!(classes.value_of(Some("other")), 7);
         assert_eq!(classes.value_of(None), 7);
+        let mut polite = class("polite", 200, false);
+        polite.preemption_policy = Some("Never".to_owned());
+        assert!(classes.set(&polite));
+        assert!(classes.never_preempts(Some("polite")) && !classes.never_preempts(Some("build")));
         assert!(classes.remove("normal") && !classes.remove("normal"));
         assert_eq!(classes.value_of(None), 50);
     }

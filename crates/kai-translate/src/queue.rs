@@ -1,13 +1,13 @@
 //! Queues.
 
 use kai_api::duration::DurationText;
-use kai_api::names::defaults;
+use kai_api::names::{defaults, scheduling};
 use kai_api::queue::{Queue, QueueResource};
 use kai_core::fairness::Amounts;
 use kai_core::input::QueueSpec;
 use kai_core::time::{Span, Timestamp};
 
-use crate::problem::{Complaints, Translated};
+use crate::problem::{Complaints, Translated, annotation_path};
 use crate::selectors::non_empty;
 
 /// A queue.
@@ -37,6 +37,7 @@ pub fn translate(queue: &Queue) -> Translated<QueueSpec> {
         created: created(queue.metadata.creation_timestamp.as_ref()),
         quota: amounts(|resource| resource.quota, true),
         limit: amounts(|resource| resource.limit, true),
+        lending_limit: lending_limit(queue, &mut complaints),
         over_quota_weight: amounts(|resource| resource.over_quota_weight, false),
         preempt_min_runtime: span(
             queue.spec.preempt_min_runtime.as_ref(),
@@ -50,6 +51,15 @@ pub fn translate(queue: &Queue) -> Translated<QueueSpec> {
         ),
     };
     complaints.only_if_sound(spec)
+}
+
+/// How many GPUs of its unused quota other queues may use, from an annotation; the other resources are lent without bound.
+fn lending_limit(queue: &Queue, complaints: &mut Complaints) -> Option<Amounts> {
+    let text = queue.metadata.annotations.as_ref()?.get(scheduling::GPU_LENDING_LIMIT)?;
+    let number = text.trim().parse::<f64>().ok().filter(|gpus| gpus.is_finite() && *gpus >= 0.0);
+    let read = number.ok_or_else(|| format!("must be a number of GPUs of at least 0, is {text:?}"));
+    let gpus = complaints.check(|| annotation_path(scheduling::GPU_LENDING_LIMIT), read)?;
+    Some(Amounts::new(defaults::UNLIMITED, defaults::UNLIMITED, gpus))
 }
 
 /// A duration; one that cannot be read is complained about.

@@ -11,8 +11,8 @@ use kai_translate::gpus::Probed;
 use kai_translate::partition::Partition;
 use kai_translate::pod::PodRules;
 use kai_translate::priority::PriorityClasses;
-use kai_translate::{Translated, bind_request, budget, devices, namespace, node, numa};
-use kai_translate::{pod, pod_group, queue, storage, topology};
+use kai_translate::{Translated, bind_request, budget, device_slice, devices, namespace, node};
+use kai_translate::{numa, pod, pod_group, queue, storage, topology};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -134,7 +134,7 @@ fn queues() {
         fields! { spec;
             "name" => spec.name, "display_name" => spec.display_name, "parent" => spec.parent,
             "priority" => spec.priority, "created" => spec.created.nanos, "quota" => spec.quota, "limit" => spec.limit,
-            "over_quota_weight" => spec.over_quota_weight, "preempt_min_runtime" => spec.preempt_min_runtime,
+            "over_quota_weight" => spec.over_quota_weight, "lending_limit" => spec.lending_limit, "preempt_min_runtime" => spec.preempt_min_runtime,
             "reclaim_min_runtime" => spec.reclaim_min_runtime,
         }
     };
@@ -181,7 +181,9 @@ fn other_objects() {
             "DeviceClass" => decoded(kind, object, |typed| {
                 devices::class(&typed, &mut CelJudge::default()).map(whole)
             }),
-            "ResourceSlice" => decoded(kind, object, |typed| devices::slice(&typed).map(whole)),
+            "ResourceSlice" => {
+                decoded(kind, object, |typed| device_slice::slice(&typed).map(whole))
+            }
             "ResourceClaim" => decoded(kind, object, |typed| {
                 devices::claim(&typed, &mut CelJudge::default()).map(whole)
             }),

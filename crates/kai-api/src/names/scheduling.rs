@@ -47,3 +47,6 @@ pub const PLACEMENT: &str = "kai.scheduler/placement";
 
 /// Secret of our namespace with the key of that code, and its field.
 pub const PLACEMENT_KEY: (&str, &str) = ("kai-placement-key", "key");
+
+/// Annotation on a queue, ours: how many GPUs of its unused quota other queues may use; without it all of them.
+pub const GPU_LENDING_LIMIT: &str = "kai.scheduler/gpu-lending-limit";

@@ -71,6 +71,7 @@ fn queue() -> QueueSpec {
         limit: Amounts::from_fn(|_| -1.0),
         over_quota_weight: Amounts::from_fn(|_| 1.0),
         preempt_min_runtime: None,
+        lending_limit: None,
         reclaim_min_runtime: None,
     }
 }

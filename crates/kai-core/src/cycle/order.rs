@@ -118,7 +118,7 @@ pub(crate) struct JobQueue {
 pub(crate) struct Eligible {
     /// Only those that may be preempted.
     pub(crate) preemptible_only: bool,
-    /// Only those that may make others go by now.
+    /// Only those that may cause evictions by now.
     pub(crate) past_delay_only: bool,
 }
 
@@ -333,6 +333,12 @@ impl Cycle<'_> {
             || entry.counts.of(Status::Pending) == 0
             || (eligible.preemptible_only && !entry.is_preemptible())
             || !self.world.is_ready(job)
+        {
+            return false;
+        }
+        if eligible.past_delay_only
+            && entry.spec.never_preempts
+            && !self.world.config.compatibility.is_kai()
         {
             return false;
         }

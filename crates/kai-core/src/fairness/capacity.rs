@@ -1,7 +1,8 @@
 //! Whether a queue and the queues above it have room for a request.
 //!
 //! Rules: nothing may make a queue hold more than its limit; what may not be preempted may not make a queue
-//! hold more non-preemptible pods than its quota. The first violation is named: from the leaf upwards, in
+//! hold more non-preemptible pods than its quota; what takes a queue above its quota leaves free what its siblings
+//! neither use nor lend of theirs. The first violation is named: from the leaf upwards, in
 //! each queue CPU, memory, GPU. Resources not asked for are not looked at, so a queue already above a bound
 //! still takes jobs that do not touch it.
 
@@ -16,6 +17,8 @@ pub enum ViolationKind {
     OverLimit,
     /// The quota, for pods that may not be preempted.
     NonPreemptibleOverQuota,
+    /// What sibling queues neither use nor lend of their quotas.
+    OverLendingLimit,
 }
 
 /// A bound that a request would break; data, rendered by [`super::text`].
@@ -43,7 +46,57 @@ pub fn check_capacity(
     preemptible: bool,
 ) -> Result<(), CapacityViolation> {
     check_limit(tree, queue, requested)?;
-    if preemptible { Ok(()) } else { check_non_preemptible_quota(tree, queue, requested) }
+    if !preemptible {
+        check_non_preemptible_quota(tree, queue, requested)?;
+    }
+    check_lending(tree, queue, requested)
+}
+
+/// The quotas that siblings of `queue`, and of every queue above it, keep for themselves.
+fn check_lending(
+    tree: &QueueTree,
+    leaf: QueueId,
+    requested: &Amounts,
+) -> Result<(), CapacityViolation> {
+    if tree.queues.iter().all(|node| node.shares.lending_limit.is_none()) {
+        return Ok(());
+    }
+    for queue in tree.chain(leaf) {
+        let shares = tree.shares(queue);
+        for resource in QueueResource::ALL {
+            let (asked, allocated) = (requested[resource], shares.allocated[resource]);
+            let quota = shares.deserved[resource];
+            let is_within_quota =
+                quota == UNLIMITED || allocated + asked <= quota + shares.tolerance;
+            if asked == 0.0 || is_within_quota {
+                continue;
+            }
+            let siblings = match tree.parent(queue) {
+                Some(parent) => tree.live_children(parent).collect::<Vec<_>>(),
+                None => tree.top_queues().collect(),
+            };
+            let others = siblings.into_iter().filter(|sibling| *sibling != queue);
+            let withheld: f64 = others
+                .map(|sibling| tree.shares(sibling))
+                .map(|sibling| sibling.withheld(resource, sibling.allocated[resource]))
+                .sum();
+            let held: f64 = tree.top_queues().map(|top| tree.shares(top).allocated[resource]).sum();
+            let free = tree.total[resource] - held - withheld;
+            if withheld > 0.0 && asked > free + shares.tolerance {
+                let kind = ViolationKind::OverLendingLimit;
+                let bound = (allocated + free).max(quota);
+                return Err(CapacityViolation {
+                    queue,
+                    resource,
+                    kind,
+                    bound,
+                    allocated,
+                    requested: asked,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The limits of `queue` and of every queue above it.
@@ -90,7 +143,7 @@ fn check_chain(
 fn bounds_and_held(shares: &QueueShares, kind: ViolationKind) -> (&Amounts, &Amounts) {
     match kind {
         ViolationKind::OverLimit => (&shares.max_allowed, &shares.allocated),
-        ViolationKind::NonPreemptibleOverQuota => {
+        ViolationKind::NonPreemptibleOverQuota | ViolationKind::OverLendingLimit => {
             (&shares.deserved, &shares.allocated_non_preemptible)
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Rule, per resource and sibling group with total T:
 //! 1. Every queue gets what it asks for up to its quota, whatever its priority. Together they may get more
-//!    than T; then nothing is left to divide.
+//!    than T; then nothing is left to divide. What a queue neither asks for nor lends of its quota is not divided.
 //! 2. What is left goes to the queues that still want something, by priority from high to low, within a
 //!    priority in rounds in proportion to weight (bent by past usage through `k`). A queue that wants more
 //!    than it is offered gets the whole units of the offer, and the broken rest is remembered.
@@ -143,7 +143,9 @@ impl Division<'_> {
                 quota => quota,
             };
             let amount = deserved.min(shares.requestable(self.resource));
+            let withheld = shares.withheld(self.resource, amount);
             self.give(queue, amount);
+            self.left -= withheld;
         }
     }
 

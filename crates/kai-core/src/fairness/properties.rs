@@ -49,6 +49,7 @@ fn queue_shares() -> impl Strategy<Value = QueueShares> + Clone {
             QueueShares {
                 deserved: bounds.0,
                 max_allowed: bounds.1,
+                lending_limit: None,
                 over_quota_weight,
                 allocated: held.0,
                 allocated_non_preemptible: held.0.min(held.1),

@@ -31,6 +31,8 @@ pub struct QueueShares {
     pub deserved: Amounts,
     /// Limit; a bound.
     pub max_allowed: Amounts,
+    /// How much of its unused quota other queues may use; none: all of it.
+    pub lending_limit: Option<Amounts>,
     /// Weight in the division of what is left above the quotas.
     pub over_quota_weight: Amounts,
     /// Held by all running pods.
@@ -56,6 +58,15 @@ impl QueueShares {
     pub fn requestable(&self, resource: QueueResource) -> f64 {
         let limit = self.max_allowed[resource];
         if limit == UNLIMITED { self.request[resource] } else { limit.min(self.request[resource]) }
+    }
+
+    /// What is kept of the quota for the queue while it holds or asks for `used` of it: what it neither uses nor lends.
+    pub fn withheld(&self, resource: QueueResource, used: f64) -> f64 {
+        let Some(lent) = self.lending_limit.map(|limit| limit[resource]) else { return 0.0 };
+        if lent == UNLIMITED || self.deserved[resource] == UNLIMITED {
+            return 0.0;
+        }
+        (self.deserved[resource] - used - lent).max(0.0)
     }
 
     /// What the queue may hold of one resource; a bound.
@@ -123,6 +134,8 @@ pub struct QueueNode {
 pub struct QueueTree {
     /// The slots.
     pub queues: Vec<QueueNode>,
+    /// What the top queues divide.
+    pub total: Amounts,
 }
 
 impl QueueTree {

@@ -19,6 +19,7 @@ impl ViolationKind {
         match self {
             Self::OverLimit => "OverLimit",
             Self::NonPreemptibleOverQuota => "NonPreemptibleOverQuota",
+            Self::OverLendingLimit => "OverLendingLimit",
         }
     }
 }
@@ -106,6 +107,18 @@ pub fn capacity_message(
             let requested = shown(violation.requested);
             format!(
                 "{queue} {AT_LIMIT} {of}. Limit is {bound} {unit}, \
+                 currently {held} {unit} allocated and workload requested {requested} {unit}"
+            )
+        }
+        ViolationKind::OverLendingLimit => {
+            let unit = match resource {
+                QueueResource::Cpu => "cores",
+                QueueResource::Memory => "GB",
+                QueueResource::Gpu => "GPUs",
+            };
+            let requested = shown(violation.requested);
+            format!(
+                "{queue} would use quota that other queues do not lend. It can hold {bound} {unit} at present, \
                  currently {held} {unit} allocated and workload requested {requested} {unit}"
             )
         }

@@ -28,6 +28,8 @@ pub struct PodGroupSpec {
     pub staleness_grace: Option<Span>,
     /// How long it may not make others go after its creation or its own eviction.
     pub preemption_delay: Option<Span>,
+    /// It waits for free resources: no pod is evicted or moved for it. KAI does not know such groups.
+    pub never_preempts: bool,
     /// False: it asked to be left out after a failed attempt and has had it.
     pub schedulable: bool,
     /// A plan placed several of its pods, and the bind of some failed: once others of it hold their places these come

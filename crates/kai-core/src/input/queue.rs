@@ -21,6 +21,8 @@ pub struct QueueSpec {
     pub quota: Amounts,
     /// Amounts never exceeded.
     pub limit: Amounts,
+    /// How much of its unused quota other queues may use; none: all of it. KAI lends all.
+    pub lending_limit: Option<Amounts>,
     /// Weight in the division of what is left.
     pub over_quota_weight: Amounts,
     /// How long a victim of preemption must have run.

@@ -108,6 +108,7 @@ pub(crate) fn queue(name: &str) -> QueueSpec {
         limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
         preempt_min_runtime: None,
+        lending_limit: None,
         reclaim_min_runtime: None,
     }
 }
@@ -127,6 +128,7 @@ pub(crate) fn group(name: &str, tree: GroupSet) -> PodGroupSpec {
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,
+        never_preempts: false,
         half_bound: false,
         tree,
     }

@@ -129,7 +129,9 @@ impl World {
     pub(crate) fn rebuild_queue_tree(&mut self) {
         let flat = !self.config.params.full_hierarchy_fairness;
         let tolerance = tolerance_of_bounds(self.config.compatibility);
-        let mut tree = QueueTree { queues: Vec::with_capacity(self.queue_specs.len()) };
+        let queues = Vec::with_capacity(self.queue_specs.len());
+        let mut tree = QueueTree { queues, ..QueueTree::default() };
+        let lends_all = self.config.compatibility.is_kai();
         for (at, spec) in self.queue_specs.iter().enumerate() {
             let exists = self.queue_ids.get(&spec.name) == Some(&QueueId::new(at));
             let parent = spec.parent.as_ref().and_then(|name| self.queue_ids.get(name)).copied();
@@ -139,7 +141,11 @@ impl World {
                 display_name: spec.display_name.clone().unwrap_or_else(|| spec.name.clone()),
                 parent,
                 children: Vec::new(),
-                shares: QueueShares { tolerance, ..shares_of(spec) },
+                shares: QueueShares {
+                    tolerance,
+                    lending_limit: spec.lending_limit.filter(|_| !lends_all),
+                    ..shares_of(spec)
+                },
                 live: exists && !orphan,
             });
         }
@@ -170,6 +176,7 @@ impl World {
     /// the order of queues must not show in the last bit.
     pub(crate) fn load_shares(&mut self) {
         let device_mib = self.smallest_gpu_mib();
+        self.tree.total = self.cluster_amounts();
         for node in &mut self.tree.queues {
             node.shares.usage =
                 self.usage.get(&node.name).map_or(Amounts::ZERO, |usage| usage.usage);

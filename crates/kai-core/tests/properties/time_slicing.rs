@@ -40,6 +40,7 @@ pub(crate) fn queue() -> QueueSpec {
         limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
         preempt_min_runtime: None,
+        lending_limit: None,
         reclaim_min_runtime: None,
     }
 }
@@ -60,6 +61,7 @@ pub(crate) fn group(name: &str, min: u32) -> PodGroupSpec {
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,
+        never_preempts: false,
         half_bound: false,
         tree: GroupSet { leaves: vec![leaf], ..GroupSet::default() },
     }

@@ -113,6 +113,7 @@ fn queue(sketch: &QueueSketch, parent: Option<Text>, position: usize) -> QueueSp
         limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::new(1.0, 1.0, sketch.weight),
         preempt_min_runtime: None,
+        lending_limit: None,
         reclaim_min_runtime: None,
     }
 }
@@ -193,6 +194,7 @@ impl JobSketch {
             staleness_grace: None,
             preemption_delay: None,
             schedulable: true,
+            never_preempts: false,
             half_bound: false,
             tree: GroupSet {
                 topology: self.topology.clone(),

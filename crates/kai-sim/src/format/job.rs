@@ -32,6 +32,9 @@ pub struct Job {
     pub staleness_grace_s: Option<f64>,
     /// It may not cause evictions before this age.
     pub preemption_delay_s: Option<f64>,
+    /// Extension: whether other tasks may be evicted for it.
+    #[serde(default)]
+    pub preemption_policy: PreemptionPolicy,
     /// What becomes of an evicted task.
     #[serde(default)]
     pub on_evict: OnEvict,
@@ -53,6 +56,16 @@ pub enum Preemptibility {
     Preemptible,
     /// They may not.
     NonPreemptible,
+}
+
+/// Whether other tasks may be evicted for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+pub enum PreemptionPolicy {
+    /// They may.
+    #[default]
+    PreemptLowerPriority,
+    /// They may not: the job waits for free resources.
+    Never,
 }
 
 /// What becomes of an evicted task between cycles.

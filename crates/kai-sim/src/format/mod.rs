@@ -34,7 +34,9 @@ pub use expect::{
     CallLimits, CountExpectation, Expectation, Never, NodeExpectation, Placement, TaskExpectation,
     WakeUp, ZoneAmounts,
 };
-pub use job::{Job, OnEvict, PodSet, Preemptibility, SubGroup, TopologyConstraint};
+pub use job::{
+    Job, OnEvict, PodSet, Preemptibility, PreemptionPolicy, SubGroup, TopologyConstraint,
+};
 pub use node::{
     Allocatable, ConditionStatus, MigStrategy, Node, Numa, NumaPolicy, NumaScope, NumaZone, Taint,
     TaintEffect, Topology, TopologyLevel,

@@ -47,6 +47,8 @@ pub struct ShareLayer {
     pub quota: Option<Amount>,
     /// What it may have at most.
     pub limit: Option<Amount>,
+    /// Extension: how much of its unused quota other queues may use; absent: all of it.
+    pub lending_limit: Option<Amount>,
     /// Its weight when the rest is divided; −1 occurs and is accepted.
     pub over_quota_weight: Option<f64>,
 }

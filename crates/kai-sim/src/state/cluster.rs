@@ -6,9 +6,9 @@ use super::config::Config;
 use crate::format::{
     Allocatable, Amount, BindRequest, ConditionStatus, CsiCapacity, CsiDriver, DeviceClass,
     DisruptionBudget, ForeignPod, HostPort, MigStrategy, NodeExpression, Numa, ObjectName, OnEvict,
-    PersistentVolume, PodTerm, Preemptibility, Qos, Request, ResourceClaim, ResourceSlice, Status,
-    StorageClass, StringMap, SubGroup, Taint, Toleration, Topology, Usage, VolumeClaim,
-    WholeGpuPolicy,
+    PersistentVolume, PodTerm, Preemptibility, PreemptionPolicy, Qos, Request, ResourceClaim,
+    ResourceSlice, Status, StorageClass, StringMap, SubGroup, Taint, Toleration, Topology, Usage,
+    VolumeClaim, WholeGpuPolicy,
 };
 
 /// A cluster and its scheduler's settings at one moment.
@@ -120,6 +120,8 @@ pub struct Share {
     pub quota: Amount,
     /// What it may have at most.
     pub limit: Amount,
+    /// How much of its unused quota other queues may use.
+    pub lending_limit: Amount,
     /// Its weight when the rest is divided.
     pub over_quota_weight: f64,
 }
@@ -151,6 +153,8 @@ pub struct Job {
     pub staleness_grace_s: Option<f64>,
     /// It may not cause evictions before this age.
     pub preemption_delay_s: Option<f64>,
+    /// Whether other tasks may be evicted for it.
+    pub preemption_policy: PreemptionPolicy,
     /// What becomes of an evicted task.
     pub on_evict: OnEvict,
     /// Its parts.

@@ -129,6 +129,7 @@ fn implicit_root_queue() -> Queue {
     let unbounded = |over_quota_weight| Share {
         quota: Amount::Unlimited,
         limit: Amount::Unlimited,
+        lending_limit: Amount::Unlimited,
         over_quota_weight,
     };
     Queue {
@@ -150,6 +151,7 @@ pub(super) fn queue(written: &format::Queue, created_at_s: f64) -> Queue {
     let share = |layer: ShareLayer, quota, weight| Share {
         quota: layer.quota.unwrap_or(quota),
         limit: layer.limit.unwrap_or(Amount::Unlimited),
+        lending_limit: layer.lending_limit.unwrap_or(Amount::Unlimited),
         over_quota_weight: layer.over_quota_weight.unwrap_or(weight),
     };
     Queue {
@@ -195,6 +197,7 @@ pub(super) fn job(written: &format::Job, age_s: f64, now_s: f64) -> Job {
         stale_since_s: written.stale_for_s.map(|ago_s| now_s - ago_s),
         staleness_grace_s: written.staleness_grace_s,
         preemption_delay_s: written.preemption_delay_s,
+        preemption_policy: written.preemption_policy,
         on_evict: written.on_evict,
         sub_groups: written.sub_groups.clone().unwrap_or_else(|| gang_of(tasks.len())),
         tasks,

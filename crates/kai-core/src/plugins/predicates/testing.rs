@@ -113,6 +113,7 @@ pub(crate) fn group(name: &str, queue: &str, leaves: &[(&str, u32)]) -> PodGroup
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,
+        never_preempts: false,
         half_bound: false,
         tree: GroupSet { leaves: leaves.iter().map(leaf).collect(), ..GroupSet::default() },
     }
@@ -188,6 +189,7 @@ pub(crate) fn queue(name: &str) -> QueueBuilder {
             limit: Amounts::UNBOUNDED,
             over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
             preempt_min_runtime: None,
+            lending_limit: None,
             reclaim_min_runtime: None,
         },
     }

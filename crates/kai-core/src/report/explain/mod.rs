@@ -125,6 +125,7 @@ pub fn broken_bound(own_queue: &str, broken: &BrokenBound) -> String {
     let shown = |amount: f64| shown_amount(amount, broken.resource);
     let (bound, held) = match broken.kind {
         ViolationKind::OverLimit => ("limit", "held"),
+        ViolationKind::OverLendingLimit => ("bound by what other queues do not lend", "held"),
         ViolationKind::NonPreemptibleOverQuota => {
             ("quota", "held by pods that may not be preempted")
         }

@@ -276,9 +276,11 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
     let preemptible = prop_oneof![4 => Just(true), 1 => Just(false)];
     let schedulable = prop_oneof![15 => Just(true), 1 => Just(false)];
     let half_bound = prop_oneof![15 => Just(false), 1 => Just(true)];
-    let flags = (preemptible, schedulable, half_bound);
+    let never_preempts = prop_oneof![15 => Just(false), 1 => Just(true)];
+    let flags = (preemptible, schedulable, half_bound, never_preempts);
     (parts(), 0..MOST_QUEUES + 1, priority, flags, times())
-        .prop_map(|(parts, queue, priority, (preemptible, schedulable, half_bound), times)| {
+        .prop_map(|(parts, queue, priority, flags, times)| {
+            let (preemptible, schedulable, half_bound, never_preempts) = flags;
             let spec = PodGroupSpec {
                 name: named(""),
                 uid: "".into(),
@@ -296,6 +298,7 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
                 staleness_grace: times.grace.map(Span::from_seconds),
                 preemption_delay: times.delay.map(Span::from_seconds),
                 schedulable,
+                never_preempts,
                 half_bound,
                 tree: tree(&parts),
             };

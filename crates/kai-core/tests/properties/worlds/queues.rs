@@ -38,8 +38,9 @@ fn queue() -> BoxedStrategy<QueueSpec> {
         one_of(vec![100, 100, 50, 200]),
         one_of(vec![0.0, 1.0, 2.0]),
         runtimes,
+        option::weighted(0.1, one_of(vec![0.0, 1.0, 2.0])),
     )
-        .prop_map(|(quota, limit, over_quota_weight, priority, created, runtime)| QueueSpec {
+        .prop_map(|(quota, limit, over_quota_weight, priority, created, runtime, lent)| QueueSpec {
             name: "".into(),
             display_name: None,
             parent: None,
@@ -49,6 +50,7 @@ fn queue() -> BoxedStrategy<QueueSpec> {
             limit,
             over_quota_weight,
             preempt_min_runtime: runtime,
+            lending_limit: lent.map(|gpus| Amounts::new(UNLIMITED, UNLIMITED, gpus)),
             reclaim_min_runtime: runtime,
         })
         .boxed()

@@ -76,6 +76,7 @@ fn pod_group(job: &Job) -> PodGroupSpec {
         staleness_grace: job.staleness_grace_s.map(span),
         preemption_delay: job.preemption_delay_s.map(span),
         schedulable: true,
+        never_preempts: job.preemption_policy == format::PreemptionPolicy::Never,
         half_bound: false,
         tree: group_set(&job.sub_groups),
     }

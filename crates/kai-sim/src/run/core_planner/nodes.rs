@@ -151,6 +151,8 @@ fn queue_spec(queue: &Queue) -> QueueSpec {
     let shares = [queue.cpu_milli, queue.memory_bytes, queue.gpu];
     let [quota_cpu, quota_memory, quota_gpu] = shares.map(|share| bound(share.quota));
     let [limit_cpu, limit_memory, limit_gpu] = shares.map(|share| bound(share.limit));
+    let [lends_cpu, lends_memory, lends_gpu] = shares.map(|share| bound(share.lending_limit));
+    let lends = Amounts::new(lends_cpu, lends_memory, lends_gpu);
     let [weight_cpu, weight_memory, weight_gpu] = shares.map(|share| share.over_quota_weight);
     QueueSpec {
         name: text(&queue.name),
@@ -160,6 +162,7 @@ fn queue_spec(queue: &Queue) -> QueueSpec {
         created: timestamp(queue.created_at_s),
         quota: Amounts::new(quota_cpu, quota_memory, quota_gpu),
         limit: Amounts::new(limit_cpu, limit_memory, limit_gpu),
+        lending_limit: (lends != Amounts::UNBOUNDED).then_some(lends),
         over_quota_weight: Amounts::new(weight_cpu, weight_memory, weight_gpu),
         preempt_min_runtime: queue.preempt_min_runtime_s.map(span),
         reclaim_min_runtime: queue.reclaim_min_runtime_s.map(span),
