@@ -29,13 +29,13 @@ enum KeyError {
 }
 
 impl KeyError {
-    fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 403)
+    fn has_code(&self, code: u16) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == code)
     }
 }
 
 /// The key that the Secret of this name holds; a new one where it holds none. Retries until the server answers. None: we
-/// may not read the Secret, so pods are believed as KAI believes them.
+/// may not read the Secret or its namespace does not exist, so pods are believed as KAI believes them.
 pub async fn load(
     client: &Client,
     env: &Env,
@@ -49,9 +49,17 @@ pub async fn load(
             Err(error) => error,
         };
         failures += 1;
-        if error.is_forbidden() && failures >= FORBIDDEN_FOR_GOOD_AFTER {
+        // A Secret cannot be created where there is no namespace.
+        if error.has_code(404) {
             tracing::warn!(
-                namespace, secret, %error,
+                namespace,
+                secret,
+                "the namespace does not exist: placements are not signed and GPU labels of pods are believed"
+            );
+            return None;
+        }
+        if error.has_code(403) && failures >= FORBIDDEN_FOR_GOOD_AFTER {
+            tracing::warn!(                namespace, secret, %error,
                 "placements are not signed and GPU labels of pods are believed: grant get and update on the Secret"
             );
             return None;
