@@ -169,7 +169,7 @@ impl Binder {
         }
         self.discard(key, memory, now);
         if one.device.is_none() {
-            self.limits.count(key);
+            self.limits.count(key, now);
         }
         if let Some(reason) = self.fault(key, &pod, &one, memory, now) {
             self.end_reservation(key);
@@ -291,7 +291,7 @@ impl Binder {
         let mut names = (0..).map(|number| reservation::name(key, number, settings));
         let Some(name) = names.find(|name| !taken.contains(&name)) else { return };
         let Some(rung) = self.next_rung(&key.node) else { return };
-        if !self.limits.admit(key) {
+        if !self.limits.admit(key, now) {
             return; // looked at again when there are fewer
         }
         let Some(node) = self.facts.node(&key.node) else {

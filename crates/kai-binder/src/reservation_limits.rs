@@ -1,10 +1,11 @@
 //! Reservation pods that were created and have not named their device yet: how many there may be. Kubelets start pods at a
 //! limited rate; without a limit a burst of requests makes all reservations slow, and the last ones too slow.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use kai_core::input::Text;
 use kai_core::time::{Span, Timestamp};
+use kai_translate::time::seconds;
 
 use super::DeviceKey;
 
@@ -12,27 +13,29 @@ use super::DeviceKey;
 const MOST_IN_ALL: usize = 256;
 /// Unanswered reservations on one node.
 const MOST_PER_NODE: usize = 4;
-/// With this many unanswered reservations kubelets and the API server are busy: a reservation may take longer.
-const MANY: usize = 64;
-/// How many times longer a reservation may take then.
-const PATIENCE_WHEN_BUSY: i64 = 3;
+/// A reservation may take this many times as long as the slowest of late.
+const TIMES_SLOWEST: i64 = 3;
+/// A reservation may take this long at most, however slow others are.
+const LONGEST_WAIT: Span = seconds(600);
 
 /// Unanswered reservations, and devices that wait until there are fewer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReservationLimits {
-    /// Groups by node.
-    unanswered: BTreeMap<Text, BTreeSet<Text>>,
+    /// Groups by node, and since when each is counted.
+    unanswered: BTreeMap<Text, BTreeMap<Text, Timestamp>>,
     /// Sum of the above.
     number: usize,
     /// Devices that are not reserved yet, in the order in which they were asked for.
     waiting: VecDeque<DeviceKey>,
     /// When a reservation of the node last named its device.
     answered_at: BTreeMap<Text, Timestamp>,
+    /// How long the slowest answers of late took; every faster answer lowers it by an eighth.
+    slowest: Span,
 }
 
 impl ReservationLimits {
     /// Counts a reservation that is to be made; false where it has to wait until there are fewer.
-    pub(super) fn admit(&mut self, key: &DeviceKey) -> bool {
+    pub(super) fn admit(&mut self, key: &DeviceKey, now: Timestamp) -> bool {
         if self.is_counted(key) {
             return true;
         }
@@ -42,22 +45,28 @@ impl ReservationLimits {
             }
             return false;
         }
-        self.count(key);
+        self.count(key, now);
         true
     }
 
     /// Counts a reservation that exists, whatever the limits say.
-    pub(super) fn count(&mut self, key: &DeviceKey) {
+    pub(super) fn count(&mut self, key: &DeviceKey, now: Timestamp) {
         self.waiting.retain(|waiting| waiting != key);
         let groups = self.unanswered.entry(key.node.clone()).or_default();
-        self.number += usize::from(groups.insert(key.group.clone()));
+        if !groups.contains_key(&key.group) {
+            groups.insert(key.group.clone(), now);
+            self.number += 1;
+        }
     }
 
     /// The reservation named its device.
     pub(super) fn answered(&mut self, key: &DeviceKey, now: Timestamp) -> Vec<DeviceKey> {
-        if !self.is_counted(key) {
+        let groups = self.unanswered.get(&key.node);
+        let Some(since) = groups.and_then(|groups| groups.get(&key.group)).copied() else {
             return Vec::new();
-        }
+        };
+        let lowered = self.slowest.nanos - self.slowest.nanos / 8;
+        self.slowest = Span { nanos: lowered.max(now.since(since).nanos) };
         self.answered_at.insert(key.node.clone(), now);
         self.end(key)
     }
@@ -66,7 +75,7 @@ impl ReservationLimits {
     pub(super) fn end(&mut self, key: &DeviceKey) -> Vec<DeviceKey> {
         self.waiting.retain(|waiting| waiting != key);
         if let Some(groups) = self.unanswered.get_mut(&key.node) {
-            self.number -= usize::from(groups.remove(&key.group));
+            self.number -= usize::from(groups.remove(&key.group).is_some());
             if groups.is_empty() {
                 self.unanswered.remove(&key.node);
             }
@@ -89,27 +98,26 @@ impl ReservationLimits {
     }
 
     fn is_counted(&self, key: &DeviceKey) -> bool {
-        self.unanswered.get(&key.node).is_some_and(|groups| groups.contains(&key.group))
+        self.unanswered.get(&key.node).is_some_and(|groups| groups.contains_key(&key.group))
     }
 
     fn has_capacity(&self, node: &Text, more_on_node: usize, more_in_all: usize) -> bool {
-        let on_node = self.unanswered.get(node).map_or(0, BTreeSet::len) + more_on_node;
+        let on_node = self.unanswered.get(node).map_or(0, BTreeMap::len) + more_on_node;
         self.number + more_in_all < MOST_IN_ALL && on_node < MOST_PER_NODE
     }
 
     /// Until when a reservation that exists since `since` may take to name its device: the wait counts anew with every
-    /// answer from the same node, and is longer while many are unanswered.
+    /// answer from the same node, and is longer while others are slow, so that what would have succeeded a moment later
+    /// is not reverted.
     pub(super) fn deadline(&self, node: &Text, since: Timestamp, wait: Span) -> Timestamp {
         let since = self.answered_at.get(node).map_or(since, |answered| since.max(*answered));
-        let times = if self.number >= MANY { PATIENCE_WHEN_BUSY } else { 1 };
-        since.plus(Span { nanos: wait.nanos.saturating_mul(times) })
+        let slow = self.slowest.nanos.saturating_mul(TIMES_SLOWEST).min(LONGEST_WAIT.nanos);
+        since.plus(Span { nanos: wait.nanos.max(slow) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kai_translate::time::seconds;
-
     use super::*;
 
     fn device(node: usize, group: usize) -> DeviceKey {
@@ -123,13 +131,13 @@ mod tests {
     #[test]
     fn a_node_and_the_cluster_have_a_limit_and_who_waits_comes_in_order() {
         let mut limits = ReservationLimits::default();
-        let admitted = (0..6).filter(|group| limits.admit(&device(0, *group))).count();
+        let admitted = (0..6).filter(|group| limits.admit(&device(0, *group), at(0))).count();
         assert_eq!(admitted, MOST_PER_NODE);
-        assert!(limits.admit(&device(1, 0)), "another node");
+        assert!(limits.admit(&device(1, 0), at(0)), "another node");
         assert_eq!(limits.end(&device(0, 0)), [device(0, 4)]);
-        assert!(limits.admit(&device(0, 4)) && !limits.admit(&device(0, 5)));
+        assert!(limits.admit(&device(0, 4), at(0)) && !limits.admit(&device(0, 5), at(0)));
         for node in 2..500 {
-            limits.admit(&device(node, 0));
+            limits.admit(&device(node, 0), at(0));
         }
         assert_eq!(limits.number, MOST_IN_ALL);
         let next = limits.end(&device(1, 0));
@@ -140,11 +148,11 @@ mod tests {
     fn a_device_that_is_not_needed_any_more_lets_the_next_pass() {
         let mut limits = ReservationLimits::default();
         for group in 0..6 {
-            limits.admit(&device(0, group));
+            limits.admit(&device(0, group), at(0));
         }
         assert_eq!(limits.end(&device(0, 0)), [device(0, 4)]);
         assert_eq!(limits.end(&device(0, 4)), [device(0, 5)], "it was not counted again");
-        assert!(limits.admit(&device(0, 5)));
+        assert!(limits.admit(&device(0, 5), at(0)));
         assert!(limits.end(&device(0, 1)).is_empty());
     }
 
@@ -152,13 +160,25 @@ mod tests {
     fn the_wait_counts_anew_with_every_answer_of_the_node() {
         let mut limits = ReservationLimits::default();
         assert_eq!(limits.deadline(&"n0".into(), at(0), seconds(40)), at(40));
-        limits.count(&device(0, 0));
+        limits.count(&device(0, 0), at(25));
         limits.answered(&device(0, 0), at(30));
         assert_eq!(limits.deadline(&"n0".into(), at(0), seconds(40)), at(70));
         assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(40));
-        for node in 0..MANY {
-            limits.count(&device(node, 1));
+    }
+
+    #[test]
+    fn a_reservation_may_take_three_times_as_long_as_the_slowest_of_late() {
+        let mut limits = ReservationLimits::default();
+        limits.count(&device(0, 0), at(0));
+        limits.answered(&device(0, 0), at(35));
+        assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(105));
+        for group in 1..20 {
+            limits.count(&device(0, group), at(40));
+            limits.answered(&device(0, group), at(42));
         }
-        assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(120));
+        assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(40), "fast again");
+        limits.count(&device(0, 0), at(0));
+        limits.answered(&device(0, 0), at(5000));
+        assert_eq!(limits.deadline(&"n1".into(), at(0), seconds(40)), at(600), "not for ever");
     }
 }
