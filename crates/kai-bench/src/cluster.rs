@@ -152,7 +152,8 @@ impl Cluster {
     /// Removes all pods and waits until they are gone.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
         for _ in 0..5 {
-            self.load.remove_pods().await?;
+            // On a busy machine the API server may end the request before all pods are removed.
+            let _ = self.load.remove_pods().await;
             let gone =
                 self.observer.until("all pods are gone", Duration::from_mins(1), |observer| {
                     observer.bound().is_empty()

@@ -24,6 +24,9 @@ pub struct Figures {
     /// Last create to last bind of a gang that reclaims two fifths of a full cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_s: Option<f64>,
+    /// As many evictions by the API server alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_gang_evictions_alone_s: Option<f64>,
     /// Entries that kai logged during the above, per victim and pod of the gang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_log_entries_per_pod: Option<f64>,

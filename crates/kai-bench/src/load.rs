@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::objects::{NAMESPACE, RESERVATIONS, binding, node_name};
+use crate::objects::{NAMESPACE, RESERVATIONS, binding, eviction, node_name};
 
 /// Sends one request.
 pub(crate) async fn send(
@@ -126,6 +126,16 @@ impl Load {
             all.bound.insert(name, bound);
         }
         Ok(all)
+    }
+
+    /// Evicts pods, as many at once as there are connections.
+    pub(crate) async fn evict(&self, pods: &[String]) -> anyhow::Result<()> {
+        let bodies = pods.iter().map(|pod| eviction(pod)).collect();
+        let evict = |client: Client, _, body: Value| async move {
+            let path = format!("{}/{}/eviction", pods_path(), name(&body));
+            send(&client, "POST", &path, JSON, &body).await.map(|_| ())
+        };
+        self.each(bodies, evict).await.map(|_| ())
     }
 
     /// Removes all pods and reservation pods at once, without a word to their kubelets.

@@ -127,3 +127,11 @@ pub(crate) fn binding(pod: &str, node: &str) -> Value {
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     })
 }
+
+pub(crate) fn eviction(pod: &str) -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+    })
+}

@@ -154,9 +154,10 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
         Case::Gang512 => figures.gang_512_s = Some(gang::run(cluster).await?),
         Case::GangNo => figures.gang_no_s = Some(gang::run_unschedulable(cluster).await?),
         Case::ReclaimGang => {
-            let (seconds, entries) = reclaim::run_gang(cluster).await?;
-            figures.reclaim_gang_s = Some(seconds);
-            figures.reclaim_gang_log_entries_per_pod = Some(entries);
+            let reclaim = reclaim::run_gang(cluster).await?;
+            figures.reclaim_gang_s = Some(reclaim.seconds);
+            figures.reclaim_gang_evictions_alone_s = Some(reclaim.evictions_alone_s);
+            figures.reclaim_gang_log_entries_per_pod = Some(reclaim.entries_per_pod);
         }
         Case::ReclaimOne => figures.reclaim_one_s = Some(reclaim::run_one(cluster).await?),
         Case::SharedFill => figures.shared_fill = Some(shared::run(cluster).await?),

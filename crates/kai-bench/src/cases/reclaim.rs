@@ -1,9 +1,12 @@
 //! Reclaim on a full cluster: the queue with all quota takes back what the queue without quota borrowed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
 use crate::objects::{GPUS_PER_NODE, OWNER, Request, SchedulerName, pod};
+
+/// Simulated kubelets have to catch up.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// Fills the cluster with pods of the queue without quota, which run.
 pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
@@ -11,21 +14,47 @@ pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
     let count = pods.len();
     cluster.load.create_pods(pods).await?;
     cluster.until_bound("full-", count).await?;
-    // Simulated kubelets have to catch up.
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(SETTLE).await;
     Ok(())
 }
 
+/// Seconds that the API server takes for as many evictions as the gang needs, sent over 32 connections.
+async fn evict_alone(cluster: &Cluster, victims: usize) -> anyhow::Result<f64> {
+    let mut pods = super::fill::pods(cluster, "alone-", SchedulerName::None);
+    pods.truncate(victims);
+    let created = cluster.load.create_and_bind(pods, cluster.nodes).await?;
+    let names: Vec<String> = created.created.into_keys().collect();
+    cluster.until_bound("alone-", victims).await?;
+    tokio::time::sleep(SETTLE).await;
+    let begin = Instant::now();
+    cluster.load.evict(&names).await?;
+    let seconds = begin.elapsed().as_secs_f64();
+    cluster.clear().await?;
+    Ok(seconds)
+}
+
+/// Figures of the gang that reclaims.
+pub(super) struct GangReclaim {
+    /// Last create to last bind.
+    pub(super) seconds: f64,
+    /// As many evictions by the API server alone.
+    pub(super) evictions_alone_s: f64,
+    /// Log entries of kai per victim and member.
+    pub(super) entries_per_pod: f64,
+}
+
 /// Seconds from the last create to the last bind of a gang of whole nodes, and log entries per victim and member.
-pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<(f64, f64)> {
+pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<GangReclaim> {
+    let members = cluster.nodes * 2 / 5;
+    let evictions_alone_s = evict_alone(cluster, members * GPUS_PER_NODE).await?;
     let _kai = cluster.start_kai().await?;
     fill(cluster).await?;
-    let members = cluster.nodes * 2 / 5;
     let entries = cluster.kai_log_entries();
     let pods = super::gang::gang(cluster, "taker", members, Request::Gpus(GPUS_PER_NODE)).await?;
     let seconds = super::gang::bind(cluster, "taker-", pods).await?;
     let entries = cluster.kai_log_entries() - entries;
-    Ok((seconds, entries as f64 / (members * (GPUS_PER_NODE + 1)) as f64))
+    let entries_per_pod = entries as f64 / (members * (GPUS_PER_NODE + 1)) as f64;
+    Ok(GangReclaim { seconds, evictions_alone_s, entries_per_pod })
 }
 
 /// Seconds from the create to the bind of a pod that reclaims one GPU.
