@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "a chore tells the person who started it how it goes")]
 
 mod deviations;
+mod guard;
 mod image;
 mod instructions;
 mod parts;
@@ -20,12 +21,14 @@ usage: cargo xtask test
        cargo xtask reference
        cargo xtask image [--platform amd64,arm64] [--profile dist] [--name NAME:TAG] [--output FOLDER]
        cargo xtask image-check [ARCHIVE]
+       cargo xtask guard
 
 test      runs every check and test of the project and prints the time of each part
 ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
 reference writes docs/reference.md anew from the names in kai-api
 image     writes the container image, its bill of materials and its licences to target/image
 image-check  runs the programs of the image with a stub of NVML, other platforms under qemu
+guard     builds libkai_guard.so for x86_64 and aarch64 against glibc 2.17 into out/guard
 
 Environment: KAI_SHARED names the folder of shared material, ../shared by default;
 PROPTEST_RNG_SEED the seed of random worlds, 42 by default.";
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         ["image-check", ref rest @ ..] => {
             parts::workspace_root().and_then(|root| image::check::run(&root, rest))
         }
+        ["guard"] => parts::workspace_root().and_then(|root| guard::build(&root)).map(|()| true),
         _ => {
             println!("{USAGE}");
             return ExitCode::from(2);

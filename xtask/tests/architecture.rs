@@ -107,7 +107,8 @@ const RULES: &[Rule] = &[
         others: Others::AnyBut(&[]),
     },
     Rule { name: "kai-doctor", ours: &["kai-api", "kai-translate"], others: Others::Only(SERDE) },
-    Rule { name: "kai-guard", ours: &[], others: Others::Only(&["libc"]) },
+    Rule { name: "kai-guard", ours: &[], others: Others::Only(&[]) },
+    Rule { name: "kai-guard-preload", ours: &["kai-guard"], others: Others::Only(&["libc"]) },
     Rule {
         name: "kai-embed",
         ours: &["kai-api", "kai-node"],
@@ -132,6 +133,7 @@ const RULES: &[Rule] = &[
             "kai-image",
             "kai-doctor",
             "kai-embed",
+            "kai-guard",
             "kai-web",
             "kai-bench",
         ],
