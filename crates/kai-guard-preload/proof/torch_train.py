@@ -1,6 +1,5 @@
-"""Time of a training step: a small transformer, bf16, AdamW. Prints the median in milliseconds."""
+"""Time of a training step: a small transformer, bf16, AdamW. Prints the milliseconds of 100 steps."""
 
-import statistics
 import time
 import torch
 
@@ -18,4 +17,4 @@ for step in range(140):
     torch.cuda.synchronize()
     if step >= 40:
         times.append(time.perf_counter() - begin)
-print("step_ms", round(statistics.median(times) * 1000, 4))
+print("step_ms", *(round(value * 1000, 4) for value in times))

@@ -5,6 +5,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -327,30 +328,78 @@ static double now_ns(void) {
 
 static const char *kernel = ".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry nothing() { ret; }\n";
 
-#define TIME(name, rounds, body) do { \
-    for (int i_ = 0; i_ < (rounds) / 10 + 1; i_++) { body; } \
-    double begin_ = now_ns(); \
-    for (int i_ = 0; i_ < (rounds); i_++) { body; } \
-    printf("time %s %.1f\n", name, (now_ns() - begin_) / (rounds)); } while (0)
+/* Address of a function in libcuda itself, whatever dlsym answers: the base of the object and its symbol table. Also
+ * the way around the library that no library can close. */
+struct search { const char *name; void *found; };
 
-/* bench: nanoseconds per operation. */
+static int search_object(struct dl_phdr_info *info, size_t size, void *data) {
+    struct search *search = data;
+    (void)size;
+    if (!strstr(info->dlpi_name, "libcuda.so")) return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+        const Elf64_Sym *symbols = 0;
+        const char *strings = 0;
+        for (Elf64_Dyn *d = (Elf64_Dyn *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr); d->d_tag; d++) {
+            if (d->d_tag == DT_SYMTAB) symbols = (const Elf64_Sym *)d->d_un.d_ptr;
+            if (d->d_tag == DT_STRTAB) strings = (const char *)d->d_un.d_ptr;
+        }
+        /* The string table follows the symbols. */
+        for (const Elf64_Sym *s = symbols; s && (const char *)s < strings; s++)
+            if (s->st_shndx && !strcmp(strings + s->st_name, search->name)) search->found = (void *)(info->dlpi_addr + s->st_value);
+    }
+    return 1;
+}
+
+static void *driver_function(const char *name) {
+    struct search search = {name, 0};
+    dl_iterate_phdr(search_object, &search);
+    if (!search.found) fail(name, 0);
+    return search.found;
+}
+
+static int by_value(const void *a, const void *b) { return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b); }
+
+enum { BLOCKS = 61 };
+
+/* Blocks of the driver's own functions and of those that a program gets take turns in one process. */
+#define COMPARE(name, rounds, direct, found) do { \
+    double times_[2][BLOCKS]; \
+    for (int block_ = 0; block_ < BLOCKS; block_++) \
+        for (int turn_ = 0; turn_ < 2; turn_++) { \
+            int which_ = turn_ ^ (block_ & 1); \
+            double begin_ = now_ns(); \
+            for (int i_ = 0; i_ < (rounds); i_++) { if (which_) { found; } else { direct; } } \
+            times_[which_][block_] = (now_ns() - begin_) / (rounds); } \
+    for (int i_ = 0; i_ < 2; i_++) qsort(times_[i_], BLOCKS, sizeof(double), by_value); \
+    printf("compare %s direct_ns %.1f found_ns %.1f\n", name, times_[0][BLOCKS / 2], times_[1][BLOCKS / 2]); } while (0)
+
+#define PAIR(a, f, bytes) CHECK(a(&p, bytes)); CHECK(f(p))
+#define ASYNC(a, f, bytes) CHECK(a(&p, bytes, stream)); CHECK(f(p, stream))
+#define LAUNCH(l) CHECK(l(function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0))
+
+/* bench: nanoseconds per operation, with the driver's own functions and with those that dlsym gave. */
 static int bench(void) {
     CUdeviceptr p;
     handle pool, module, function;
     uint64_t keep = ~0ull;
     start();
+    __typeof__(p_cuMemAlloc_v2) alloc = (__typeof__(alloc))driver_function("cuMemAlloc_v2");
+    __typeof__(p_cuMemFree_v2) release = (__typeof__(release))driver_function("cuMemFree_v2");
+    __typeof__(p_cuMemAllocAsync) alloc_async = (__typeof__(alloc_async))driver_function("cuMemAllocAsync");
+    __typeof__(p_cuMemFreeAsync) free_async = (__typeof__(free_async))driver_function("cuMemFreeAsync");
+    __typeof__(p_cuLaunchKernel) launch = (__typeof__(launch))driver_function("cuLaunchKernel");
     CHECK(p_cuDeviceGetMemPool(&pool, device));
     CHECK(p_cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, &keep));
-    TIME("pair-2MiB", 1500, CHECK(p_cuMemAlloc_v2(&p, 2 * MIB)); CHECK(p_cuMemFree_v2(p)));
-    TIME("pair-64MiB", 400, CHECK(p_cuMemAlloc_v2(&p, 64 * MIB)); CHECK(p_cuMemFree_v2(p)));
-    TIME("pair-1GiB", 300, CHECK(p_cuMemAlloc_v2(&p, 1024 * MIB)); CHECK(p_cuMemFree_v2(p)));
-    TIME("async-4KiB", 100000, CHECK(p_cuMemAllocAsync(&p, 4096, stream)); CHECK(p_cuMemFreeAsync(p, stream)));
-    CHECK(p_cuStreamSynchronize(stream));
-    TIME("async-4MiB", 100000, CHECK(p_cuMemAllocAsync(&p, 4 * MIB, stream)); CHECK(p_cuMemFreeAsync(p, stream)));
+    COMPARE("pair-2MiB", 40, PAIR(alloc, release, 2 * MIB), PAIR(p_cuMemAlloc_v2, p_cuMemFree_v2, 2 * MIB));
+    COMPARE("pair-64MiB", 20, PAIR(alloc, release, 64 * MIB), PAIR(p_cuMemAlloc_v2, p_cuMemFree_v2, 64 * MIB));
+    COMPARE("pair-1GiB", 6, PAIR(alloc, release, 1024 * MIB), PAIR(p_cuMemAlloc_v2, p_cuMemFree_v2, 1024 * MIB));
+    COMPARE("async-4KiB", 2000, ASYNC(alloc_async, free_async, 4096), ASYNC(p_cuMemAllocAsync, p_cuMemFreeAsync, 4096));
+    COMPARE("async-4MiB", 2000, ASYNC(alloc_async, free_async, 4 * MIB), ASYNC(p_cuMemAllocAsync, p_cuMemFreeAsync, 4 * MIB));
     CHECK(p_cuStreamSynchronize(stream));
     if (p_cuModuleLoadData(&module, kernel) == 0) {
         CHECK(p_cuModuleGetFunction(&function, module, "nothing"));
-        TIME("launch", 100000, CHECK(p_cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0)));
+        COMPARE("launch", 1000, LAUNCH(launch), LAUNCH(p_cuLaunchKernel));
         CHECK(p_cuStreamSynchronize(stream));
     }
     return 0;

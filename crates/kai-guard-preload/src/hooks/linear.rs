@@ -190,12 +190,3 @@ unsafe fn free_async(
     // SAFETY: the caller's arguments.
     freed(state, pointer, || unsafe { real(pointer, stream) })
 }
-
-/// The driver's `cuMemFreeAsync`.
-pub(crate) fn real_free_async() -> Option<unsafe extern "C" fn(CuDevicePtr, Handle) -> CuResult> {
-    let address = crate::hooks::real(&reals::cuMemFreeAsync, "cuMemFreeAsync");
-    // SAFETY: the address is that of the driver's `cuMemFreeAsync`.
-    (address != 0).then(|| unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(CuDevicePtr, Handle) -> CuResult>(address)
-    })
-}

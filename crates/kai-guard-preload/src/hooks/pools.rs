@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kai_guard::MIB;
-use kai_guard::limits::Mode;
 
 use crate::account::{self, Reservation, recover, try_reserve};
 use crate::attach::Attached;
@@ -15,7 +14,7 @@ use crate::cuda::{
     OUT_OF_MEMORY, POINTER_MEMPOOL_HANDLE, POINTER_RANGE_SIZE, POOL_RESERVED_CURRENT,
     POOL_USED_CURRENT, PoolProperties, SUCCESS,
 };
-use crate::hooks::{hooks, linear};
+use crate::hooks::hooks;
 use crate::state::{Account, Device, State, current_device, lock};
 use crate::symbols;
 
@@ -234,10 +233,7 @@ unsafe fn allocate(
         Account::Closed => OUT_OF_MEMORY,
         Account::Free => call(),
         Account::Limited(attached, device) => match current_pool(state, device) {
-            // SAFETY: on success the driver wrote the pointer.
-            Some(pool) => charged(state, attached, device, pool, bytes, call, || unsafe {
-                free_now(state, pointer.read(), stream);
-            }),
+            Some(pool) => charged(state, attached, device, pool, bytes, call),
             None => call(),
         },
     }
@@ -258,79 +254,37 @@ unsafe fn allocate_from_pool(
     match state.account(ordinal) {
         Account::Closed => OUT_OF_MEMORY,
         Account::Free => call(),
-        Account::Limited(attached, device) => {
-            // SAFETY: on success the driver wrote the pointer.
-            charged(state, attached, device, record, bytes, call, || unsafe {
-                free_now(state, pointer.read(), stream);
-            })
-        }
+        Account::Limited(attached, device) => charged(state, attached, device, record, bytes, call),
     }
 }
 
-/// Reserves a step of growth, calls the driver and charges by how much the pool grew. The lock on the pool's charge is
-/// held meanwhile: two threads must not count on the same unused memory of the pool.
+/// Reserves a step of growth, calls the driver and charges by how much the pool grew. A pool often serves from what it
+/// holds, but nobody can know beforehand: its unused memory may be in pieces that are too small. So where a step does
+/// not fit, pools first give back what they do not use, as they do when the card is full.
 fn charged(
     state: &State,
     attached: &Attached,
     device: &Device,
     pool: &Pool,
     bytes: usize,
-    call: impl Fn() -> CuResult,
-    undo: impl Fn(),
+    call: impl FnOnce() -> CuResult,
 ) -> CuResult {
     let step = (bytes as u64).checked_next_multiple_of(STEP).unwrap_or(u64::MAX);
-    let mut reservation = try_reserve(state, attached, device, step, 0);
-    let mut charge = lock(&pool.charged);
-    if reservation.is_none() && !pool.can_serve(bytes as u64) {
-        drop(charge);
+    let reservation = try_reserve(state, attached, device, step, 0).or_else(|| {
         recover(state, attached, device);
-        reservation = try_reserve(state, attached, device, step, 0);
-        charge = lock(&pool.charged);
-        if reservation.is_none() && !pool.can_serve(bytes as u64) {
-            attached.region.count_refusal(device.index);
-            return OUT_OF_MEMORY;
-        }
-    }
-    let is_reserved = reservation.is_some();
-    let result = call();
-    let grown =
-        pool.update(&mut charge, attached, device, reservation.filter(|_| result == SUCCESS));
-    drop(charge);
-    if grown == 0 {
-        return result;
-    }
-    device.unmeasured.fetch_add(grown, Ordering::Relaxed);
-    let limit = device.limit.load(Ordering::Relaxed);
-    let is_over = state.mode == Mode::Enforce && attached.region.used(device.index) > limit;
-    if result == SUCCESS && !is_reserved && is_over {
-        // The pool was expected to serve this from what it holds and grew all the same.
-        undo();
-        recover(state, attached, device);
+        try_reserve(state, attached, device, step, 0)
+    });
+    let Some(reservation) = reservation else {
         attached.region.count_refusal(device.index);
         return OUT_OF_MEMORY;
+    };
+    let result = call();
+    let reservation = Some(reservation).filter(|_| result == SUCCESS);
+    let grown = pool.update(&mut lock(&pool.charged), attached, device, reservation);
+    if grown > 0 {
+        device.unmeasured.fetch_add(grown, Ordering::Relaxed);
     }
     result
-}
-
-impl Pool {
-    /// Whether the pool holds enough unused memory.
-    fn can_serve(&self, bytes: u64) -> bool {
-        let unused = || {
-            Some(
-                self.attribute(POOL_RESERVED_CURRENT)?
-                    .saturating_sub(self.attribute(POOL_USED_CURRENT)?),
-            )
-        };
-        !self.is_destroyed.load(Ordering::Acquire) && unused().is_some_and(|unused| unused >= bytes)
-    }
-}
-
-unsafe fn free_now(state: &State, pointer: CuDevicePtr, stream: Handle) {
-    if let Some(free) = linear::real_free_async() {
-        // SAFETY: the pointer was allocated a moment ago on this stream.
-        unsafe { free(pointer, stream) };
-    }
-    state.pools.is_stale.store(true, Ordering::Release);
 }
 
 unsafe fn create(
