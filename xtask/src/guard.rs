@@ -7,12 +7,12 @@ use anyhow::{Context, ensure};
 
 const TARGETS: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-gnu"), ("aarch64", "aarch64-unknown-linux-gnu")];
-/// Oldest C library that the result runs with: that of CentOS 7.
+/// Oldest C library that the result runs with: that of `CentOS` 7.
 const GLIBC: &str = "2.17";
 
 /// Builds both architectures into `out/guard/<architecture>/libkai_guard.so`, and installs zig first if it is absent.
 pub(crate) fn build(root: &Path) -> anyhow::Result<()> {
-    let has_zig = Command::new("cargo").args(["zigbuild", "--version"]).output()?.status.success();
+    let has_zig = Command::new("cargo").args(["zigbuild", "--help"]).output()?.status.success();
     if !has_zig {
         run(Command::new("pip3").args(["install", "ziglang", "cargo-zigbuild"]), "pip3 install")?;
     }
