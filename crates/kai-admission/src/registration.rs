@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
+use kai_api::json;
 use kai_api::names::admission as names;
 use kai_api::names::components::ADMISSION;
 use serde_json::{Value, json};
@@ -90,7 +91,8 @@ pub fn configurations(
 pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
     let hooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
     let registered = hooks(registered);
-    for hook in wanted["webhooks"].as_array_mut().into_iter().flatten() {
+    for hook in wanted.pointer_mut("/webhooks").and_then(Value::as_array_mut).into_iter().flatten()
+    {
         let Some(before) = registered.iter().find(|one| one["name"] == hook["name"]) else {
             continue;
         };
@@ -107,7 +109,7 @@ pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
             }
         }
         if !kept.is_empty() {
-            hook["namespaceSelector"]["matchExpressions"] = kept.into();
+            json::set(hook, &["namespaceSelector", "matchExpressions"], kept);
         }
     }
 }
@@ -160,7 +162,7 @@ impl Hooks<'_> {
             }
         };
         if let Some(trusted) = &self.trusted {
-            client["caBundle"] = trusted.clone();
+            json::set(&mut client, &["caBundle"], trusted.clone());
         }
         json!({
             "name": name,
@@ -189,16 +191,20 @@ impl Hooks<'_> {
         if let Some(key) = &scope.namespaces_with {
             namespaces.push(json!({"key": key, "operator": "Exists"}));
         }
-        hook["namespaceSelector"] = selector(&scope.namespace_labels);
-        hook["namespaceSelector"]["matchExpressions"] = namespaces.into();
-        hook["objectSelector"] = selector(&scope.pod_labels);
+        json::set(&mut hook, &["namespaceSelector"], selector(&scope.namespace_labels));
+        json::set(&mut hook, &["namespaceSelector", "matchExpressions"], namespaces);
+        json::set(&mut hook, &["objectSelector"], selector(&scope.pod_labels));
         let scheduler = self.settings.scheduler_name.replace('\\', "\\\\").replace('\'', "\\'");
-        hook["matchConditions"] = json!([{
-            "name": names::SCHEDULER_NAME_MATCH,
-            "expression": format!("object.spec.schedulerName == '{scheduler}'"),
-        }]);
+        json::set(
+            &mut hook,
+            &["matchConditions"],
+            json!([{
+                "name": names::SCHEDULER_NAME_MATCH,
+                "expression": format!("object.spec.schedulerName == '{scheduler}'"),
+            }]),
+        );
         if mutates {
-            hook["reinvocationPolicy"] = "IfNeeded".into();
+            json::set(&mut hook, &["reinvocationPolicy"], "IfNeeded");
         }
         hook
     }

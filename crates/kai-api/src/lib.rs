@@ -6,6 +6,7 @@ pub mod crds;
 pub mod cron;
 pub mod duration;
 pub mod function;
+pub mod json;
 pub mod names;
 pub mod pod_group;
 pub mod quantity;

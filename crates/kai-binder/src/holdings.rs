@@ -1,6 +1,7 @@
 //! Writes about volumes and claims of a pod. Each names the version it was decided on: who changed something in between
 //! is not overwritten.
 
+use kai_api::json;
 use kai_api::names::storage as names;
 use kai_client::kinds::Kind;
 use kai_client::request::{MERGE_PATCH, object_path, path_segment, send};
@@ -59,7 +60,7 @@ pub(super) async fn take_claim(client: &Client, take: TakeClaim) -> Written {
     }
     let mut status = json!({"reservedFor": reserved_for});
     if let Some(allocation) = allocation {
-        status["allocation"] = json!(allocation);
+        json::set(&mut status, &["allocation"], json!(allocation));
     }
     let metadata = json!({"uid": &*uid, "resourceVersion": version});
     let body = json!({"metadata": metadata, "status": status});

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::json;
 use kai_translate::platform::Platform;
 use kai_translate::view;
 use serde::{Deserialize, Serialize};
@@ -130,19 +131,19 @@ pub(super) fn equip(
     settings: &ReservationSettings,
 ) {
     if let Some(class) = class.filter(|_| rung.has_class()) {
-        pod["spec"]["runtimeClassName"] = json!(class);
+        json::set(pod, &["spec", "runtimeClassName"], json!(class));
     }
     if let Some(folder) = settings.kubelet_pod_resources.as_ref().filter(|_| rung == Rung::Kubelet)
     {
         let volume =
             json!({"name": KUBELET_VOLUME, "hostPath": {"path": folder, "type": "Directory"}});
-        pod["spec"]["volumes"] = json!([volume]);
-        let container = &mut pod["spec"]["containers"][0];
-        container["volumeMounts"] =
-            json!([{"name": KUBELET_VOLUME, "mountPath": KUBELET_FOLDER, "readOnly": true}]);
+        json::set(pod, &["spec", "volumes"], json!([volume]));
+        let Some(container) = pod.pointer_mut("/spec/containers/0") else { return };
+        let mount = json!({"name": KUBELET_VOLUME, "mountPath": KUBELET_FOLDER, "readOnly": true});
+        json::set(container, &["volumeMounts"], json!([mount]));
         // The socket is root's. Nothing else is needed: what is forbidden otherwise stays forbidden.
-        container["securityContext"]["runAsUser"] = json!(0);
-        container["securityContext"]["runAsNonRoot"] = json!(false);
+        json::set(container, &["securityContext", "runAsUser"], json!(0));
+        json::set(container, &["securityContext", "runAsNonRoot"], json!(false));
     }
     if !rung.has_libraries() {
         return;
@@ -168,17 +169,17 @@ pub(super) fn equip(
             mounts.push(json!({"name": name, "mountPath": device}));
         }
     }
-    pod["spec"]["volumes"] = json!(volumes);
-    let container = &mut pod["spec"]["containers"][0];
-    container["volumeMounts"] = json!(mounts);
-    if let Some(variables) = container["env"].as_array_mut() {
+    json::set(pod, &["spec", "volumes"], json!(volumes));
+    let Some(container) = pod.pointer_mut("/spec/containers/0") else { return };
+    json::set(container, &["volumeMounts"], json!(mounts));
+    if let Some(variables) = container.pointer_mut("/env").and_then(Value::as_array_mut) {
         variables.push(json!({"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"}));
         variables.push(json!({"name": "LD_LIBRARY_PATH", "value": tegra.library_paths.join(":")}));
     }
     if rung.is_privileged() {
-        container["securityContext"] = json!({"privileged": true, "runAsUser": 0});
+        json::set(container, &["securityContext"], json!({"privileged": true, "runAsUser": 0}));
         // The usual place lies in /dev, which is the node's here.
-        container["terminationMessagePath"] = json!("/run/termination-log");
+        json::set(container, &["terminationMessagePath"], json!("/run/termination-log"));
     }
 }
 

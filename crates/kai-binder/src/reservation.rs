@@ -1,5 +1,6 @@
 //! Reservation pods: each keeps one device of a node for a group of pods that share it, and tells which.
 
+use kai_api::json;
 use kai_api::names::{env, gpu, objects, third_party};
 use kai_client::short_hash::short_hash;
 use kai_core::input::{ObjectName, Text};
@@ -198,7 +199,7 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         "env": [field(env::POD_NAME, "metadata.name"), field(env::POD_NAMESPACE, "metadata.namespace")],
     });
     if let Some(security) = &settings.container_security {
-        container["securityContext"] = security.clone();
+        json::set(&mut container, &["securityContext"], security.clone());
     }
     let mut pod = json!({
         "apiVersion": "v1",
@@ -217,18 +218,22 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         },
     });
     if let Some(security) = &settings.pod_security {
-        pod["spec"]["securityContext"] = security.clone();
+        json::set(&mut pod, &["spec", "securityContext"], security.clone());
     }
     if is_fake {
         // Whoever makes such nodes up writes the device on the pod.
-        let container = &mut pod["spec"]["containers"][0];
-        container["image"] = json!("ubuntu");
-        container["args"] = json!(["sleep", "infinity"]);
+        if let Some(container) = pod.pointer_mut("/spec/containers/0") {
+            json::set(container, &["image"], "ubuntu");
+            json::set(container, &["args"], json!(["sleep", "infinity"]));
+        }
         return pod;
     }
-    let annotations = &mut pod["metadata"]["annotations"];
-    annotations[gpu::RESERVATION_RUNG] = json!(rung.name());
-    annotations[gpu::RESERVATION_PLATFORM] = json!(platform.name());
+    json::set(&mut pod, &["metadata", "annotations", gpu::RESERVATION_RUNG], json!(rung.name()));
+    json::set(
+        &mut pod,
+        &["metadata", "annotations", gpu::RESERVATION_PLATFORM],
+        json!(platform.name()),
+    );
     profile::equip(&mut pod, rung, class, settings);
     pod
 }
@@ -237,10 +242,7 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
 fn resources(configured: Option<&Value>) -> Value {
     let mut resources = configured.filter(|value| value.is_object()).cloned().unwrap_or(json!({}));
     for part in ["requests", "limits"] {
-        if !resources[part].is_object() {
-            resources[part] = json!({});
-        }
-        resources[part][gpu::NVIDIA] = json!("1");
+        json::set(&mut resources, &[part, gpu::NVIDIA], json!("1"));
     }
     resources
 }
@@ -264,6 +266,24 @@ mod tests {
     fn blueprint<'a>(name: &'a ObjectName, device: &'a DeviceKey, rung: Rung) -> Blueprint<'a> {
         let (platform, class) = (Platform::Standard, Some("nvidia"));
         Blueprint { name, device, tolerations: &[], is_fake: false, rung, platform, class }
+    }
+
+    /// The fields that Pod Security asks for at its level `restricted`; host paths and privilege are for Jetsons only.
+    #[test]
+    fn reservation_pods_pass_the_restricted_standard() {
+        let settings = ReservationSettings::default();
+        let (device, name) = (device(), ObjectName::new("r", "p"));
+        for rung in [Rung::Plain, Rung::RuntimeClass] {
+            let pod = manifest(blueprint(&name, &device, rung), &settings);
+            let security = &pod["spec"]["containers"][0]["securityContext"];
+            assert_eq!(security["allowPrivilegeEscalation"], false);
+            assert_eq!(security["runAsNonRoot"], true);
+            assert_eq!(security["capabilities"], json!({"drop": ["ALL"]}));
+            assert_eq!(security["seccompProfile"], json!({"type": "RuntimeDefault"}));
+            assert!(security["privileged"].is_null() && pod["spec"]["volumes"].is_null());
+        }
+        let jetson = manifest(blueprint(&name, &device, Rung::Privileged), &settings);
+        assert_eq!(jetson["spec"]["containers"][0]["securityContext"]["privileged"], true);
     }
 
     #[test]
@@ -336,7 +356,7 @@ mod tests {
         );
         assert_eq!(
             container["securityContext"],
-            json!({"allowPrivilegeEscalation": false, "runAsNonRoot": false, "runAsUser": 0, "capabilities": {"drop": ["all"]}})
+            json!({"allowPrivilegeEscalation": false, "runAsNonRoot": false, "runAsUser": 0, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}})
         );
         let plain = manifest(blueprint(&name, &device, Rung::Plain), &settings);
         assert!(plain["spec"]["volumes"].is_null(), "only where nothing else works");

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kai_api::PodGroup;
+use kai_api::json;
 use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
 use kai_client::env::Env;
@@ -265,7 +266,7 @@ impl Grouper {
         }
         if let Some(patch) = pod_patch(pod, plan) {
             let mut patch = patch;
-            patch["metadata"]["uid"] = Value::from(pod.metadata.uid.as_str());
+            json::set(&mut patch, &["metadata", "uid"], Value::from(pod.metadata.uid.as_str()));
             let path = object_path("/api/v1", "pods", &pod_name(pod));
             let _: Value = send(&self.client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
         }

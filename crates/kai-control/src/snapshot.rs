@@ -107,12 +107,11 @@ fn redacted(kind: Kind, mut object: Value) -> Value {
     if kind.is_about_devices() {
         into_v1(&mut object);
     }
-    let metadata = &mut object["metadata"];
-    if let Some(metadata) = metadata.as_object_mut() {
+    if let Some(Value::Object(metadata)) = object.pointer_mut("/metadata") {
         metadata.remove("managedFields");
-    }
-    if let Some(annotations) = metadata["annotations"].as_object_mut() {
-        annotations.remove(LAST_APPLIED);
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.remove(LAST_APPLIED);
+        }
     }
     match kind {
         Kind::ConfigMap => {
@@ -123,7 +122,8 @@ fn redacted(kind: Kind, mut object: Value) -> Value {
         }
         Kind::Pod => {
             for list in ["containers", "initContainers", "ephemeralContainers"] {
-                let containers = object["spec"][list].as_array_mut();
+                let containers = object.pointer_mut("/spec").and_then(|spec| spec.get_mut(list));
+                let containers = containers.and_then(Value::as_array_mut);
                 containers.into_iter().flatten().for_each(redact_container);
             }
         }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
 use kai_api::PodGroup;
 use kai_api::duration::DurationText;
+use kai_api::json;
 use kai_api::names::workload;
 use kai_api::pod_group::{PodGroupSpec, SubGroup, TopologyConstraint};
 use kai_api::view::Pod;
@@ -251,10 +252,18 @@ fn owned_keys(managed: &[ManagedFieldsEntry], manager: &str, section: &str) -> B
 pub fn pod_patch(pod: &Pod, plan: &PodGroupPlan) -> Option<Value> {
     let mut patch = json!({});
     if pod.annotation(workload::POD_GROUP_NAME) != Some(plan.name.as_str()) {
-        patch["metadata"]["annotations"] = json!({ workload::POD_GROUP_NAME: plan.name });
+        json::set(
+            &mut patch,
+            &["metadata", "annotations"],
+            json!({ workload::POD_GROUP_NAME: plan.name }),
+        );
     }
     if pod.label(workload::SUBGROUP_NAME) != plan.pod_sub_group.as_deref() {
-        patch["metadata"]["labels"] = json!({ workload::SUBGROUP_NAME: plan.pod_sub_group });
+        json::set(
+            &mut patch,
+            &["metadata", "labels"],
+            json!({ workload::SUBGROUP_NAME: plan.pod_sub_group }),
+        );
     }
     (patch != json!({})).then_some(patch)
 }

@@ -151,7 +151,7 @@ fn get(path: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
 
 /// Removes what a bug report does not need and may be secret.
 fn redact(value: &mut Value, namespace: &str) {
-    let items = value["items"].as_array_mut().into_iter().flatten();
+    let items = value.pointer_mut("/items").and_then(Value::as_array_mut).into_iter().flatten();
     for object in items {
         let is_ours = object["metadata"]["namespace"] == namespace;
         redact_object(object, is_ours);

@@ -1,9 +1,16 @@
 //! The log: text or JSON on standard error, as much as KAI's levels say, both changeable while running.
+//!
+//! Names and messages of objects end up in lines, and their authors choose them: a line stays one line, and the same
+//! warning is written so many times per second only.
+
+mod lines;
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use lines::BoundedLines;
 
 /// What lets lines through.
 type Filtered = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
@@ -37,7 +44,7 @@ impl Log {
 }
 
 fn lines_of(json: bool) -> Lines {
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = fmt::layer().with_writer(BoundedLines::new(json, std::io::stderr));
     if json { lines.json().boxed() } else { lines.boxed() }
 }
 

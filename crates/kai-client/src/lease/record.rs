@@ -1,6 +1,7 @@
 //! The rules of a lease, as client-go has them: whoever holds it renews it; one that nobody renewed for its whole duration
 //! is free. A candidate trusts only its own clock: a lease counts from when the candidate saw it change. Pure.
 
+use kai_api::json;
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time;
 use serde_json::{Value, json};
@@ -96,10 +97,10 @@ impl Candidate {
             return None;
         }
         let mut lease = lease.clone();
-        lease["spec"]["holderIdentity"] = "".into();
-        lease["spec"]["leaseDurationSeconds"] = 1.into();
-        lease["spec"]["renewTime"] = micro_time(now).into();
-        lease["spec"]["acquireTime"] = micro_time(now).into();
+        json::set(&mut lease, &["spec", "holderIdentity"], "");
+        json::set(&mut lease, &["spec", "leaseDurationSeconds"], 1);
+        json::set(&mut lease, &["spec", "renewTime"], micro_time(now));
+        json::set(&mut lease, &["spec", "acquireTime"], micro_time(now));
         Some(lease)
     }
 
@@ -111,17 +112,20 @@ impl Candidate {
 
     fn written(&self, lease: &Value, acquired: bool, transitions: i64, now: Timestamp) -> Value {
         let mut lease = lease.clone();
-        lease["apiVersion"] = "coordination.k8s.io/v1".into();
-        lease["kind"] = "Lease".into();
-        lease["metadata"]["name"] = self.name.as_str().into();
-        lease["metadata"]["namespace"] = self.namespace.as_str().into();
-        let spec = &mut lease["spec"];
-        spec["holderIdentity"] = self.identity.as_str().into();
-        spec["leaseDurationSeconds"] = (self.timing.duration.nanos / 1_000_000_000).into();
-        spec["renewTime"] = micro_time(now).into();
-        spec["leaseTransitions"] = transitions.into();
+        json::set(&mut lease, &["apiVersion"], "coordination.k8s.io/v1");
+        json::set(&mut lease, &["kind"], "Lease");
+        json::set(&mut lease, &["metadata", "name"], self.name.as_str());
+        json::set(&mut lease, &["metadata", "namespace"], self.namespace.as_str());
+        json::set(&mut lease, &["spec", "holderIdentity"], self.identity.as_str());
+        json::set(
+            &mut lease,
+            &["spec", "leaseDurationSeconds"],
+            self.timing.duration.nanos / 1_000_000_000,
+        );
+        json::set(&mut lease, &["spec", "renewTime"], micro_time(now));
+        json::set(&mut lease, &["spec", "leaseTransitions"], transitions);
         if acquired {
-            spec["acquireTime"] = micro_time(now).into();
+            json::set(&mut lease, &["spec", "acquireTime"], micro_time(now));
         }
         lease
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClaim};
+use kai_api::json;
 use kai_api::names::{gpu, scheduling};
 use kai_core::input::devices::{AllocatedDevice, Allocation};
 use kai_core::input::pod::GpuRequest;
@@ -52,20 +53,20 @@ impl Planner {
         });
         if let Some(pods) = gang {
             let annotations = json!({scheduling::GANG_SIZE: pods.to_string()});
-            object["metadata"]["annotations"] = annotations;
+            json::set(&mut object, &["metadata", "annotations"], annotations);
         }
         let zones = numa_zones.as_ref().map(|zones| serde_json::from_str::<Value>(zones));
         if let Some(Ok(zones)) = zones {
-            object["spec"]["predictedNUMAZones"] = zones;
+            json::set(&mut object, &["spec", "predictedNUMAZones"], zones);
         }
         let allocations = self.claim_allocations(pod, claims);
         if !allocations.is_empty() {
-            object["spec"]["resourceClaimAllocations"] = json!(allocations);
+            json::set(&mut object, &["spec", "resourceClaimAllocations"], json!(allocations));
         }
         let extended = claims.iter().find(|(name, _)| &**name == EXTENDED_CLAIM);
         if let Some((_, allocation)) = extended {
             let extended = self.extended_allocation(pod, node, allocation);
-            object["spec"]["extendedResourceClaimAllocation"] = extended;
+            json::set(&mut object, &["spec", "extendedResourceClaimAllocation"], extended);
         }
         object
     }

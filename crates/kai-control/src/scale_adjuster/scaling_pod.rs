@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm};
+use kai_api::json;
 use kai_api::names::{gpu, objects};
 use kai_client::short_hash::short_hash;
 use kai_core::input::{ObjectName, Text};
@@ -109,15 +110,15 @@ pub(super) fn manifest(
         objects::SHARED_GPU_POD_NAMESPACE: label(&origin.namespace, origin),
     });
     if let Some(pool) = &blueprint.pool {
-        labels[&settings.node_pool_label_key] = json!(pool);
+        json::set(&mut labels, &[settings.node_pool_label_key.as_str()], json!(pool));
     }
     let devices = json!(blueprint.devices.to_string());
     let mut requests = json!({gpu::NVIDIA: devices});
     if blueprint.cpu_milli > 0 {
-        requests["cpu"] = json!(format!("{}m", blueprint.cpu_milli));
+        json::set(&mut requests, &["cpu"], json!(format!("{}m", blueprint.cpu_milli)));
     }
     if blueprint.memory_bytes > 0 {
-        requests["memory"] = json!(blueprint.memory_bytes.to_string());
+        json::set(&mut requests, &["memory"], json!(blueprint.memory_bytes.to_string()));
     }
     let affinity = blueprint.affinity.as_deref().map(|affinity| seen_from_afar(affinity, origin));
     json!({

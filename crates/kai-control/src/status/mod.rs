@@ -26,6 +26,7 @@ pub mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kai_api::PodGroup;
+use kai_api::json;
 use kai_api::names::status::UNSCHEDULABLE;
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
@@ -277,7 +278,7 @@ impl Statuses {
         let mut metadata = json!({"uid": object.metadata.uid});
         if conditions.is_some() {
             // Other node pools have their conditions in the same list.
-            metadata["resourceVersion"] = json!(object.metadata.resource_version);
+            json::set(&mut metadata, &["resourceVersion"], json!(object.metadata.resource_version));
         }
         let patch = json!({"metadata": metadata, "status": status});
         let written = Written::Group { conditions, resources: resources.map(|(sums, _)| sums) };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kai_api::PodGroup;
+use kai_api::json;
 use kai_api::names::status::{
     ORPHAN, OVER_QUOTA, POD_SCHEDULED, UNSCHEDULABLE, UNSCHEDULABLE_ON_NODE_POOL,
 };
@@ -53,7 +54,7 @@ pub fn pod_condition(seen: &SeenCondition, verdict: &PodVerdict, now: Timestamp)
         "message": wanted.message,
     });
     if seen.status != "False" {
-        condition["lastTransitionTime"] = time::format(now).into();
+        json::set(&mut condition, &["lastTransitionTime"], time::format(now));
     }
     let uid = &*verdict.uid;
     Some(json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}}))

@@ -176,7 +176,8 @@ impl Default for ReservationSettings {
                 "allowPrivilegeEscalation": false,
                 "runAsNonRoot": true,
                 "runAsUser": 10_000,
-                "capabilities": {"drop": ["all"]},
+                "capabilities": {"drop": ["ALL"]},
+                "seccompProfile": {"type": "RuntimeDefault"},
             })),
         }
     }

@@ -110,7 +110,7 @@ async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
     let mut from = String::new();
     loop {
         let mut page: Value = client.request(get(&format!("{path}?limit={PAGE}{from}"))?).await?;
-        if let Value::Array(items) = page["items"].take() {
+        if let Some(Value::Array(items)) = page.pointer_mut("/items").map(Value::take) {
             objects.extend(items);
         }
         match page["metadata"]["continue"].as_str() {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
 
 use anyhow::Context;
+use kai_api::json;
 use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
 use kai_embed::controllers::workload_definitions;
@@ -163,7 +164,7 @@ impl VirtualCluster {
             let node = cluster.get(kai_embed::kinds::NODES, &key);
             let mut node = Value::clone(node.with_context(|| format!("there is no node {name}"))?);
             for (key, value) in labels {
-                node["metadata"]["labels"][*key] = json!(value);
+                json::set(&mut node, &["metadata", "labels", *key], json!(value));
             }
             cluster.replace(&node).with_context(|| format!("cannot label {name}"))?;
             Ok(())

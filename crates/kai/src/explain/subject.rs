@@ -121,8 +121,8 @@ async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
     let request = http::Request::get(path).body(Vec::new()).context("a path that is none")?;
     let mut list: Value =
         client.request(request).await.with_context(|| format!("cannot list {path}"))?;
-    Ok(match list["items"].take() {
-        Value::Array(items) => items,
+    Ok(match list.pointer_mut("/items").map(Value::take) {
+        Some(Value::Array(items)) => items,
         _ => Vec::new(),
     })
 }

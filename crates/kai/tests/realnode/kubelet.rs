@@ -48,7 +48,7 @@ fn without_nvml_the_kubelet_tells_which_device_was_reserved() {
 
 fn asks_the_kubelet_and_may_do_nothing_else(reservation: &Value) {
     let container = &reservation["spec"]["containers"][0];
-    let security = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["all"]}, "runAsNonRoot": false, "runAsUser": 0});
+    let security = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": false, "runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}});
     assert_eq!(container["securityContext"], security);
     let volumes = reservation["spec"]["volumes"].as_array().expect("volumes");
     let paths: Vec<&Value> =

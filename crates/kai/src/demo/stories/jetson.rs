@@ -1,5 +1,6 @@
 //! A Jetson Thor beside a server: what their reservation pods need.
 
+use kai_api::json;
 use kai_embed::nodes::{Machine, NodeProfile};
 use kai_embed::object::{items, name, text};
 use serde_json::{Map, Value, json};
@@ -81,7 +82,7 @@ fn essence(pod: &Value) -> Value {
     let containers: Vec<Value> =
         items(&pod["spec"]["containers"]).map(|one| picked(one, &of_container)).collect();
     let mut spec = picked(&pod["spec"], &["runtimeClassName", "volumes"]);
-    spec["containers"] = json!(containers);
+    json::set(&mut spec, &["containers"], json!(containers));
     let annotations = pod["metadata"]["annotations"].as_object().into_iter().flatten();
     let told = annotations.filter(|(key, _)| key.contains("gpu"));
     let told: Map<String, Value> = told.map(|(key, value)| (key.clone(), value.clone())).collect();
