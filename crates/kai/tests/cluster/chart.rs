@@ -180,6 +180,15 @@ impl Release {
         self.kai = Some(Process::start(Path::new(KAI), &all, quiet, None).expect("kai starts"));
     }
 
+    /// Ends the scheduler, and removes the webhooks it registered under an address of this machine: Helm would add the
+    /// Service to the address. In a cluster both name the Service.
+    fn stop_kai(&mut self) {
+        self.kai = None;
+        for webhook in WEBHOOKS {
+            self.shell(&format!("kubectl delete {}", webhook.replace('/', " ")));
+        }
+    }
+
     /// Creates a pod with half a GPU once admission answers; why it is denied.
     async fn half_gpu_pod(&self, name: &str) -> Result<(), String> {
         let pod = json!({
@@ -237,10 +246,12 @@ async fn documented_helm_command_installs_upgrades_and_uninstalls() {
     release.half_gpu_pod("shared").await.expect("sharing is on");
 
     let off = format!("helm upgrade kai-scheduler -n {NAMESPACE} {}", release.archive);
+    release.stop_kai();
     release.shell(&off);
     release.start_kai().await;
     let why = release.half_gpu_pod("refused").await.expect_err("sharing is off");
     assert!(why.contains("global.gpuSharing=true"), "{why}");
+    release.stop_kai();
     release.shell(&documented);
     release.start_kai().await;
     release.half_gpu_pod("again").await.expect("sharing is on again");

@@ -130,6 +130,7 @@ fn with_helm<F: Future<Output = ()>>(test: &'static str, run: impl FnOnce(PathBu
 }
 
 #[test]
+#[ignore = "not seen to pass yet: cargo test -p kai --test realnode lifecycle -- --ignored"]
 fn pods_that_share_a_gpu_outlive_upgrade_and_reinstallation() {
     let test = "lifecycle::pods_that_share_a_gpu_outlive_upgrade_and_reinstallation";
     with_helm(test, async |helm| {
@@ -174,6 +175,7 @@ fn pods_that_share_a_gpu_outlive_upgrade_and_reinstallation() {
 }
 
 #[test]
+#[ignore = "not seen to pass yet: cargo test -p kai --test realnode lifecycle -- --ignored"]
 fn pod_that_arrives_while_the_leader_dies_is_bound() {
     let test = "lifecycle::pod_that_arrives_while_the_leader_dies_is_bound";
     with_helm(test, async |helm| {
