@@ -145,7 +145,7 @@ fn notes(rows: &[Row]) -> String {
         };
         if times > most {
             let case = row.case;
-            let _ = writeln!(notes, "{case} grows {times:.2}× from {size}, more than {most}×");
+            let _ = writeln!(notes, "{case} grows {times:.2}× from {size}, more than {most:.1}×");
         }
     }
     notes
@@ -180,7 +180,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
-        assert!(text.contains("grows 12.34× from 1000, more than 12×"), "{text}");
+        assert!(text.contains("grows 12.34× from 1000, more than 5.6×"), "{text}");
         assert!(text.contains("! wrong outcome") && text.contains("!*12345"), "{text}");
         assert!(text.contains(">124 s") && text.contains(">1.3×"), "{text}");
     }
