@@ -42,6 +42,11 @@ fn sharing(name: &str, config_maps: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] =
         json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": config_maps});
+    // As admission completes it: maps to which the pod does not refer are not written.
+    pod["spec"]["containers"][0]["envFrom"] =
+        json!([{"configMapRef": {"name": format!("{config_maps}-0-evar")}}]);
+    pod["spec"]["volumes"] =
+        json!([{"name": "shared", "configMap": {"name": format!("{config_maps}-0")}}]);
     pod
 }
 

@@ -178,6 +178,15 @@ impl Release {
         }
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none().then_some(Path::new("/dev/null"));
         self.kai = Some(Process::start(Path::new(KAI), &all, quiet, None).expect("kai starts"));
+        let here = format!("127.0.0.1:{port}");
+        for webhook in WEBHOOKS {
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{webhook}");
+            let registered = async || {
+                let object = self.world.get(&path).await.unwrap_or_default();
+                object["webhooks"].to_string().contains(&here)
+            };
+            self.world.wait("admission is registered", registered).await;
+        }
     }
 
     /// Ends the scheduler, and removes the webhooks it registered under an address of this machine: Helm would add the

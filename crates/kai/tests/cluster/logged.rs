@@ -27,7 +27,10 @@ async fn devices_are_logged_when_somebody_asks() {
     let queue = world.queue_name("q");
     let memory = |name: &str| {
         let mut pod = world.pod(name, &[(QUEUE, &queue)], &json!({"cpu": "1"}));
-        pod["metadata"]["annotations"] = json!({"gpu-memory": "8000"});
+        // What admission would add: without it the bind fails at once and the device is free again.
+        let maps = format!("{name}-shared-gpu");
+        pod["metadata"]["annotations"] =
+            json!({"gpu-memory": "8000", "runai/shared-gpu-configmap": maps});
         pod
     };
     world.create_pod(&memory("p0")).await;
