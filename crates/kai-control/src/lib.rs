@@ -14,6 +14,7 @@
 //! | [`grouper`] | pods into pod groups |
 //! | [`scale_adjuster`] | scaling pods, which make autoscalers add nodes for pods that share devices |
 //! | [`bootstrap`] | what a new version brings to the cluster: definitions, default queues |
+//! | `panics` | panics of a planner, and the objects that are skipped after them |
 //! | [`run`] | the loop that holds it together |
 
 pub mod bootstrap;
@@ -21,6 +22,7 @@ pub mod explain;
 pub mod grouper;
 pub mod metrics;
 pub mod orders;
+mod panics;
 pub mod planner;
 pub mod run;
 pub mod scale_adjuster;

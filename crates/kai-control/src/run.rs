@@ -1,6 +1,8 @@
 //! The loop that holds it together: changes in, plans out.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use kai_api::function::Function;
@@ -22,6 +24,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::grouper::Grouper;
 use crate::orders::{Order, Report, carry_out};
+use crate::panics::{self, Address, Quarantine, Site};
 use crate::planner::Planner;
 use crate::scale_adjuster::driver::{Driver as ScaleDriver, ScaleReport};
 use crate::serve::Question;
@@ -78,55 +81,31 @@ pub(crate) async fn run_planner(
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let PlannerInputs { changes, questions, leads } = inputs;
-    let (report_sink, reports) = channel(WAITING_CHANGES);
     let (gates, turns) = elect(&client, &env, &settings);
     if turns.is_none() {
         leads(Some(gates.of_process().clone()));
     }
     let first = settings.functions.first().copied();
     let leadership = Leadership { first, gate: gates.of_process().clone(), leads };
-    let grouper = settings
-        .grouper
-        .clone()
-        .map(|config| Grouper::new(&client, env.clone(), config, gates.of(Function::PodGrouper)));
-    let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
-    let signer = settings.placement_signer();
-    let binder = settings.binder.clone().map(|config| {
-        let config = BinderSettings { signer, ..config };
-        let client = gates.of(Function::Binder).client(&client);
-        let leads = settings.election.is_none();
-        Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
-    });
-    let (scale_sink, scale_reports) = channel(WAITING_CHANGES);
-    let scales = settings.functions.contains(&Function::NodeScaleAdjuster);
-    let scale_adjuster = scales.then(|| {
-        let client = gates.of(Function::NodeScaleAdjuster).client(&client);
-        let (config, leads) = (settings.scale_adjuster.clone(), settings.election.is_none());
-        ScaleDriver::new(client, env.clone(), config, leads, scale_sink)
-    });
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
-    let hold_until = start_usage(&client, &env, &settings, &report_sink);
-    let mut runner = Box::new(Runner {
-        client: gates.of(Function::Scheduler).client(&client),
-        teller: gates.of_process().client(&client),
-        leadership,
-        env: env.clone(),
-        trust: PodTrust::new(settings.trust.clone(), &settings.rules),
-        planner: Planner::new(settings),
-        grouper,
-        binder,
-        scale_adjuster,
-        reports: report_sink,
-        limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
-        eviction_limit: Arc::new(Semaphore::new(EVICTIONS_AT_ONCE as usize)),
-        window_end: None,
-        hold_until,
-    });
-    let inputs = Inputs { changes, reports, binder_reports, scale_reports, turns, questions };
-    Box::pin(runner.run(inputs, shutdown)).await;
-    // Before the world is freed, which takes its time in a large cluster.
-    if let Some((election, leases)) = resignation {
-        lease::release(&client, &env, &election, &leases).await;
+    let mut crew = Crew { client, env, settings, gates, leadership, led: BTreeMap::new() };
+    let mut inputs = Inputs { changes, turns, questions };
+    let mut quarantine = Quarantine::default();
+    let mut shutdown = std::pin::pin!(shutdown);
+    // Each round has a planner of its own, which knows nothing of the one before.
+    loop {
+        let (mut runner, reports) = crew.new_runner(quarantine.panics);
+        let round = runner.run(&mut crew, &mut inputs, reports, &mut quarantine, shutdown.as_mut());
+        let Some(incident) = Box::pin(round).await else {
+            // Before the world is freed, which takes its time in a large cluster.
+            if let Some((election, leases)) = resignation {
+                lease::release(&crew.client, &crew.env, &election, &leases).await;
+            }
+            return;
+        };
+        drop(runner);
+        crew.recover(&mut quarantine, incident);
+        inputs.changes = start_watches(&crew.client, &crew.env, crew.settings.lists);
     }
 }
 
@@ -186,14 +165,117 @@ pub(crate) fn start_usage(
     }
 }
 
-/// What the loop listens to.
+/// What the loop listens to, whichever planner turns it.
 struct Inputs {
     changes: Receiver<Change>,
-    reports: Receiver<Report>,
-    binder_reports: Receiver<BinderReport>,
-    scale_reports: Receiver<ScaleReport>,
     turns: Option<Receiver<Turn>>,
     questions: Receiver<Question>,
+}
+
+/// What one planner and its helpers report.
+struct Reports {
+    planner: Receiver<Report>,
+    binder: Receiver<BinderReport>,
+    scale_adjuster: Receiver<ScaleReport>,
+}
+
+/// Something that the loop has to act on.
+enum Event {
+    Turn(Turn),
+    Question(Question),
+    Report(Report),
+    BinderReport(BinderReport),
+    ScaleReport(ScaleReport),
+    Change(Change),
+    Deadline,
+}
+
+/// A panic, and the object that was being handled.
+struct Incident {
+    site: Site,
+    object: Option<Address>,
+}
+
+/// What outlives a planner that panicked.
+struct Crew {
+    client: Client,
+    env: Env,
+    settings: Settings,
+    gates: Gates,
+    leadership: Leadership,
+    /// The latest turn of each function.
+    led: BTreeMap<Function, Turn>,
+}
+
+impl Crew {
+    /// A planner that knows nothing yet, and its helpers.
+    fn new_runner(&self, panics: u64) -> (Box<Runner>, Reports) {
+        let Self { client, env, settings, gates, .. } = self;
+        let (report_sink, reports) = channel(WAITING_CHANGES);
+        let grouper = settings.grouper.clone().map(|config| {
+            Grouper::new(client, env.clone(), config, gates.of(Function::PodGrouper))
+        });
+        let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
+        let leads = settings.election.is_none();
+        let signer = settings.placement_signer();
+        let binder = settings.binder.clone().map(|config| {
+            let config = BinderSettings { signer, ..config };
+            let client = gates.of(Function::Binder).client(client);
+            Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
+        });
+        let (scale_sink, scale_reports) = channel(WAITING_CHANGES);
+        let scales = settings.functions.contains(&Function::NodeScaleAdjuster);
+        let scale_adjuster = scales.then(|| {
+            let client = gates.of(Function::NodeScaleAdjuster).client(client);
+            let config = settings.scale_adjuster.clone();
+            ScaleDriver::new(client, env.clone(), config, leads, scale_sink)
+        });
+        let hold_until = start_usage(client, env, settings, &report_sink);
+        let mut planner = Planner::new(settings.clone());
+        planner.note_panics(panics);
+        let mut runner = Box::new(Runner {
+            client: gates.of(Function::Scheduler).client(client),
+            teller: gates.of_process().client(client),
+            env: env.clone(),
+            trust: PodTrust::new(settings.trust.clone(), &settings.rules),
+            planner,
+            grouper,
+            binder,
+            scale_adjuster,
+            reports: report_sink,
+            limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
+            eviction_limit: Arc::new(Semaphore::new(EVICTIONS_AT_ONCE as usize)),
+            window_end: None,
+            hold_until,
+            handled: None,
+        });
+        for turn in self.led.values().copied() {
+            runner.take_turn(turn);
+        }
+        let reports =
+            Reports { planner: reports, binder: binder_reports, scale_adjuster: scale_reports };
+        (runner, reports)
+    }
+
+    /// Remembers a panic and tells of it; the same panic again ends the process.
+    fn recover(&self, quarantine: &mut Quarantine, incident: Incident) {
+        let Incident { site, object } = incident;
+        let name = object.as_ref().map(|(kind, name)| format!("{} {name}", kind.name()));
+        tracing::error!(place = site.place, message = ?site.message, object = ?name, "the planner panicked, listing everything anew");
+        if !quarantine.record(&site, object.as_ref()) {
+            tracing::error!(place = site.place, "the same panic again, ending the process");
+            std::process::abort();
+        }
+        if let Some(address) = object {
+            let client = self.gates.of_process().client(&self.client);
+            self.env.spawn("event", panics::report(client, address, site, self.env.now()));
+        }
+    }
+
+    fn take_turn(&mut self, turn: Turn) {
+        self.leadership.take_turn(turn);
+        self.led.insert(turn.function, turn);
+    }
 }
 
 /// Whether the process leads: its first function is elected before all others.
@@ -212,7 +294,6 @@ impl Leadership {
 }
 
 struct Runner {
-    leadership: Leadership,
     /// Carries plans out.
     client: Client,
     /// Tells about them.
@@ -231,51 +312,89 @@ struct Runner {
     window_end: Option<Timestamp>,
     /// Plans wait for past usage, at most until then.
     hold_until: Option<Timestamp>,
+    /// The object whose change is being applied.
+    handled: Option<Address>,
 }
 
 impl Runner {
-    async fn run(&mut self, inputs: Inputs, shutdown: impl Future<Output = ()> + Send) {
-        let Inputs { mut changes, mut reports, mut turns, mut questions, .. } = inputs;
-        let Inputs { mut binder_reports, mut scale_reports, .. } = inputs;
-        let mut shutdown = std::pin::pin!(shutdown);
+    /// Turns until the process is to end, or something panicked.
+    async fn run(
+        &mut self,
+        crew: &mut Crew,
+        inputs: &mut Inputs,
+        mut reports: Reports,
+        quarantine: &mut Quarantine,
+        mut shutdown: Pin<&mut (impl Future<Output = ()> + Send)>,
+    ) -> Option<Incident> {
         loop {
             let deadline = self.next_moment();
-            tokio::select! { biased;
-                () = &mut shutdown => return self.finish().await,
-                turn = lease::next_turn(&mut turns) => self.take_turn(turn),
-                Some(question) = questions.recv() => self.planner.answer(question, self.binder.as_ref()),
-                Some(report) = reports.recv() => self.settle(report),
-                Some(report) = binder_reports.recv() => {
-                    if let Some(binder) = &mut self.binder {
-                        binder.settle(report);
-                    }
-                },
-                Some(report) = scale_reports.recv() => {
-                    if let Some(adjuster) = &mut self.scale_adjuster {
-                        adjuster.settle(report);
-                    }
-                },
-                change = changes.recv() => match change {
-                    Some(change) => self.apply(change),
-                    None => return,
-                },
-                () = self.env.sleep_until(deadline) => {}
+            let event = tokio::select! { biased;
+                () = &mut shutdown => {
+                    self.finish().await;
+                    return None;
+                }
+                turn = lease::next_turn(&mut inputs.turns) => {
+                    crew.take_turn(turn);
+                    Event::Turn(turn)
+                }
+                Some(question) = inputs.questions.recv() => Event::Question(question),
+                Some(report) = reports.planner.recv() => Event::Report(report),
+                Some(report) = reports.binder.recv() => Event::BinderReport(report),
+                Some(report) = reports.scale_adjuster.recv() => Event::ScaleReport(report),
+                change = inputs.changes.recv() => Event::Change(change?),
+                () = self.env.sleep_until(deadline) => Event::Deadline,
+            };
+            let turned = panics::guarded(|| {
+                self.turn(event, &mut inputs.changes, &mut reports.planner, quarantine);
+            });
+            if let Err(site) = turned {
+                let object = self.handled.take().or_else(|| self.planner.attempted_group());
+                self.finish_writes().await;
+                return Some(Incident { site, object });
             }
-            while let Ok(change) = changes.try_recv() {
-                self.apply(change);
-            }
-            while let Ok(report) = reports.try_recv() {
-                self.settle(report);
-            }
-            self.step_binder();
-            if let Some(adjuster) = &mut self.scale_adjuster {
-                adjuster.step();
-            }
-            self.planner.record_usage(self.env.now());
-            self.send_orders();
-            self.plan_if_due();
-            self.tell();
         }
+    }
+
+    /// One turn: what happened, then what is due.
+    fn turn(
+        &mut self,
+        event: Event,
+        changes: &mut Receiver<Change>,
+        reports: &mut Receiver<Report>,
+        quarantine: &mut Quarantine,
+    ) {
+        match event {
+            Event::Turn(turn) => self.take_turn(turn),
+            Event::Question(question) => self.planner.answer(question, self.binder.as_ref()),
+            Event::Report(report) => self.settle(report),
+            Event::BinderReport(report) => {
+                if let Some(binder) = &mut self.binder {
+                    binder.settle(report);
+                }
+            }
+            Event::ScaleReport(report) => {
+                if let Some(adjuster) = &mut self.scale_adjuster {
+                    adjuster.settle(report);
+                }
+            }
+            Event::Change(change) => self.apply(change, quarantine),
+            Event::Deadline => {}
+        }
+        while let Ok(change) = changes.try_recv() {
+            self.apply(change, quarantine);
+        }
+        while let Ok(report) = reports.try_recv() {
+            self.settle(report);
+        }
+        self.planner.evaluate_selectors();
+        self.step_binder();
+        if let Some(adjuster) = &mut self.scale_adjuster {
+            adjuster.step();
+        }
+        self.planner.record_usage(self.env.now());
+        self.send_orders();
+        self.plan_if_due();
+        self.tell();
     }
 
     /// When something is due although nothing happens.
@@ -285,7 +404,9 @@ impl Runner {
         let binder = self.binder.as_ref().and_then(Driver::wake_at);
         let scale = self.scale_adjuster.as_ref().and_then(ScaleDriver::wake_at);
         let planner = &self.planner;
-        let others = [planner.tell_at(), planner.record_at(), planner.evict_at(), binder, scale];
+        let selectors = planner.has_selectors_waiting().then(|| self.env.now());
+        let others =
+            [planner.tell_at(), planner.record_at(), planner.evict_at(), binder, scale, selectors];
         others.into_iter().chain([planned]).flatten().min()
     }
 
@@ -314,6 +435,10 @@ impl Runner {
                 () = self.env.sleep(LAST_WRITES) => {}
             }
         }
+        self.finish_writes().await;
+    }
+
+    async fn finish_writes(&self) {
         let writes = async {
             let _writes = self.limit.acquire_many(WRITES_AT_ONCE).await;
             let _evictions = self.eviction_limit.acquire_many(EVICTIONS_AT_ONCE).await;
@@ -325,7 +450,6 @@ impl Runner {
     }
 
     fn take_turn(&mut self, turn: Turn) {
-        self.leadership.take_turn(turn);
         if let (Function::Binder, Some(binder)) = (turn.function, &mut self.binder) {
             binder.set_leading(turn.leads);
         }
@@ -337,7 +461,12 @@ impl Runner {
         self.planner.take_turn(turn, self.env.now());
     }
 
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: Change, quarantine: &mut Quarantine) {
+        if quarantine.skips(&change) {
+            return;
+        }
+        self.handled = panics::address(&change);
+        panics::trip(&change);
         let rejudged = match change {
             Change::Pod(pod) => self.trust.set_pod(*pod),
             other => {
@@ -349,6 +478,7 @@ impl Runner {
         for pod in rejudged {
             self.apply_believed(Change::Pod(Box::new(pod)));
         }
+        self.handled = None;
     }
 
     /// Pods of which something else is believed after the change.

@@ -21,7 +21,16 @@ use crate::{selectors, tolerations};
 /// Evaluates selectors of devices.
 pub trait DeviceJudge {
     /// The devices that satisfy every expression; what is wrong with one where it cannot tell.
-    fn matching(&mut self, expressions: &[&str]) -> Result<Vec<DeviceRef>, String>;
+    fn matching(&mut self, expressions: &[&str]) -> Result<Matching, String>;
+}
+
+/// What a judge says of expressions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matching {
+    /// The devices that satisfy every expression, as far as they were evaluated.
+    pub devices: Vec<DeviceRef>,
+    /// What their author should know.
+    pub notices: Vec<String>,
 }
 
 /// A class of devices.
@@ -55,9 +64,12 @@ fn devices(
     };
     let found = matching.unwrap_or_else(|error| {
         complaints.add(path, format!("this selector of devices matches no device: {error}"));
-        Vec::new()
+        Matching::default()
     });
-    Some(found)
+    for notice in found.notices {
+        complaints.add(path, notice);
+    }
+    Some(found.devices)
 }
 
 /// A claim for devices.

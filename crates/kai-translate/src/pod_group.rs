@@ -57,6 +57,7 @@ pub fn translate(
         ),
         schedulable: !gave_up(group, partition),
         never_preempts: classes.never_preempts(class),
+        denied: None,
         half_bound: false,
         tree: tree(&group.spec, &mut complaints),
         name,

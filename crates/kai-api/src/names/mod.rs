@@ -10,6 +10,7 @@ pub mod gpu;
 pub mod legacy;
 pub mod node;
 pub mod objects;
+pub mod queue;
 pub mod resources;
 pub mod scheduling;
 pub mod status;

@@ -62,6 +62,9 @@ pub(super) async fn read(
     let (listed, ()) = tokio::join!(told, hear(env, changes, &mut readings));
     listed?;
     for reading in &mut readings {
+        while reading.planner.has_selectors_waiting() {
+            reading.planner.evaluate_selectors();
+        }
         reading.group(env).await;
         reading.learn_usage(client, env).await;
     }

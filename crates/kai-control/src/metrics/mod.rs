@@ -39,6 +39,7 @@ pub struct Metrics {
     simulated: ByAction,
     filtered: ByAction,
     preemptions: u64,
+    panics: u64,
     evicted: BTreeMap<(ObjectName, Text, &'static str), u64>,
     fair_shares: Vec<(Text, Amounts)>,
     /// Past usage by queue.
@@ -72,6 +73,7 @@ impl Metrics {
             simulated: zero(),
             filtered: zero(),
             preemptions: 0,
+            panics: 0,
             evicted: BTreeMap::new(),
             fair_shares: Vec::new(),
             usages: Usages::new(),
@@ -81,6 +83,11 @@ impl Metrics {
             bound: milliseconds(),
             ordered: BTreeMap::new(),
         }
+    }
+
+    /// How many planners before this one panicked.
+    pub fn note_panics(&mut self, panics: u64) {
+        self.panics = panics;
     }
 
     /// How long a cycle took.
@@ -271,6 +278,11 @@ impl Metrics {
             "total_preemption_attempts",
             "Groups for which others were preempted.",
             [(Labels::new(), self.preemptions)],
+        );
+        page.counted(
+            "planner_panics_total",
+            "Panics after which everything was listed anew.",
+            [(Labels::new(), self.panics)],
         );
         let evicted = self.evicted.iter().map(|((group, uid, action), count)| {
             let labels = [

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kai_api::PodGroup;
 use kai_binder::driver::Driver;
+use kai_client::kinds::Kind;
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{CyclePlan, OrderedJob, plan, plan_and_explain};
 use kai_core::time::{Span, Timestamp};
@@ -96,6 +97,16 @@ impl Planner {
             group.metadata.uid.as_deref().map(Text::from)
         };
         self.metrics.note_plan(made, created, uid, now);
+    }
+
+    /// How many planners before this one panicked.
+    pub fn note_panics(&mut self, panics: u64) {
+        self.metrics.note_panics(panics);
+    }
+
+    /// The pod group that the latest attempt of a cycle was for.
+    pub(crate) fn attempted_group(&self) -> Option<(Kind, ObjectName)> {
+        self.world.attempted_group().map(|name| (Kind::PodGroup, name.clone()))
     }
 
     /// How long the latest cycle took.

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{
+    DeviceClaim, DeviceClass, DeviceSelector, ResourceClaim, ResourceSlice,
+};
 use kai_client::kinds::Kind;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_translate::device_judge::CelJudge;
@@ -62,9 +64,35 @@ impl Planner {
         self.devices.choosy_claims.remove(&name);
         self.devices.wanted.insert(name.clone(), claim.spec.devices.clone().unwrap_or_default());
         self.tell_device_claim(&claim);
-        if has_selectors(&claim) {
+        if selectors_of(&claim).next().is_some() {
             self.devices.choosy_claims.insert(name, claim);
+            self.forget_unused_selectors();
         }
+    }
+
+    /// Evaluates selectors that were left over, as far as one turn of the loop may spend on them.
+    pub fn evaluate_selectors(&mut self) {
+        if self.devices.judge.begin_turn() {
+            self.choose_devices_anew();
+        }
+    }
+
+    /// Are there selectors that were not evaluated on all devices?
+    pub fn has_selectors_waiting(&self) -> bool {
+        self.devices.judge.is_behind()
+    }
+
+    /// Selectors of objects that are gone do not stay in memory.
+    fn forget_unused_selectors(&mut self) {
+        let Devices { judge, classes, choosy_claims, .. } = &mut self.devices;
+        judge.forget_unused(|| {
+            let of_classes =
+                classes.values().flat_map(|class| class.spec.selectors.iter().flatten());
+            let selectors = of_classes.chain(choosy_claims.values().flat_map(selectors_of));
+            selectors
+                .filter_map(|one| Some(one.cel.as_ref()?.expression.as_str()))
+                .collect::<Vec<_>>()
+        });
     }
 
     /// A device class, slice or claim is gone; the world is told by who calls.
@@ -72,10 +100,12 @@ impl Planner {
         match kind {
             Kind::DeviceClass => {
                 self.devices.classes.remove(name);
+                self.forget_unused_selectors();
             }
             Kind::ResourceClaim => {
                 self.devices.wanted.remove(name);
                 self.devices.choosy_claims.remove(name);
+                self.forget_unused_selectors();
             }
             Kind::ResourceSlice if self.devices.judge.remove_slice(&name.name) => {
                 self.choose_devices_anew();
@@ -110,12 +140,12 @@ impl Planner {
     }
 }
 
-fn has_selectors(claim: &ResourceClaim) -> bool {
+/// Selectors of all requests of a claim.
+fn selectors_of(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceSelector> {
     let requests = claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten());
-    requests.into_iter().any(|request| {
-        let exact = request.exactly.iter().filter_map(|exact| exact.selectors.as_ref());
+    requests.flat_map(|request| {
+        let exact = request.exactly.iter().flat_map(|exact| exact.selectors.iter().flatten());
         let subs = request.first_available.iter().flatten();
-        let mut all = exact.chain(subs.filter_map(|sub| sub.selectors.as_ref()));
-        all.any(|selectors| !selectors.is_empty())
+        exact.chain(subs.flat_map(|sub| sub.selectors.iter().flatten()))
     })
 }

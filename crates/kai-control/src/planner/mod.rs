@@ -14,6 +14,7 @@ mod namespaces;
 mod nominations;
 mod objects;
 mod pods;
+mod queue_access;
 mod requests;
 mod usage;
 
@@ -44,6 +45,7 @@ use crate::orders::{Order, Report};
 use crate::planner::devices::Devices;
 use crate::planner::eviction_queue::EvictionQueue;
 use crate::planner::pods::PodEntry;
+use crate::planner::queue_access::QueueAccess;
 use crate::planner::usage::PastUsage;
 use crate::status::Statuses;
 use crate::status::verdicts::TextOptions;
@@ -76,6 +78,8 @@ pub struct Planner {
     devices: Devices,
     /// Labels of namespaces.
     namespaces: BTreeMap<Text, BTreeMap<String, String>>,
+    /// Who may use which queue.
+    queue_access: QueueAccess,
     /// Nodes of ours, as they were told.
     nodes: BTreeMap<Text, view::Node>,
     /// Devices that reservation pods keep.
@@ -138,6 +142,7 @@ impl Planner {
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
             namespaces: BTreeMap::new(),
+            queue_access: QueueAccess::default(),
             nodes: BTreeMap::new(),
             reserved: ReservedDevices::default(),
             backoffs: Backoffs::default(),
@@ -418,6 +423,10 @@ fn is_for_another(request: &BindRequest, pod: &Text) -> bool {
     owners.any(|owner| owner.kind == "Pod" && *owner.uid != **pod)
 }
 
+/// Characters of a message about an object that are logged: the object may quote itself.
+const LONGEST_MESSAGE: usize = 1024;
+
 fn complain(problem: &Problem) {
-    tracing::warn!(object = problem.object, field = problem.field, "{}", problem.message);
+    let message: String = problem.message.chars().take(LONGEST_MESSAGE).collect();
+    tracing::warn!(object = problem.object, field = problem.field, "{message}");
 }

@@ -17,7 +17,10 @@ impl Planner {
         let Some(spec) = Self::heard(translate(&typed)) else { return };
         let name = spec.name.clone();
         let was_selected = self.groups_in(&name);
-        self.namespaces.insert(name.clone(), typed.metadata.labels);
+        let before = self.namespaces.insert(name.clone(), typed.metadata.labels);
+        if before.as_ref() != self.namespaces.get(&name) {
+            self.namespace_access_changed();
+        }
         self.tell(Delta::Set(Object::Namespace(spec)));
         if !was_selected && self.groups_in(&name) {
             self.group_namespace(&name);

@@ -73,6 +73,9 @@ impl Planner {
                 if kind == Kind::Namespace {
                     self.namespaces.remove(&name.name);
                 }
+                if kind == Kind::Queue {
+                    self.lose_queue_access(&name.name);
+                }
                 self.lose_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {
                     self.forget_object(key);
@@ -85,6 +88,10 @@ impl Planner {
         let Some(typed) = decoded::<Queue>(Kind::Queue, object) else { return };
         let labels = typed.metadata.labels.clone().unwrap_or_default();
         self.metrics.see_queue(&object_name(object).name, &labels);
+        let annotations = typed.metadata.annotations.clone().unwrap_or_default();
+        let parent = typed.spec.parent_queue.as_deref().filter(|parent| !parent.is_empty());
+        let parent = parent.map(Into::into);
+        self.set_queue_access(object_name(object).name, parent, &annotations);
         let spec = Self::heard(queue::translate(&typed));
         match spec.filter(|_| self.settings.partition.holds(&labels)) {
             Some(spec) => self.tell(Delta::Set(Object::Queue(spec))),
@@ -111,6 +118,8 @@ impl Planner {
         let half_bound = self.has_failed_binds(name);
         let waits_since = self.pod_that_is(group).map(|pod| pod.base.created);
         if let Some(mut spec) = Self::heard(spec) {
+            let class = group.spec.priority_class_name.as_deref();
+            spec.denied = self.queue_denial(name, &spec.queue, class);
             spec.created = waits_since.map_or(spec.created, |since| since.min(spec.created));
             // A group may be written after its pods were bound: nobody marked when it started.
             spec.last_start = spec.last_start.or_else(|| self.latest_start(name));
@@ -147,6 +156,11 @@ impl Planner {
     /// Priorities are read anew.
     fn classes_changed(&mut self) {
         self.facts.priority_classes = self.classes.names().cloned().collect();
+        self.tell_all_groups();
+    }
+
+    /// Tells the world of every group anew.
+    pub(super) fn tell_all_groups(&mut self) {
         let groups: Vec<ObjectName> = self.groups.keys().cloned().collect();
         for group in groups {
             self.tell_group(&group);

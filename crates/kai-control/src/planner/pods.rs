@@ -324,6 +324,8 @@ impl Planner {
         let started = entry.started();
         if let Some(mut spec) = Self::heard(translated) {
             spec.last_start = started;
+            let class = group.spec.priority_class_name.as_deref();
+            spec.denied = self.queue_denial(&spec.name, &spec.queue, class);
             self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
         }
     }

@@ -75,3 +75,49 @@ fn config_maps_that_the_pod_does_not_own_stay_as_they_are() {
         assert!(failed, "the bind request says why: {:#?}", writes(&log));
     }
 }
+
+#[test]
+fn a_queue_denies_namespaces_and_priority_classes_that_it_does_not_name() {
+    let closed = |key: &str, value: &str| {
+        let mut queue = queue();
+        queue["metadata"]["annotations"] = json!({key: value});
+        queue
+    };
+    let mut hasty = pod("hostile", "1");
+    hasty["spec"]["priorityClassName"] = json!("inference");
+    let class = json!({"metadata": {"name": "inference"}, "value": 125});
+    let denied = [
+        (closed("kai.scheduler/allowed-namespaces", "b,c"), "denies namespace a"),
+        (closed("kai.scheduler/allowed-namespace-selector", "team=b"), "denies namespace a"),
+        (
+            closed("kai.scheduler/allowed-priority-classes", "train"),
+            "denies priority class inference",
+        ),
+    ];
+    for (queue, why) in denied {
+        let objects = vec![
+            (NODES, node("n1", "4")),
+            (QUEUES, queue),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class.clone()),
+            (PODS, hasty.clone()),
+        ];
+        let log = tell(Story { objects, seconds: 60, ..Story::default() });
+        let writes = writes(&log);
+        assert_eq!(times(&writes, "/binding"), Vec::<f64>::new(), "{writes:#?}");
+        assert!(writes.iter().any(|line| line.contains(why)), "{why}: {writes:#?}");
+    }
+    let open = [
+        closed("kai.scheduler/allowed-namespaces", "a"),
+        closed("kai.scheduler/allowed-priority-classes", "inference"),
+    ];
+    for queue in open {
+        let objects = vec![
+            (NODES, node("n1", "4")),
+            (QUEUES, queue),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", class.clone()),
+            (PODS, hasty.clone()),
+        ];
+        let log = tell(Story { objects, seconds: 60, ..Story::default() });
+        assert_eq!(times(&writes(&log), "/binding").len(), 1, "{log:#?}");
+    }
+}

@@ -41,6 +41,7 @@ impl Cycle<'_> {
         mode: Mode,
     ) -> bool {
         self.topology.clear();
+        self.world.attempted = Some(scope.job);
         let tasks = self.world.tasks_to_allocate(scope, mode == Mode::Simulated);
         if tasks.is_empty() {
             return false;

@@ -31,6 +31,8 @@ impl Cycle<'_> {
             });
         } else if !node.children.is_empty() {
             found.push(HeldBack::QueueHasChildren(node.name.clone()));
+        } else if let Some(why) = &job.spec.denied {
+            found.push(HeldBack::Denied(why.clone()));
         } else if !job.spec.schedulable {
             found.push(HeldBack::GivenUp);
         } else if !self.world.is_ready(id) || job.counts.of(Status::Pending) == 0 {

@@ -330,6 +330,7 @@ impl Cycle<'_> {
     fn is_eligible(&mut self, job: JobId, eligible: Eligible) -> bool {
         let entry = self.world.job(job);
         if !entry.spec.schedulable
+            || entry.spec.denied.is_some()
             || entry.counts.of(Status::Pending) == 0
             || (eligible.preemptible_only && !entry.is_preemptible())
             || !self.world.is_ready(job)

@@ -32,6 +32,8 @@ pub struct PodGroupSpec {
     pub never_preempts: bool,
     /// False: it asked to be left out after a failed attempt and has had it.
     pub schedulable: bool,
+    /// Why its queue denies it; none: it does not. A group that is denied is not tried; its pods that run go on.
+    pub denied: Option<Text>,
     /// A plan placed several of its pods, and the bind of some failed: once others of it hold their places these come
     /// before everything else.
     pub half_bound: bool,

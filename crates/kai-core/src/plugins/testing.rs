@@ -129,6 +129,7 @@ pub(crate) fn group(name: &str, tree: GroupSet) -> PodGroupSpec {
         preemption_delay: None,
         schedulable: true,
         never_preempts: false,
+        denied: None,
         half_bound: false,
         tree,
     }

@@ -30,6 +30,8 @@ pub enum HeldBack {
     QueueWithoutParent(Text),
     /// The parent queues of its queue form a cycle.
     QueueInCycle(Text),
+    /// Its queue denies it.
+    Denied(Text),
     /// It failed and is not to be tried again.
     GivenUp,
     /// Its queue has more waiting jobs than an action looks at.

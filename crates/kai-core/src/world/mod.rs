@@ -79,6 +79,8 @@ pub struct World {
     pub(crate) jobs_of_queue: FxHashMap<Text, BTreeSet<JobId>>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) task_ids: FxHashMap<ObjectName, TaskId>,
+    /// The job of the latest attempt: whoever catches a panic wants to know.
+    pub(crate) attempted: Option<JobId>,
     pub(crate) pods_of_group: FxHashMap<ObjectName, BTreeSet<TaskId>>,
     pub(crate) pods_of_node: FxHashMap<Text, BTreeSet<TaskId>>,
     pub(crate) shapes: Shapes,
@@ -134,6 +136,11 @@ impl GroupNames {
 }
 
 impl World {
+    /// The pod group that the latest attempt of a cycle was for.
+    pub fn attempted_group(&self) -> Option<&ObjectName> {
+        self.attempted.map(|job| &self.job(job).spec.name)
+    }
+
     /// An empty world under `config`.
     pub fn new(config: Config) -> Self {
         let policy = Policy::new(&config);
@@ -159,6 +166,7 @@ impl World {
             jobs_of_queue: FxHashMap::default(),
             tasks: Vec::new(),
             task_ids: FxHashMap::default(),
+            attempted: None,
             pods_of_group: FxHashMap::default(),
             pods_of_node: FxHashMap::default(),
             shapes: Shapes::default(),

@@ -62,6 +62,7 @@ pub(crate) fn group(name: &str, min: u32) -> PodGroupSpec {
         preemption_delay: None,
         schedulable: true,
         never_preempts: false,
+        denied: None,
         half_bound: false,
         tree: GroupSet { leaves: vec![leaf], ..GroupSet::default() },
     }

@@ -195,6 +195,7 @@ impl JobSketch {
             preemption_delay: None,
             schedulable: true,
             never_preempts: false,
+            denied: None,
             half_bound: false,
             tree: GroupSet {
                 topology: self.topology.clone(),

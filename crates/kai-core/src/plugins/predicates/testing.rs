@@ -114,6 +114,7 @@ pub(crate) fn group(name: &str, queue: &str, leaves: &[(&str, u32)]) -> PodGroup
         preemption_delay: None,
         schedulable: true,
         never_preempts: false,
+        denied: None,
         half_bound: false,
         tree: GroupSet { leaves: leaves.iter().map(leaf).collect(), ..GroupSet::default() },
     }

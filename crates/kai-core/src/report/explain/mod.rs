@@ -103,6 +103,7 @@ pub fn held_back(reason: &HeldBack) -> String {
         HeldBack::QueueInCycle(queue) => {
             format!("Queue {queue} is out of use: its parent queues form a cycle")
         }
+        HeldBack::Denied(why) => why.to_string(),
         HeldBack::GivenUp => "It failed before and asks not to be tried again".to_owned(),
         HeldBack::BeyondQueueDepth(depths) => {
             let depths: Vec<String> =

@@ -299,6 +299,7 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
                 preemption_delay: times.delay.map(Span::from_seconds),
                 schedulable,
                 never_preempts,
+                denied: None,
                 half_bound,
                 tree: tree(&parts),
             };

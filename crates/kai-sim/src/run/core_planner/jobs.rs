@@ -77,6 +77,7 @@ fn pod_group(job: &Job) -> PodGroupSpec {
         preemption_delay: job.preemption_delay_s.map(span),
         schedulable: true,
         never_preempts: job.preemption_policy == format::PreemptionPolicy::Never,
+        denied: None,
         half_bound: false,
         tree: group_set(&job.sub_groups),
     }
