@@ -244,7 +244,7 @@ mod tests {
         let env = Env::new(Arc::new(TestClock(Instant::now())), Arc::new(TokioSpawner));
         let settings = Settings { lists: kai_client::watch::Lists::Paged, ..Settings::default() };
         let (_questions, questions) = tokio::sync::mpsc::channel(1);
-        let end = tokio::time::sleep(Duration::from_secs(60));
+        let end = tokio::time::sleep(Duration::from_mins(1));
         crate::run::run(client(Arc::clone(&written)), env, settings, questions, end).await;
         TRIP.set(None);
         let written = written.lock().expect("the log").clone();

@@ -101,7 +101,9 @@ impl CelJudge {
             self.waiting.remove(&selector.priority(expression));
             let gone: Vec<Place> =
                 selector.todo.range(first.clone()..=last.clone()).cloned().collect();
-            gone.iter().for_each(|place| drop(selector.todo.take(place)));
+            for place in &gone {
+                drop(selector.todo.take(place));
+            }
             let was = before.iter().filter(|one| selector.matching.remove(&one.id)).map(ids);
             taken.insert(expression.clone(), was.collect());
             if selector.too_expensive_on.is_none() {
