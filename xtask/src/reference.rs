@@ -8,8 +8,9 @@ use anyhow::Context;
 const PAGE: &str = "docs/reference.md";
 
 /// Modules of `kai_api::names` and the heading of each.
-const SECTIONS: [(&str, &str); 8] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("workload", "Workloads, pods and pod groups"),
+    ("queue", "Queues"),
     ("gpu", "GPUs of pods and reservation pods"),
     ("node", "Nodes"),
     ("scheduling", "Written by the scheduler and the binder"),

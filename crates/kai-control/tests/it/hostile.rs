@@ -85,7 +85,7 @@ fn a_queue_denies_namespaces_and_priority_classes_that_it_does_not_name() {
     };
     let mut hasty = pod("hostile", "1");
     hasty["spec"]["priorityClassName"] = json!("inference");
-    let class = json!({"metadata": {"name": "inference"}, "value": 125});
+    let class = json!({"metadata": {"name": "inference"}, "value": 75});
     let denied = [
         (closed("kai.scheduler/allowed-namespaces", "b,c"), "denies namespace a"),
         (closed("kai.scheduler/allowed-namespace-selector", "team=b"), "denies namespace a"),
