@@ -174,6 +174,11 @@ impl EvictionQueue {
         self.assumed.get(pod) == Some(uid)
     }
 
+    /// The watch has shown every eviction that was assumed.
+    pub(super) fn all_are_shown(&self) -> bool {
+        self.assumed.is_empty()
+    }
+
     /// The pod is gone, or is shown to end.
     pub(super) fn forget(&mut self, pod: &ObjectName) {
         self.assumed.remove(pod);

@@ -121,10 +121,11 @@ impl Planner {
         before == *known
     }
 
-    /// The watch shows that a victim ends. `was_dirty` is whether a plan was due before.
+    /// The watch shows that a victim ends. `was_dirty` is whether a plan was due before. The last victim makes one due: the
+    /// preemptor may fit beside victims that still end, where they held quota and not its device.
     pub(super) fn confirm_eviction(&mut self, pod: &PodSpec, was_dirty: bool) {
         self.evictions.forget(&pod.name);
-        self.dirty = was_dirty;
+        self.dirty = was_dirty || self.evictions.all_are_shown();
         self.wake_at = [self.wake_at, pod.stuck_at].into_iter().flatten().min();
     }
 }
