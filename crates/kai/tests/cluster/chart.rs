@@ -254,7 +254,9 @@ async fn documented_helm_command_installs_upgrades_and_uninstalls() {
     assert!(managers.contains("\"manager\":\"kubectl\""), "kai upgrades definitions: {managers}");
     release.half_gpu_pod("shared").await.expect("sharing is on");
 
-    let off = format!("helm upgrade kai-scheduler -n {NAMESPACE} {}", release.archive);
+    // Without new values Helm keeps those of the release.
+    let off =
+        format!("helm upgrade kai-scheduler -n {NAMESPACE} --reset-values {}", release.archive);
     release.stop_kai();
     release.shell(&off);
     release.start_kai().await;
