@@ -112,6 +112,10 @@ fn more_than_a_thousand_documents_are_read() {
 
 /// More pods than the log of writes holds: all of them start.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes minutes unoptimised: cargo test --release -p kai --test simulate"
+)]
 fn a_job_of_ten_thousand_pods_settles() {
     let output = simulate(&["-f", "-", "--json", "--nodes", "1300"], &job(10_000));
     assert!(output.status.success(), "{}", text(&output.stderr));
