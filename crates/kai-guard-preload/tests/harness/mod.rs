@@ -19,7 +19,7 @@ fn build_folder() -> PathBuf {
 
 /// The library that cargo built beside this test.
 pub fn library() -> PathBuf {
-    build_folder().join("libkai_guard_preload.so")
+    build_folder().join("deps/libkai_guard_preload.so")
 }
 
 /// Folder with the compiled stub and workload.
