@@ -416,7 +416,7 @@ mod tests {
         {
             let client = hook["clientConfig"].as_object().expect("a client");
             assert_eq!(client.keys().collect::<Vec<_>>(), ["service"], "{hook}");
-            let of_pods = hook["rules"][0]["resources"] == json!(["pods"]);
+            let of_pods = hook["rules"][0]["resources"][0] == json!("pods");
             assert_eq!(hook["matchConditions"].is_array(), of_pods, "{hook}");
         }
     }
