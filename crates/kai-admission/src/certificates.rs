@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::ByteString;
 use kai_api::names::admission::POD_TLS_SECRET;
+use kai_client::failure::Failure;
+use kai_client::path::Resource;
 use kai_client::request::send;
+use kai_client::write::read;
+use kai_core::input::ObjectName;
 use kai_core::time::Timestamp;
 use kai_translate::time;
 use kube::Client;
@@ -31,7 +35,7 @@ const ATTEMPTS: usize = 5;
 pub enum CertificateError {
     /// The Secret cannot be read or written.
     #[error("the Secret {POD_TLS_SECRET}: {0}")]
-    Secret(#[from] kube::Error),
+    Secret(#[from] Failure),
     /// It cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
@@ -217,8 +221,8 @@ pub async fn current(
     namespace: &str,
     making: Making<'_>,
 ) -> Result<Bundle, CertificateError> {
-    let list = format!("/api/v1/namespaces/{namespace}/secrets");
-    let path = format!("{list}/{POD_TLS_SECRET}");
+    let list = Resource::SECRETS.collection(namespace);
+    let path = Resource::SECRETS.object(&ObjectName::new(namespace, POD_TLS_SECRET));
     // Another replica may be faster: then what it made is ours too.
     for _ in 0..ATTEMPTS {
         let secret = read(client, &path).await?;
@@ -240,20 +244,11 @@ pub async fn current(
         };
         match written {
             Ok(_) => return Ok(wanted),
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(error.into()),
+            Err(Failure::Conflict { .. }) => {}
+            Err(failure) => return Err(failure.into()),
         }
     }
     Err(CertificateError::Contested)
-}
-
-async fn read(client: &Client, path: &str) -> Result<Option<Value>, kube::Error> {
-    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    match client.request(request).await {
-        Ok(secret) => Ok(Some(secret)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

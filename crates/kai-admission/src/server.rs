@@ -7,8 +7,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use http::StatusCode;
 use kai_api::names::admission as paths;
 use kai_client::env::Env;
+use kai_client::failure::Failure;
 use kai_client::kinds::Kind;
+use kai_client::path::{object_path, with_query};
 use kai_client::request::{APPLY_PATCH, MERGE_PATCH, send};
+use kai_client::write::{Outcome, read};
+use kai_core::input::ObjectName;
 use kai_serve::http::{Answer, Asked, Limits, Wrap, content, serve, text};
 use kai_translate::time::seconds;
 use kube::Client;
@@ -47,7 +51,7 @@ pub enum AdmissionError {
     Listen(u16, std::io::Error),
     /// The API server does not take the registrations.
     #[error("a webhook configuration was not written: {0}")]
-    Registration(kube::Error),
+    Registration(Failure),
 }
 
 /// Starts to serve, then registers; both are looked after from then on.
@@ -128,33 +132,24 @@ struct QueueList {
     items: Vec<Value>,
 }
 
-async fn existing_queues(client: &Client) -> Result<Vec<Value>, kube::Error> {
-    let request = http::Request::get(Kind::Queue.path()).body(Vec::new());
-    let list: QueueList = client.request(request.map_err(kube::Error::HttpError)?).await?;
-    Ok(list.items)
+async fn existing_queues(client: &Client) -> Outcome<Vec<Value>> {
+    let list: Option<QueueList> = read(client, Kind::Queue.path()).await?;
+    Ok(list.unwrap_or_default().items)
 }
 
 /// Writes the registrations, which say whom to call and whom to trust.
-async fn register(
-    client: &Client,
-    settings: &AdmissionSettings,
-    bundle: &Bundle,
-) -> Result<(), kube::Error> {
+async fn register(client: &Client, settings: &AdmissionSettings, bundle: &Bundle) -> Outcome<()> {
     for (plural, mut object) in configurations(settings, Some(&bundle.trusted)) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
-        let request = http::Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        match client.request::<Value>(request).await {
-            Ok(registered) => {
-                keep_foreign_terms(&registered, &mut object);
-                if is_reached_otherwise(&registered, &object) {
-                    let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &object).await?;
-                }
+        let name = ObjectName::new("", name);
+        let path = object_path("/apis/admissionregistration.k8s.io/v1", plural, &name);
+        if let Some(registered) = read::<Value>(client, &path).await? {
+            keep_foreign_terms(&registered, &mut object);
+            if is_reached_otherwise(&registered, &object) {
+                let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &object).await?;
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(error),
         }
-        let path = format!("{path}?fieldManager={MANAGER}&force=true");
+        let path = with_query(&path, &[("fieldManager", MANAGER), ("force", "true")]);
         let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &object).await?;
     }
     Ok(())

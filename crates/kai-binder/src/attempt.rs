@@ -18,7 +18,7 @@ use super::device::DeviceState;
 use super::facts::{Awaited, Life, PodFacts};
 use super::request::{Progress, Request};
 use super::volumes::{ReserveVolume, SelectNode, VolumeStep};
-use super::writes::{Order, Tell, Undo, Write};
+use super::writes::{BindStep, Order, Tell, Undo};
 use super::{Binder, DeviceKey, Item, PATIENCE, sharing};
 use kai_settings::binder::BinderPlugin;
 
@@ -80,7 +80,7 @@ enum Outcome {
 /// What is to be done next.
 enum Move {
     Next(Stage),
-    Write(Box<Write>),
+    Write(Box<BindStep>),
     /// Something must change, or this moment come.
     Wait(Option<Timestamp>),
     /// This must change, or the moment come.
@@ -94,7 +94,7 @@ impl Move {
         Self::Next(Stage::Undo(reason.into()))
     }
 
-    fn write(write: Write) -> Self {
+    fn write(write: BindStep) -> Self {
         Self::Write(Box::new(write))
     }
 }
@@ -268,14 +268,14 @@ impl Binder {
     }
 
     /// Remembers what a write that is about to be sent will have done.
-    fn note_write(&mut self, attempt: &mut Attempt, write: &Write) {
+    fn note_write(&mut self, attempt: &mut Attempt, write: &BindStep) {
         match write {
-            Write::TakeClaim(take) => {
+            BindStep::TakeClaim(take) => {
                 attempt.taking = Some(take.claim.clone());
                 self.facts.claims.begin_to_give(take);
             }
-            Write::SelectNode(SelectNode { claim, .. })
-            | Write::ReserveVolume(ReserveVolume { claim, .. }) => {
+            BindStep::SelectNode(SelectNode { claim, .. })
+            | BindStep::ReserveVolume(ReserveVolume { claim, .. }) => {
                 attempt.asked_volumes.insert(claim.clone());
             }
             _ => {}
@@ -312,7 +312,7 @@ impl Binder {
                 Move::Next(Stage::Tell(Outcome::Bound))
             }
             Stage::Undo(reason) => match self.undo(request) {
-                Some(undo) => Move::write(Write::Undo(undo)),
+                Some(undo) => Move::write(BindStep::Undo(undo)),
                 None => Move::Next(Stage::Tell(Outcome::Failed(reason.clone()))),
             },
             Stage::Tell(outcome) => Move::write(tell(request, outcome)),
@@ -342,7 +342,7 @@ impl Binder {
         }
         if request.pod_uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
             // It was made for an earlier pod of the name.
-            return Err(Move::write(Write::Drop { uid: request.uid.clone() }));
+            return Err(Move::write(BindStep::Drop { uid: request.uid.clone() }));
         }
         match &pod.node {
             Some(node) if *node == request.node => {
@@ -387,13 +387,13 @@ impl Binder {
             }
             Stage::Claims => self.take_claims(request, attempt, pod, now),
             Stage::Label => match labels(request, pod) {
-                Some(labels) => Move::write(Write::Label { uid: pod.uid.clone(), labels }),
+                Some(labels) => Move::write(BindStep::Label { uid: pod.uid.clone(), labels }),
                 None => Move::Next(Stage::Configure),
             },
             Stage::Configure if !plugins.has(BinderPlugin::GpuSharing) => Move::Next(Stage::Bind),
             Stage::Configure => match self.config_maps(request, pod) {
                 Ok(Some(maps)) if maps.is_empty() => Move::Next(Stage::Bind),
-                Ok(Some(maps)) => Move::write(Write::Configure { uid: pod.uid.clone(), maps }),
+                Ok(Some(maps)) => Move::write(BindStep::Configure { uid: pod.uid.clone(), maps }),
                 Ok(None) => Move::Next(Stage::Reserve), // a reservation was lost
                 Err(reason) => Move::fail(reason),
             },
@@ -550,7 +550,11 @@ impl Binder {
             let placement = signer.sign(&view.metadata, &request.node, &labels, &annotations);
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT, text)));
         }
-        Move::write(Write::Bind { uid: pod.uid.clone(), node: request.node.clone(), annotations })
+        Move::write(BindStep::Bind {
+            uid: pod.uid.clone(),
+            node: request.node.clone(),
+            annotations,
+        })
     }
 
     /// What has to be undone before the pod is as it was.
@@ -585,7 +589,7 @@ fn labels(request: &Request, pod: &PodFacts) -> Option<BTreeMap<String, Option<S
     (!labels.is_empty()).then_some(labels)
 }
 
-fn tell(request: &Request, outcome: &Outcome) -> Write {
+fn tell(request: &Request, outcome: &Outcome) -> BindStep {
     let tell = match outcome {
         Outcome::Bound => Tell {
             uid: request.uid.clone(),
@@ -600,5 +604,5 @@ fn tell(request: &Request, outcome: &Outcome) -> Write {
             failed_attempts: request.failed_attempts + 1,
         },
     };
-    Write::Tell(tell)
+    BindStep::Tell(tell)
 }

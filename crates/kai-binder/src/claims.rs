@@ -20,7 +20,7 @@ use super::Binder;
 use super::facts::{Awaited, PodFacts};
 use super::index::Index;
 use super::request::Request;
-use super::writes::Write;
+use super::writes::BindStep;
 
 /// A claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +78,7 @@ pub(super) struct FreeClaim {
 
 /// What is to be done for the claims of a pod.
 pub(super) enum ClaimStep {
-    Write(Box<Write>),
+    Write(Box<BindStep>),
     /// Something is not there yet: what, where it is not the pod; and why it fails if it never comes.
     Await(Option<Awaited>, String),
     Done,
@@ -281,7 +281,7 @@ impl Binder {
             allocation,
             reserved_for: claim.reserved_for.iter().cloned().chain([user]).collect(),
         };
-        Ok(ClaimStep::Write(Box::new(Write::TakeClaim(take))))
+        Ok(ClaimStep::Write(Box::new(BindStep::TakeClaim(take))))
     }
 
     /// No device is given away twice, whatever two schedulers decide.
@@ -308,7 +308,7 @@ impl Binder {
         let mut made = self.facts.claims.made_for.of(&pod.uid);
         let Some(name) = made.next() else {
             let object = claim_for(request, &pod.uid, &json!(extended.device_requests));
-            return Ok(ClaimStep::Write(Box::new(Write::MakeClaim(Box::new(object)))));
+            return Ok(ClaimStep::Write(Box::new(BindStep::MakeClaim(Box::new(object)))));
         };
         match self.take_claim(request, pod, name, extended.allocation.as_ref())? {
             ClaimStep::Done => {}
@@ -323,7 +323,7 @@ impl Binder {
             "requestMappings": extended.container_mappings,
         });
         let uid = pod.uid.clone();
-        Ok(ClaimStep::Write(Box::new(Write::NameClaim { uid, status: Box::new(status) })))
+        Ok(ClaimStep::Write(Box::new(BindStep::NameClaim { uid, status: Box::new(status) })))
     }
 }
 

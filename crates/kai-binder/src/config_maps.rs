@@ -2,16 +2,14 @@
 //! the pod does not own is neither changed nor deleted.
 
 use kai_api::names::{env, gpu, legacy};
-use kai_client::request::{
-    APPLY_PATCH, MERGE_PATCH, is_object_name, object_path, path_segment, send,
-};
+use kai_client::failure::Failure;
+use kai_client::path::{Resource, is_object_name};
+use kai_client::write::{Apply, Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
-use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sharing::ConfigMap;
-use super::writes::{self, Failure, FailureKind, Grace};
 
 /// The name under which config maps are written.
 const MANAGER: &str = "kai-binder";
@@ -44,85 +42,82 @@ impl Existing {
 
 /// Writes a config map of a pod. Most are new: creating one costs the API server less than applying it.
 pub(super) async fn apply(
-    client: &Client,
+    writer: &Writer,
     pod: &ObjectName,
     uid: &Text,
     map: &ConfigMap,
-) -> Result<(), Failure> {
-    let path = path(pod, &map.name)?;
+) -> Outcome<()> {
+    let name = object_name(pod, &map.name)?;
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &**uid});
-    let (name, namespace) = (&map.name, &*pod.namespace);
-    let object = |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map.data});
-    let created = json!({"name": name, "namespace": namespace, "ownerReferences": [owner]});
-    let maps = format!(
-        "/api/v1/namespaces/{}/configmaps?fieldManager={MANAGER}",
-        path_segment(&pod.namespace)
-    );
-    match send::<Value>(client, "POST", &maps, None, &object(created)).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        created => return created.map(|_| ()).map_err(Failure::from),
+    let object = |metadata: Value| {
+        Box::new(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map.data,
+        }))
+    };
+    let (named, namespace) = (&*name.name, &*name.namespace);
+    let created = json!({"name": named, "namespace": namespace, "ownerReferences": [owner]});
+    let create = Create::new(Resource::CONFIG_MAPS, &name.namespace, object(created));
+    match writer.write(&Write::Create(Create { manager: Some(MANAGER), ..create })).await {
+        Err(Failure::Conflict { .. }) => {}
+        created => return created.map(|_| ()),
     }
-    let Some(existing) = read(client, &path).await? else {
-        let reason = format!("config map {namespace}/{name} was deleted meanwhile");
-        return Err(Failure { reason, kind: FailureKind::MayPass });
+    let Some(existing) = read(writer, &name).await? else {
+        let reason = format!("config map {name} was deleted meanwhile");
+        return Err(Failure::Conflict { reason });
     };
     if !existing.is_owned_by(uid) {
         let reason = format!(
-            "config map {namespace}/{name} exists and is not owned by pod {}; annotation {} must name config maps of this pod only",
+            "config map {name} exists and is not owned by pod {}; annotation {} must name config maps of this pod only",
             pod.name,
             gpu::SHARED_CONFIG_MAP
         );
-        return Err(Failure { reason, kind: FailureKind::Refused });
+        return Err(Failure::Denied { reason });
     }
     let Metadata { uid, resource_version, .. } = &existing.metadata;
     let object = object(json!({
-        "name": name, "namespace": namespace, "ownerReferences": [owner],
+        "name": named, "namespace": namespace, "ownerReferences": [owner],
         "uid": uid, "resourceVersion": resource_version,
     }));
-    let applied = format!("{path}?fieldManager={MANAGER}&force=true");
-    let answer: Value = send(client, "PATCH", &applied, Some(APPLY_PATCH), &object).await?;
+    let target = Target::of_uid(Resource::CONFIG_MAPS, &name, uid);
+    let apply = Apply { resource: Resource::CONFIG_MAPS, name, manager: MANAGER, object };
+    let answer = writer.write(&Write::Apply(apply)).await?;
     // Whoever made the map for an earlier release reads the devices under another key.
     let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
     let known = answer["data"].get(legacy::VISIBLE_DEVICES);
     if let (Some(devices), Some(known)) = (devices, known)
         && known != devices.as_str()
     {
-        let patch = json!({"data": {legacy::VISIBLE_DEVICES: devices}});
-        let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
+        let patch = Patch::object(json!({"data": {legacy::VISIBLE_DEVICES: devices}}));
+        writer.write(&Write::Patch(target, patch)).await?;
     }
     Ok(())
 }
 
 /// Deletes a config map of a pod; one of another owner stays.
 pub(super) async fn delete(
-    client: &Client,
+    writer: &Writer,
     pod: &ObjectName,
     uid: &Text,
     name: &str,
-) -> Result<(), Failure> {
-    let Ok(path) = path(pod, name) else { return Ok(()) };
-    match read(client, &path).await? {
+) -> Outcome<()> {
+    let Ok(name) = object_name(pod, name) else { return Ok(()) };
+    match read(writer, &name).await? {
         Some(existing) if existing.is_owned_by(uid) => {
-            writes::delete(client, &path, &existing.metadata.uid.into(), Grace::AsUsual).await
+            let target = Target::of_uid(Resource::CONFIG_MAPS, &name, &existing.metadata.uid);
+            writer.write(&Write::Delete(target, Delete::default())).await.map(|_| ())
         }
         _ => Ok(()),
     }
 }
 
-fn path(pod: &ObjectName, name: &str) -> Result<String, Failure> {
+fn object_name(pod: &ObjectName, name: &str) -> Outcome<ObjectName> {
     if !is_object_name(name) {
         let reason = format!("{name:?} cannot be the name of a config map");
-        return Err(Failure { reason, kind: FailureKind::Refused });
+        return Err(Failure::Denied { reason });
     }
-    let map = ObjectName { namespace: pod.namespace.clone(), name: name.into() };
-    Ok(object_path("/api/v1", "configmaps", &map))
+    Ok(ObjectName { namespace: pod.namespace.clone(), name: name.into() })
 }
 
-async fn read(client: &Client, path: &str) -> Result<Option<Existing>, Failure> {
-    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    match client.request::<Existing>(request).await {
-        Ok(existing) => Ok(Some(existing)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+async fn read(writer: &Writer, name: &ObjectName) -> Outcome<Option<Existing>> {
+    writer.read(&Resource::CONFIG_MAPS.object(name)).await
 }

@@ -12,8 +12,9 @@ use super::clash::MOST_TRIED;
 use super::facts::{Life, Vanished};
 use super::profile::Rung;
 use super::reservation::{self, Blueprint, NEVER_CREATED, Reservation, Trouble};
-use super::writes::{Failure, Order};
+use super::writes::Order;
 use super::{Binder, DeviceKey, Item, PATIENCE, TRIES, delay};
+use kai_client::failure::Failure;
 
 /// After so many reservations that came to nothing, pods on the device cannot be helped any more.
 const REPAIRS: u32 = 3;
@@ -398,10 +399,10 @@ impl Binder {
                 memory.not_before = Some(now.plus(delay(memory.tries)));
                 let is_refused = !failure.may_pass();
                 if is_refused || memory.tries >= TRIES {
-                    memory.failure = Some(failure.reason.clone());
+                    memory.failure = Some(failure.to_string());
                 }
                 if let Some((_, rung)) = made.filter(|_| is_refused) {
-                    self.rung_refused(&key.node, rung, &failure.reason);
+                    self.rung_refused(&key.node, rung, &failure.to_string());
                 }
                 self.end_reservation(key);
             }
@@ -426,7 +427,7 @@ impl Binder {
                 self.facts.forget_reservation(pod);
             }
             Err(failure) => {
-                tracing::warn!(node = %key.node, group = %key.group, reason = failure.reason, "a device was not released");
+                tracing::warn!(node = %key.node, group = %key.group, reason = %failure, "a device was not released");
             }
         }
         self.due.insert(Item::Device(key.clone()));

@@ -1,19 +1,14 @@
 //! The binder at work: changes and reports in, orders carried out beside.
 
-use std::sync::Arc;
-
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::watch::{Change, Lists, watch};
+use kai_client::write::Writer;
 use kai_serve::metrics_text::Page;
-use kube::Client;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::writes::{self, Report};
 use super::{Binder, BinderSettings, EndedBind};
-
-const WRITES_AT_ONCE: usize = 64;
 
 /// Something that the binder is to hear.
 #[derive(Debug)]
@@ -33,30 +28,28 @@ const OWN_KINDS: [Kind; 2] = [Kind::RuntimeClass, Kind::ClusterPolicy];
 /// The binder at work.
 pub struct Driver {
     binder: Binder,
-    client: Client,
+    writer: Writer,
     env: Env,
     reports: Sender<BinderReport>,
-    limit: Arc<Semaphore>,
 }
 
 impl Driver {
     /// A binder that knows nothing yet; what comes of its orders goes to `reports`. One that does not lead follows the
     /// cluster and does nothing.
     pub fn new(
-        client: Client,
+        writer: Writer,
         env: Env,
         settings: BinderSettings,
         leads: bool,
         lists: Lists,
         reports: Sender<BinderReport>,
     ) -> Self {
-        let limit = Arc::new(Semaphore::new(WRITES_AT_ONCE));
         for kind in OWN_KINDS {
-            follow(&client, &env, kind, lists, &reports);
+            follow(writer.client(), &env, kind, lists, &reports);
         }
         let mut binder = Binder::new(settings);
         binder.set_leading(leads);
-        Self { binder, client, env, reports, limit }
+        Self { binder, writer, env, reports }
     }
 
     /// It begins or ceases to lead.
@@ -96,13 +89,9 @@ impl Driver {
     pub fn step(&mut self) {
         self.binder.step(self.env.now());
         for order in self.binder.take_orders() {
-            let (client, limit) = (self.client.clone(), Arc::clone(&self.limit));
-            let reports = self.reports.clone();
+            let (writer, reports) = (self.writer.clone(), self.reports.clone());
             self.env.spawn("bind", async move {
-                let permit = limit.acquire().await;
-                let report = writes::carry_out(&client, order).await;
-                drop(permit);
-                if let Some(report) = report {
+                if let Some(report) = writes::carry_out(&writer, order).await {
                     let _ = reports.send(BinderReport(Heard::Report(report))).await;
                 }
             });
@@ -111,7 +100,13 @@ impl Driver {
 }
 
 /// Watches a kind for the binder.
-fn follow(client: &Client, env: &Env, kind: Kind, lists: Lists, reports: &Sender<BinderReport>) {
+fn follow(
+    client: &kube::Client,
+    env: &Env,
+    kind: Kind,
+    lists: Lists,
+    reports: &Sender<BinderReport>,
+) {
     let (sink, mut changes) = channel(1);
     env.spawn("watch", watch(client.clone(), env.clone(), kind, lists, sink));
     let reports = reports.clone();

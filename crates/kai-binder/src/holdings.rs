@@ -1,27 +1,20 @@
 //! Writes about volumes and claims of a pod. Each names the version it was decided on: who changed something in between
 //! is not overwritten.
 
-use kai_api::json;
 use kai_api::names::storage as names;
 use kai_client::kinds::Kind;
-use kai_client::request::{MERGE_PATCH, object_path, path_segment, send};
+use kai_client::path::Resource;
+use kai_client::write::{Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::device_versions::into_v1;
-use kube::Client;
 use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
-use super::writes::{Answer, Grace, Written, delete, patch_pod_status};
+use super::writes::{Answer, Written, patch_pod};
 
-const CLAIMS: &str = "/apis/resource.k8s.io/v1";
-
-async fn patch(client: &Client, path: &str, patch: &Value) -> Result<Value, kube::Error> {
-    send(client, "PATCH", path, Some(MERGE_PATCH), patch).await
-}
-
-fn claim_path(claim: &ObjectName) -> String {
-    object_path(CLAIMS, "resourceclaims", claim)
+async fn patch(writer: &Writer, target: &Target, patch: Patch) -> Outcome {
+    writer.write(&Write::Patch(target.clone(), patch)).await
 }
 
 /// A claim as the server has it now, in whatever version.
@@ -31,111 +24,113 @@ fn claim_answer(mut claim: Value) -> Answer {
 }
 
 /// Makes the claim for extended resources of a pod.
-pub(super) async fn make_claim(client: &Client, pod: &ObjectName, object: &Value) -> Written {
-    let path = format!("{CLAIMS}/namespaces/{}/resourceclaims", pod.namespace);
-    let made: Value = send(client, "POST", &path, None, object).await?;
+pub(super) async fn make_claim(writer: &Writer, pod: &ObjectName, object: Box<Value>) -> Written {
+    let create = Create::new(Resource::RESOURCE_CLAIMS, &pod.namespace, object);
+    let made = writer.write(&Write::Create(create)).await?;
     Ok(claim_answer(made))
 }
 
 /// Names that claim in the status of the pod, or no longer.
 pub(super) async fn name_claim(
-    client: &Client,
+    writer: &Writer,
     pod: &ObjectName,
     uid: &Text,
     named: &Value,
 ) -> Written {
-    let patch =
-        json!({"metadata": {"uid": &**uid}, "status": {"extendedResourceClaimStatus": named}});
-    patch_pod_status(client, pod, &patch).await
+    let fields = json!({"status": {"extendedResourceClaimStatus": named}});
+    patch_pod(writer, Target::of_uid(Resource::PODS, pod, uid), Patch::status(fields)).await
 }
 
 /// Devices and reservation are one write; the finalizer, which says that the devices are to be freed, goes before.
-pub(super) async fn take_claim(client: &Client, take: TakeClaim) -> Written {
-    let TakeClaim { claim, uid, mut version, finalizers, allocation, reserved_for } = take;
-    let path = claim_path(&claim);
+pub(super) async fn take_claim(writer: &Writer, take: TakeClaim) -> Written {
+    let TakeClaim { claim, uid, version, finalizers, allocation, reserved_for } = take;
+    let mut target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version);
     if let Some(finalizers) = finalizers {
-        let metadata = json!({"uid": &*uid, "resourceVersion": version, "finalizers": finalizers});
-        let answer = patch(client, &path, &json!({"metadata": metadata})).await?;
-        version = text(&answer, "resourceVersion");
+        let fields = json!({"metadata": {"finalizers": finalizers}});
+        let answer = patch(writer, &target, Patch::object(fields)).await?;
+        target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version_of(&answer));
     }
-    let mut status = json!({"reservedFor": reserved_for});
-    if let Some(allocation) = allocation {
-        json::set(&mut status, &["allocation"], json!(allocation));
-    }
-    let metadata = json!({"uid": &*uid, "resourceVersion": version});
-    let body = json!({"metadata": metadata, "status": status});
-    let answer = patch(client, &format!("{path}/status"), &body).await?;
+    let status = match allocation {
+        Some(allocation) => json!({"reservedFor": reserved_for, "allocation": allocation}),
+        None => json!({"reservedFor": reserved_for}),
+    };
+    let answer = patch(writer, &target, Patch::status(json!({"status": status}))).await?;
     Ok(claim_answer(answer))
 }
 
 /// Gives a claim back. With its last pod it loses its devices, and then the finalizer.
-pub(super) async fn free_claim(client: &Client, free: FreeClaim) -> Written {
-    let FreeClaim { claim, uid, mut version, finalizers, reserved_for, remove } = free;
-    let path = claim_path(&claim);
+pub(super) async fn free_claim(writer: &Writer, free: FreeClaim) -> Written {
+    let FreeClaim { claim, uid, version, finalizers, reserved_for, remove } = free;
+    let mut target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version);
     let is_unused = reserved_for.is_empty();
     if !remove {
-        let mut status = json!({"reservedFor": reserved_for});
-        if is_unused {
-            status = json!({"reservedFor": null, "allocation": null});
-        }
-        let metadata = json!({"uid": &*uid, "resourceVersion": version});
-        let body = json!({"metadata": metadata, "status": status});
-        let answer = patch(client, &format!("{path}/status"), &body).await?;
-        version = text(&answer, "resourceVersion");
+        let status = if is_unused {
+            json!({"reservedFor": null, "allocation": null})
+        } else {
+            json!({"reservedFor": reserved_for})
+        };
+        let answer = patch(writer, &target, Patch::status(json!({"status": status}))).await?;
+        target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version_of(&answer));
     }
     if remove || is_unused {
-        let metadata = json!({"uid": &*uid, "resourceVersion": version, "finalizers": finalizers});
-        patch(client, &path, &json!({"metadata": metadata})).await?;
+        let fields = json!({"metadata": {"finalizers": finalizers}});
+        patch(writer, &target, Patch::object(fields)).await?;
     }
     if remove {
-        delete(client, &path, &uid, Grace::AsUsual).await?;
+        let target = Target::of_uid(Resource::RESOURCE_CLAIMS, &claim, &uid);
+        writer.write(&Write::Delete(target, Delete::default())).await?;
     }
     Ok(Answer::Nothing)
 }
 
 /// Reserves a volume for a claim; a controller of Kubernetes does the rest.
-pub(super) async fn reserve_volume(client: &Client, reserve: ReserveVolume) -> Written {
+pub(super) async fn reserve_volume(writer: &Writer, reserve: ReserveVolume) -> Written {
     let ReserveVolume { volume, uid, version, claim, claim_uid } = reserve;
     let reference = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "namespace": &*claim.namespace, "name": &*claim.name, "uid": &*claim_uid,
     });
     let annotations = json!({names::BOUND_BY_CONTROLLER: "yes"});
-    let metadata = json!({"uid": &*uid, "resourceVersion": version, "annotations": annotations});
-    patch_volume(client, &volume, &json!({"metadata": metadata, "spec": {"claimRef": reference}}))
-        .await
+    let fields = json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": reference}});
+    patch_volume(writer, &volume, &uid, &version, fields).await
 }
 
 /// Has a volume made for a claim, for a pod of this node; or no longer.
-pub(super) async fn select_node(client: &Client, select: SelectNode) -> Written {
+pub(super) async fn select_node(writer: &Writer, select: SelectNode) -> Written {
     let SelectNode { claim, uid, version, node } = select;
     let annotations = json!({names::SELECTED_NODE: node.as_deref()});
-    let metadata = json!({"uid": &*uid, "resourceVersion": version, "annotations": annotations});
-    let path = object_path("/api/v1", "persistentvolumeclaims", &claim);
-    let answer = patch(client, &path, &json!({"metadata": metadata})).await?;
+    let target = Target::unchanged(Resource::PERSISTENT_VOLUME_CLAIMS, &claim, &uid, &version);
+    let fields = json!({"metadata": {"annotations": annotations}});
+    let answer = patch(writer, &target, Patch::object(fields)).await?;
     Ok(Answer::Object(Kind::PersistentVolumeClaim, Box::new(answer)))
 }
 
 /// Takes back what was done for a claim that has no volume yet.
-pub(super) async fn free_volume(client: &Client, free: FreeVolume) -> Written {
+pub(super) async fn free_volume(writer: &Writer, free: FreeVolume) -> Written {
     match free {
-        FreeVolume::Unselect(select) => select_node(client, select).await,
+        FreeVolume::Unselect(select) => select_node(writer, select).await,
         FreeVolume::Release { volume, uid, version } => {
             let annotations = json!({names::BOUND_BY_CONTROLLER: null});
-            let metadata =
-                json!({"uid": &*uid, "resourceVersion": version, "annotations": annotations});
-            let body = json!({"metadata": metadata, "spec": {"claimRef": null}});
-            patch_volume(client, &volume, &body).await
+            let fields =
+                json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": null}});
+            patch_volume(writer, &volume, &uid, &version, fields).await
         }
     }
 }
 
-async fn patch_volume(client: &Client, volume: &Text, body: &Value) -> Written {
-    let answer =
-        patch(client, &format!("/api/v1/persistentvolumes/{}", path_segment(volume)), body).await?;
+async fn patch_volume(
+    writer: &Writer,
+    volume: &Text,
+    uid: &str,
+    version: &str,
+    fields: Value,
+) -> Written {
+    let name = ObjectName::new("", &**volume);
+    let target = Target::unchanged(Resource::PERSISTENT_VOLUMES, &name, uid, version);
+    let answer = patch(writer, &target, Patch::object(fields)).await?;
     Ok(Answer::Object(Kind::PersistentVolume, Box::new(answer)))
 }
 
-fn text(object: &Value, key: &str) -> String {
-    object["metadata"][key].as_str().unwrap_or_default().to_owned()
+fn version_of(object: &Value) -> String {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }

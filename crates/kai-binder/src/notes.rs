@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::{self, NodeCondition};
 use super::facts::{Facts, Life, NodeFacts};
-use super::writes::{Failure, Order};
+use super::writes::Order;
 use super::{Binder, Item, delay};
+use kai_client::failure::Failure;
 
 /// A node is written at most this often.
 const PAUSE: Span = seconds(10);
@@ -130,7 +131,7 @@ impl Binder {
         if let Err(failure) = ended {
             memory.failures += 1;
             memory.not_before = Some(now.plus(PAUSE).plus(delay(memory.failures)));
-            tracing::warn!(node = %name, reason = failure.reason, "what is known of a node's GPUs was not written on it");
+            tracing::warn!(node = %name, reason = %failure, "what is known of a node's GPUs was not written on it");
         }
         self.due.insert(Item::Node(name.clone()));
     }

@@ -83,7 +83,7 @@ impl Binder {
                 self.take_answer(answer);
             }
             Err(failure) => {
-                tracing::warn!(pod = %name, reason = failure.reason, "an interrupted bind was not undone");
+                tracing::warn!(pod = %name, reason = %failure, "an interrupted bind was not undone");
                 if let Some(repair) = self.repairs.get_mut(name) {
                     repair.busy = false;
                     repair.tries += 1;

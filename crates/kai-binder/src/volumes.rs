@@ -12,7 +12,7 @@ use kai_translate::storage;
 use super::Binder;
 use super::facts::{Awaited, PodFacts, is_older};
 use super::request::Request;
-use super::writes::Write;
+use super::writes::BindStep;
 
 /// The provisioner of classes whose volumes are made by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -80,7 +80,7 @@ pub(super) enum FreeVolume {
 
 /// What is to be done for the volumes of a pod.
 pub(super) enum VolumeStep {
-    Write(Box<Write>),
+    Write(Box<BindStep>),
     /// A claim has to change, and is waited for from now on.
     Await(Awaited),
     /// A claim is not there yet; why it fails if it never comes.
@@ -253,7 +253,7 @@ impl Binder {
         let found =
             found.min_by(|left, right| left.spec.preference().cmp(&right.spec.preference()));
         let write = if let Some(volume) = found {
-            Write::ReserveVolume(ReserveVolume {
+            BindStep::ReserveVolume(ReserveVolume {
                 volume: volume.spec.name.clone(),
                 uid: volume.uid.clone(),
                 version: volume.version.clone(),
@@ -267,7 +267,7 @@ impl Binder {
             if !can_be_made {
                 return Err("node(s) didn't find available persistent volumes to bind".to_owned());
             }
-            Write::SelectNode(SelectNode {
+            BindStep::SelectNode(SelectNode {
                 claim: name.clone(),
                 uid: claim.uid.clone(),
                 version: claim.version.clone(),

@@ -6,6 +6,8 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 
+use crate::failure::sentence;
+
 const GROUP: &str = "/apis/resource.k8s.io";
 const SPOKEN: &str = "v1";
 /// Versions that are understood beside the spoken one, the newest first.
@@ -29,7 +31,8 @@ async fn older_version(client: &Client) -> Option<&'static str> {
         Ok(group) => group,
         Err(kube::Error::Api(status)) if status.code == 404 => return None,
         Err(error) => {
-            tracing::warn!(%error, "versions of resource.k8s.io are not known");
+            let failure = sentence(error);
+            tracing::warn!(failure, "failed to read the versions of resource.k8s.io");
             return None;
         }
     };

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use kai_core::time::{Span, Timestamp};
@@ -18,6 +18,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// Waits for a span.
     fn sleep(&self, span: Span) -> Work;
+    /// Time since an arbitrary start. Unlike [`Clock::now`] it never steps, whatever is done to the wall clock.
+    fn uptime(&self) -> Span;
 }
 
 /// Starts work beside the caller's.
@@ -41,7 +43,7 @@ impl Env {
 
     /// The system's clock and the current tokio runtime.
     pub fn real() -> Self {
-        Self::new(Arc::new(SystemClock), Arc::new(TokioSpawner))
+        Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(TokioSpawner))
     }
 
     /// Now.
@@ -52,6 +54,11 @@ impl Env {
     /// Waits for a span.
     pub fn sleep(&self, span: Span) -> Work {
         self.clock.sleep(span)
+    }
+
+    /// Time since an arbitrary start, which never steps: for rights that expire.
+    pub fn uptime(&self) -> Span {
+        self.clock.uptime()
     }
 
     /// Waits until a moment; for ever where there is none.
@@ -73,7 +80,9 @@ pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(u64::try_from(span.nanos).unwrap_or_default())
 }
 
-struct SystemClock;
+struct SystemClock {
+    start: Instant,
+}
 
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place where the system's clock is read")]
@@ -84,6 +93,10 @@ impl Clock for SystemClock {
 
     fn sleep(&self, span: Span) -> Work {
         Box::pin(tokio::time::sleep(duration(span)))
+    }
+
+    fn uptime(&self) -> Span {
+        Span { nanos: i64::try_from(self.start.elapsed().as_nanos()).unwrap_or(i64::MAX) }
     }
 }
 

@@ -10,7 +10,9 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::env::Env;
+use crate::failure::Failure;
 use crate::request::{MERGE_PATCH, object_path, send};
+use crate::write::Outcome;
 
 /// How often a request is tried that may succeed later, a second apart: the network of a pod may come after the pod.
 const TRIES: u32 = 10;
@@ -27,7 +29,7 @@ pub struct OwnPod {
 
 impl OwnPod {
     /// Reads the pod of this name.
-    pub async fn find(client: Client, env: Env, name: &ObjectName) -> Result<Self, kube::Error> {
+    pub async fn find(client: Client, env: Env, name: &ObjectName) -> Outcome<Self> {
         let path = object_path("/api/v1", "pods", name);
         let (uid, annotations) = Default::default();
         let mut own = Self { client, env, path, uid, annotations };
@@ -42,20 +44,17 @@ impl OwnPod {
     }
 
     /// Sets annotations; a later pod of the name stays as it is.
-    pub async fn annotate(
-        &self,
-        annotations: &BTreeMap<&'static str, String>,
-    ) -> Result<(), kube::Error> {
+    pub async fn annotate(&self, annotations: &BTreeMap<&'static str, String>) -> Outcome<()> {
         let patch = json!({"metadata": {"uid": self.uid, "annotations": annotations}});
         self.request("PATCH", Some(&patch)).await.map(|_| ())
     }
 
-    async fn request(&self, method: &str, patch: Option<&Value>) -> Result<view::Pod, kube::Error> {
+    async fn request(&self, method: &str, patch: Option<&Value>) -> Outcome<view::Pod> {
         let mut tries = 1;
         loop {
             match send(&self.client, method, &self.path, Some(MERGE_PATCH), &patch).await {
-                Err(error) if tries < TRIES && may_pass(&error) => {
-                    tracing::warn!(%error, tries, "the API server did not answer; trying again");
+                Err(failure) if tries < TRIES && may_pass(&failure) => {
+                    tracing::warn!(%failure, tries, "trying again");
                     tries += 1;
                     self.env.sleep(PAUSE).await;
                 }
@@ -65,9 +64,6 @@ impl OwnPod {
     }
 }
 
-fn may_pass(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => matches!(status.code, 408 | 429 | 500..=599),
-        _ => true,
-    }
+fn may_pass(failure: &Failure) -> bool {
+    failure.may_pass() && !matches!(failure, Failure::Conflict { .. } | Failure::Unauthenticated)
 }

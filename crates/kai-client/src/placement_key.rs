@@ -3,6 +3,7 @@
 
 use k8s_openapi::ByteString;
 use kai_api::names::scheduling::PLACEMENT_KEY;
+use kai_core::input::ObjectName;
 use kai_core::time::Span;
 use kai_translate::placement::{KEY_BYTES, PlacementKey};
 use kai_translate::time::seconds;
@@ -11,7 +12,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 
 use crate::env::Env;
+use crate::failure::Failure;
+use crate::path::Resource;
 use crate::request::send;
+use crate::write::{Outcome, read};
 
 /// A server that has just started may not know our rights yet.
 const FORBIDDEN_FOR_GOOD_AFTER: u32 = 10;
@@ -21,7 +25,7 @@ const RETRY_AFTER: Span = seconds(1);
 #[derive(Debug, thiserror::Error)]
 enum KeyError {
     #[error(transparent)]
-    Api(#[from] kube::Error),
+    Api(#[from] Failure),
     #[error("the Secret has no field {}", PLACEMENT_KEY.1)]
     Empty,
     #[error("the system has no random numbers")]
@@ -29,8 +33,12 @@ enum KeyError {
 }
 
 impl KeyError {
-    fn has_code(&self, code: u16) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == code)
+    fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api(Failure::Forbidden { .. }))
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Api(Failure::Gone { .. }))
     }
 }
 
@@ -50,7 +58,7 @@ pub async fn load(
         };
         failures += 1;
         // A Secret cannot be created where there is no namespace.
-        if error.has_code(404) {
+        if error.is_missing() {
             tracing::warn!(
                 namespace,
                 secret,
@@ -58,7 +66,7 @@ pub async fn load(
             );
             return None;
         }
-        if error.has_code(403) && failures >= FORBIDDEN_FOR_GOOD_AFTER {
+        if error.is_forbidden() && failures >= FORBIDDEN_FOR_GOOD_AFTER {
             tracing::warn!(                namespace, secret, %error,
                 "placements are not signed and GPU labels of pods are believed: grant get and update on the Secret"
             );
@@ -74,16 +82,16 @@ async fn read_or_create(
     namespace: &str,
     secret: &str,
 ) -> Result<PlacementKey, KeyError> {
-    let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
-    let path = format!("{secrets}/{secret}");
-    let found = read(client, &path).await?;
+    let secrets = Resource::SECRETS.collection(namespace);
+    let path = Resource::SECRETS.object(&ObjectName::new(namespace, secret));
+    let found: Option<Value> = read(client, &path).await?;
     if let Some(key) = found.as_ref().and_then(key_of) {
         return Ok(key);
     }
     let mut bytes = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| KeyError::NoRandomness)?;
     let data = json!({PLACEMENT_KEY.1: ByteString(bytes.to_vec())});
-    let written: Result<Value, kube::Error> = if let Some(Value::Object(mut object)) = found {
+    let written: Outcome = if let Some(Value::Object(mut object)) = found {
         // The version is that of the empty Secret: the first of several replicas wins.
         object.insert("data".to_owned(), data);
         send(client, "PUT", &path, None, &object).await
@@ -95,19 +103,10 @@ async fn read_or_create(
     };
     match written {
         Ok(_) => tracing::info!(namespace, secret, "created the key of placements"),
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(error.into()),
+        Err(Failure::Conflict { .. }) => {}
+        Err(failure) => return Err(failure.into()),
     }
-    read(client, &path).await?.as_ref().and_then(key_of).ok_or(KeyError::Empty)
-}
-
-async fn read(client: &Client, path: &str) -> Result<Option<Value>, KeyError> {
-    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    match client.request(request).await {
-        Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    read::<Value>(client, &path).await?.as_ref().and_then(key_of).ok_or(KeyError::Empty)
 }
 
 fn key_of(secret: &Value) -> Option<PlacementKey> {

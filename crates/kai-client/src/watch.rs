@@ -17,7 +17,9 @@ use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
 use crate::env::Env;
+use crate::failure::sentence;
 use crate::kinds::Kind;
+use crate::path::escape;
 
 /// Asks for everything that exists, then for what happens to it.
 const INITIAL_EVENTS: &str =
@@ -230,7 +232,7 @@ impl<K: Watched> Watcher<K> {
                         self.env.sleep(LONGEST_DELAY).await;
                         continue;
                     }
-                    self.pause(&error.to_string()).await;
+                    self.pause(&sentence(*error)).await;
                 }
                 Err(Stop::Mute) => self.pause("it ended at once and told nothing").await,
             }
@@ -460,16 +462,6 @@ fn delay(failures: u32) -> Span {
     Span { nanos: doubled.min(LONGEST_DELAY.nanos) }
 }
 
-/// A text as part of a query.
-pub fn escape(text: &str) -> String {
-    text.bytes().fold(String::new(), |escaped, byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-            escaped + char::from(byte).to_string().as_str()
-        }
-        _ => escaped + &format!("%{byte:02X}"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -478,10 +470,5 @@ mod tests {
     fn delays_double_up_to_half_a_minute() {
         let delays: Vec<i64> = [1, 2, 3, 8, 9, 40].map(|n| delay(n).nanos / 1_000_000).to_vec();
         assert_eq!(delays, [250, 500, 1000, 30_000, 30_000, 30_000]);
-    }
-
-    #[test]
-    fn queries_are_escaped() {
-        assert_eq!(escape("status.phase!=Failed"), "status.phase%21%3DFailed");
     }
 }

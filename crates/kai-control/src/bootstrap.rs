@@ -1,11 +1,13 @@
 //! What a new version brings to the cluster when it starts: its definitions of custom resources, and the default queues
 //! where they are missing. An installation is one `kubectl apply` or one `helm install`, and an upgrade needs no Job.
 
-use http::Request;
 use kai_api::crds::CRDS;
 use kai_client::env::Env;
-use kai_client::kinds::Kind;
+use kai_client::failure::Failure;
+use kai_client::path::{Resource, object_path, with_query};
 use kai_client::request::{APPLY_PATCH, send};
+use kai_client::write::{Outcome, read};
+use kai_core::input::ObjectName;
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 use kube::Client;
@@ -72,36 +74,33 @@ impl Pause {
     }
 }
 
-async fn apply_definitions(client: &Client) -> Result<(), kube::Error> {
+async fn apply_definitions(client: &Client) -> Outcome<()> {
     for (file, text) in CRDS {
         let Ok(definition) = serde_saphyr::from_str::<Value>(text) else {
             tracing::error!(file, "the definition of a custom resource is no YAML");
             continue;
         };
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager={MANAGER}&force=true"
-        );
+        let (api, plural) = ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions");
+        let path = object_path(api, plural, &ObjectName::new("", name));
+        let path = with_query(&path, &[("fieldManager", MANAGER), ("force", "true")]);
         let _: Value = send(client, "PATCH", &path, Some(APPLY_PATCH), &definition).await?;
     }
     tracing::info!(count = CRDS.len(), "applied the custom resource definitions");
     Ok(())
 }
 
-async fn create_queue(client: &Client, queue: &Value) -> Result<(), kube::Error> {
+async fn create_queue(client: &Client, queue: &Value) -> Outcome<()> {
     let name = queue["metadata"]["name"].as_str().unwrap_or_default();
-    let path = Kind::Queue.path();
-    let request = Request::get(format!("{path}/{name}")).body(Vec::new());
-    match client.request::<Value>(request.map_err(kube::Error::HttpError)?).await {
-        Ok(_) => return Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        Err(error) => return Err(error),
+    let path = Resource::QUEUES.object(&ObjectName::new("", name));
+    if read::<Value>(client, &path).await?.is_some() {
+        return Ok(());
     }
-    match send::<Value>(client, "POST", path, None, queue).await {
+    match send::<Value>(client, "POST", &Resource::QUEUES.collection(""), None, queue).await {
         Ok(_) => tracing::info!(queue = name, "created a default queue"),
         // Another replica was faster.
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(error),
+        Err(Failure::Conflict { .. }) => {}
+        Err(failure) => return Err(failure),
     }
     Ok(())
 }

@@ -5,14 +5,13 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kai_api::PodGroup;
-use kai_api::json;
 use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
 use kai_client::env::Env;
+use kai_client::failure::Failure;
 use kai_client::lease::Gate;
-use kai_client::request::{
-    APPLY_PATCH, MERGE_PATCH, is_object_name, object_path, path_segment, send,
-};
+use kai_client::path::{Resource, is_object_name, object_path, with_query};
+use kai_client::write::{Apply, Outcome, Patch, Target, Write, Writer, read};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
@@ -36,7 +35,6 @@ use crate::orders::Report;
 
 /// The name under which groups are written.
 const MANAGER: &str = "kai-pod-grouper";
-const POD_GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2";
 /// Owners are read again after this time.
 const OWNERS_LIVE: Span = seconds(10);
 const AT_ONCE: usize = 16;
@@ -77,7 +75,7 @@ const FORBIDDEN_AFTER: Span = seconds(5);
 pub enum GroupError {
     /// A read or write failed.
     #[error(transparent)]
-    Api(#[from] kube::Error),
+    Api(#[from] Failure),
     /// The objects make no sense.
     #[error(transparent)]
     Objects(#[from] kai_workloads::GroupingError),
@@ -91,7 +89,7 @@ pub enum GroupError {
 
 /// Reads owners and writes groups.
 pub struct Grouper {
-    client: Client,
+    writer: Writer,
     env: Env,
     config: GrouperConfig,
     gate: Gate,
@@ -128,9 +126,9 @@ struct List<T> {
 
 impl Grouper {
     /// A grouper under these rules that writes while the gate is open.
-    pub fn new(client: &Client, env: Env, config: GrouperConfig, gate: &Gate) -> Arc<Self> {
+    pub fn new(writer: Writer, env: Env, config: GrouperConfig, gate: &Gate) -> Arc<Self> {
         Arc::new(Self {
-            client: gate.client(client),
+            writer,
             env,
             config,
             gate: gate.clone(),
@@ -209,8 +207,8 @@ impl Grouper {
     async fn may_try_again(&self, pod: &Pod, delay: &mut Span) -> bool {
         self.env.sleep(*delay).await;
         *delay = Span { nanos: (delay.nanos * 2).min(LONGEST_DELAY.nanos) };
-        let path = object_path("/api/v1", "pods", &pod_name(pod));
-        let found: Result<Option<Pod>, _> = self.in_time(self.get(&path)).await;
+        let path = Resource::PODS.object(&pod_name(pod));
+        let found: Result<Option<Pod>, _> = self.in_time(self.writer.read(&path)).await;
         match found {
             Ok(found) => found.is_some_and(|found| found.metadata.uid == pod.metadata.uid),
             Err(_) => true,
@@ -246,13 +244,13 @@ impl Grouper {
     }
 
     /// Writes the group, then links the pod to it.
-    async fn write(&self, pod: &Pod, plan: &PodGroupPlan) -> Result<(), kube::Error> {
+    async fn write(&self, pod: &Pod, plan: &PodGroupPlan) -> Outcome<()> {
         for notice in &plan.notices {
             tracing::info!(pod = %pod_name(pod), %notice, "about its group");
         }
         let group = ObjectName::new(plan.namespace.as_str(), plan.name.as_str());
-        let path = object_path(POD_GROUPS, "podgroups", &group);
-        let existing: Option<PodGroup> = self.get(&path).await?;
+        let existing: Option<PodGroup> =
+            self.writer.read(&Resource::POD_GROUPS.object(&group)).await?;
         let options = WriteOptions { manager: MANAGER, move_queue: false };
         let wanted = match write_group(plan, existing.as_ref(), &self.config, options) {
             GroupWrite::Create(group) => Some(*group),
@@ -260,15 +258,16 @@ impl Grouper {
             GroupWrite::Nothing => None,
         };
         if let Some(wanted) = wanted {
-            let path = format!("{path}?fieldManager={MANAGER}&force=true");
-            let _: Value = send(&self.client, "PATCH", &path, Some(APPLY_PATCH), &wanted).await?;
-            tracing::info!(%group, queue = plan.queue, "wrote the group");
+            let object = serde_json::to_value(&wanted)
+                .map_err(|error| Failure::Unreadable { reason: error.to_string() })?;
+            let (resource, name) = (Resource::POD_GROUPS, group.clone());
+            let apply = Apply { resource, name, manager: MANAGER, object: Box::new(object) };
+            self.writer.write(&Write::Apply(apply)).await?;
+            tracing::info!(%group, queue = plan.queue, "wrote the pod group");
         }
         if let Some(patch) = pod_patch(pod, plan) {
-            let mut patch = patch;
-            json::set(&mut patch, &["metadata", "uid"], Value::from(pod.metadata.uid.as_str()));
-            let path = object_path("/api/v1", "pods", &pod_name(pod));
-            let _: Value = send(&self.client, "PATCH", &path, Some(MERGE_PATCH), &patch).await?;
+            let target = Target::of_uid(Resource::PODS, &pod_name(pod), &pod.metadata.uid);
+            self.writer.write(&Write::Patch(target, Patch::object(patch))).await?;
         }
         Ok(())
     }
@@ -297,8 +296,8 @@ impl Grouper {
                 Fetched::Object(owner)
             }
             Ok(None) => Fetched::Failed("not found".to_owned()),
-            Err(kube::Error::Api(status)) if status.code == 403 => self.forbidden(gvk, now),
-            Err(error) => Fetched::Failed(error.to_string()),
+            Err(Failure::Forbidden { .. }) => self.forbidden(gvk, now),
+            Err(failure) => Fetched::Failed(failure.to_string()),
         }
     }
 
@@ -312,7 +311,7 @@ impl Grouper {
         Fetched::Forbidden
     }
 
-    async fn learn(&self, facts: &mut Facts, need: Need) -> Result<(), kube::Error> {
+    async fn learn(&self, facts: &mut Facts, need: Need) -> Outcome<()> {
         match need {
             Need::Object(key) => {
                 let gvk = Gvk::from_api_version(&key.api_version, &key.kind);
@@ -332,39 +331,30 @@ impl Grouper {
         Ok(())
     }
 
-    async fn pods(&self, query: &PodQuery) -> Result<Vec<Pod>, kube::Error> {
+    async fn pods(&self, query: &PodQuery) -> Outcome<Vec<Pod>> {
         let labels: Vec<String> =
             query.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let path = format!(
-            "/api/v1/namespaces/{}/pods?labelSelector={}",
-            path_segment(&query.namespace),
-            path_segment(&labels.join(","))
-        );
-        let list: Option<List<Pod>> = self.get(&path).await?;
+        let pods = Resource::PODS.collection(&query.namespace);
+        let path = with_query(&pods, &[("labelSelector", &labels.join(","))]);
+        let list: Option<List<Pod>> = self.writer.read(&path).await?;
         Ok(list.map(|list| list.items).unwrap_or_default())
     }
 
     /// None where the kind is not served or may not be read.
-    async fn kartas(&self, gvk: &Gvk) -> Result<Vec<Value>, kube::Error> {
+    async fn kartas(&self, gvk: &Gvk) -> Outcome<Vec<Value>> {
         let selector = format!(
             "run.ai/karta-group={},run.ai/karta-version={},run.ai/karta-kind={}",
             gvk.group, gvk.version, gvk.kind
         );
-        let path =
-            format!("/apis/run.ai/v1alpha1/kartas?labelSelector={}", path_segment(&selector));
-        match self.get::<List<Value>>(&path).await {
-            Err(kube::Error::Api(status)) if status.code == 403 => Ok(Vec::new()),
+        let path = with_query("/apis/run.ai/v1alpha1/kartas", &[("labelSelector", &selector)]);
+        match self.writer.read::<List<Value>>(&path).await {
+            Err(Failure::Forbidden { .. }) => Ok(Vec::new()),
             ended => Ok(ended?.map(|list| list.items).unwrap_or_default()),
         }
     }
 
     /// An object of any kind; none where it does not exist.
-    async fn read(
-        &self,
-        gvk: &Gvk,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Value>, kube::Error> {
+    async fn read(&self, gvk: &Gvk, namespace: &str, name: &str) -> Outcome<Option<Value>> {
         let is_namespace = |text: &str| text.is_empty() || is_object_name(text);
         if !is_object_name(name) || !is_namespace(namespace) {
             return Ok(None);
@@ -375,16 +365,13 @@ impl Grouper {
         } else {
             format!("/apis/{}/{}", resource.group, resource.version)
         };
-        let path = if namespaced {
-            object_path(&api, &resource.plural, &ObjectName::new(namespace, name))
-        } else {
-            format!("{api}/{}/{}", resource.plural, path_segment(name))
-        };
-        self.get(&path).await
+        let namespace = if namespaced { namespace } else { "" };
+        let name = ObjectName::new(namespace, name);
+        self.writer.read(&object_path(&api, &resource.plural, &name)).await
     }
 
     /// How a kind is served, and whether in namespaces; none where it is not.
-    async fn kind(&self, gvk: &Gvk) -> Result<Option<(ApiResource, bool)>, kube::Error> {
+    async fn kind(&self, gvk: &Gvk) -> Outcome<Option<(ApiResource, bool)>> {
         let lock = || self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(gvk) {
             return Ok(Some(known.clone()));
@@ -395,35 +382,24 @@ impl Grouper {
             return Ok(None);
         }
         let wanted = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
-        let (resource, capabilities) = match pinned_kind(&self.client, &wanted).await {
+        let (resource, capabilities) = match pinned_kind(self.writer.client(), &wanted).await {
             Ok(found) => found,
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
             Err(kube::Error::Discovery(_)) => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let found = (resource, capabilities.scope == Scope::Namespaced);
         lock().insert(gvk.clone(), found.clone());
         Ok(Some(found))
     }
-
-    async fn get<T: serde::de::DeserializeOwned>(
-        &self,
-        path: &str,
-    ) -> Result<Option<T>, kube::Error> {
-        let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        match self.client.request(request).await {
-            Ok(object) => Ok(Some(object)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 /// Priority classes and preemptibility of kinds, from a config map.
 pub async fn kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
-    let path = object_path("/api/v1", "configmaps", place);
-    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-    let map: Value = client.request(request).await.map_err(|error| error.to_string())?;
+    let found: Option<Value> = read(client, &Resource::CONFIG_MAPS.object(place))
+        .await
+        .map_err(|failure| failure.to_string())?;
+    let map = found.ok_or("it does not exist")?;
     let types = map["data"][objects::KIND_DEFAULTS_KEY].as_str();
     let types = types.ok_or_else(|| format!("it has no key {}", objects::KIND_DEFAULTS_KEY))?;
     KindDefaults::parse(types).map_err(|error| error.to_string())

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kai_client::request::{
-    EvictBy, MERGE_PATCH, STRATEGIC_PATCH, bind, evict, missing_is_fine, object_path, path_segment,
-    send,
-};
+use kai_client::failure::Failure;
+use kai_client::path::Resource;
+use kai_client::request::{EvictBy, evict};
+use kai_client::write::{BindPod, Create, Delete, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Span;
-use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
@@ -19,7 +18,7 @@ use crate::usage::store::{self, Place};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
     /// Bind a pod that needs nothing but a node.
-    Bind(Bind),
+    Bind(BindPod),
     /// Ask for a bind that takes several steps.
     RequestBind(ObjectName, Box<Value>),
     /// Remove a bind request of this UID, which failed for good.
@@ -34,19 +33,6 @@ pub enum Order {
     StoreUsage(Place, String),
     /// Write a pod group and link the pod to it.
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
-}
-
-/// A pod and its node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bind {
-    /// The pod.
-    pub pod: ObjectName,
-    /// Its UID, so that another pod of the name is left alone.
-    pub uid: Text,
-    /// The node.
-    pub node: Text,
-    /// Annotations that the pod gets in the same write.
-    pub annotations: BTreeMap<&'static str, String>,
 }
 
 /// A pod that is evicted.
@@ -112,97 +98,93 @@ pub enum Report {
 }
 
 /// Carries an order out and reports. Orders of the grouper are carried out by it.
-pub async fn carry_out(client: Client, order: Order, reports: Sender<Report>) {
+pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
     match order {
         Order::Bind(bind) => {
-            let _ = reports.send(post_binding(&client, bind).await).await;
+            let _ = reports.send(bind_pod(&writer, bind).await).await;
         }
         Order::RequestBind(pod, request) => {
-            let _ = reports.send(post_bind_request(&client, pod, &request).await).await;
+            let _ = reports.send(request_bind(&writer, pod, request).await).await;
         }
         Order::DropBindRequest(name, uid) => {
-            let path = object_path("/apis/scheduling.run.ai/v1alpha2", "bindrequests", &name);
-            let options = json!({"preconditions": {"uid": &*uid}});
-            let ended: Result<Value, _> = send(&client, "DELETE", &path, None, &options).await;
-            match ended.or_else(missing_is_fine) {
+            let target = Target::of_uid(Resource::BIND_REQUESTS, &name, &uid);
+            match writer.write(&Write::Delete(target, Delete::default())).await {
                 Ok(_) => tracing::info!(request = %name, "removed a failed bind request"),
-                Err(error) => {
-                    tracing::warn!(request = %name, %error, "failed to remove a failed bind request");
+                Err(failure) => {
+                    tracing::warn!(request = %name, %failure, "failed to remove a failed bind request");
                     let _ = reports.send(Report::BindRequestStays(uid)).await;
                 }
             }
         }
         Order::Evict(by, victim) => {
-            let _ = reports.send(evict_victim(&client, by, victim).await).await;
+            let _ = reports.send(evict_victim(&writer, by, victim).await).await;
         }
         Order::MarkGroup(group, annotations) => {
-            let path = object_path("/apis/scheduling.run.ai/v2alpha2", "podgroups", &group);
-            let patch = json!({"metadata": {"annotations": annotations}});
-            let ended: Result<Value, _> =
-                send(&client, "PATCH", &path, Some(MERGE_PATCH), &patch).await;
-            match ended.or_else(missing_is_fine) {
-                Ok(_) => tracing::info!(%group, ?annotations, "marked"),
-                Err(error) => tracing::warn!(%group, %error, "a pod group was not marked"),
+            let target = Target::named(Resource::POD_GROUPS, &group);
+            let patch = Patch::object(json!({"metadata": {"annotations": annotations}}));
+            match writer.write(&Write::Patch(target, patch)).await {
+                Ok(_) | Err(Failure::Gone { .. }) => {
+                    tracing::info!(%group, ?annotations, "annotated a pod group");
+                }
+                Err(failure) => tracing::warn!(%group, %failure, "failed to annotate a pod group"),
             }
         }
-        Order::StoreUsage(place, text) => store::save(&client, &place, &text).await,
+        Order::StoreUsage(place, text) => store::save(&writer, &place, &text).await,
         Order::Group(_) | Order::Publish(..) => {}
     }
 }
 
-async fn post_binding(client: &Client, order: Bind) -> Report {
-    let Bind { pod, uid, node, annotations } = order;
-    match bind(client, &pod, &uid, &node, &annotations).await {
-        Ok(()) => {
-            tracing::info!(%pod, %node, "bound");
+async fn bind_pod(writer: &Writer, bind: BindPod) -> Report {
+    let (pod, node) = (bind.pod.clone(), bind.node.clone());
+    match writer.write(&Write::Bind(bind)).await {
+        Ok(_) => {
+            tracing::info!(%pod, %node, "bound pod");
             Report::Bound(pod)
         }
-        Err(error) => Report::BindFailed { pod, node, error: error.to_string() },
+        Err(failure) => Report::BindFailed { pod, node, error: failure.to_string() },
     }
 }
 
-async fn post_bind_request(client: &Client, pod: ObjectName, request: &Value) -> Report {
-    let path = format!(
-        "/apis/scheduling.run.ai/v1alpha2/namespaces/{}/bindrequests",
-        path_segment(&pod.namespace)
-    );
-    match send::<Value>(client, "POST", &path, None, request).await {
+async fn request_bind(writer: &Writer, pod: ObjectName, request: Box<Value>) -> Report {
+    let node = request["spec"]["selectedNode"].as_str().unwrap_or_default().into();
+    let create = Create::new(Resource::BIND_REQUESTS, &pod.namespace, request);
+    match writer.write(&Write::Create(create)).await {
         Ok(_) => {
-            tracing::info!(%pod, "asked for a bind");
+            tracing::info!(%pod, "created a bind request");
             Report::BindAsked(pod)
         }
-        Err(error) => {
-            let node = request["spec"]["selectedNode"].as_str().unwrap_or_default().into();
-            Report::BindFailed { pod, node, error: error.to_string() }
-        }
+        Err(failure) => Report::BindFailed { pod, node, error: failure.to_string() },
     }
 }
 
 /// Writes the condition that says why a victim is evicted. The victim is evicted even if that fails.
-async fn mark_victim(client: &Client, victim: &Victim) {
-    let path = format!("{}/status", object_path("/api/v1", "pods", &victim.pod));
+async fn mark_victim(writer: &Writer, victim: &Victim) {
     let condition = json!({
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
         "message": &*victim.message,
     });
-    let patch = json!({"metadata": {"uid": &*victim.uid}, "status": {"conditions": [condition]}});
-    let written = send::<Value>(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await;
-    if let Err(error) = written.or_else(missing_is_fine) {
-        tracing::warn!(pod = %victim.pod, %error, "failed to write the condition DisruptionTarget of a victim");
+    let target = Target::of_uid(Resource::PODS, &victim.pod, &victim.uid);
+    let patch = Patch::conditions(json!({"status": {"conditions": [condition]}}));
+    match writer.write(&Write::Patch(target, patch)).await {
+        Ok(_) | Err(Failure::Gone { .. }) => {}
+        Err(failure) => {
+            let pod = &victim.pod;
+            tracing::warn!(%pod, %failure, "failed to write the condition DisruptionTarget of a victim");
+        }
     }
 }
 
-async fn evict_victim(client: &Client, by: EvictBy, victim: Victim) -> Report {
+async fn evict_victim(writer: &Writer, by: EvictBy, victim: Victim) -> Report {
     if by == EvictBy::MarkedDelete {
-        mark_victim(client, &victim).await;
+        mark_victim(writer, &victim).await;
     }
-    match evict(client, by, &victim.pod, &victim.uid).await {
+    match evict(writer, by, &victim.pod, &victim.uid).await {
         Ok(()) => {
             tracing::info!(pod = %victim.pod, "evicted pod");
             Report::Evicted(victim.pod)
         }
-        Err(error) => Report::EvictionRefused { victim: victim.pod, error: error.to_string() },
+        Err(failure) => Report::EvictionRefused { victim: victim.pod, error: failure.to_string() },
     }
 }

@@ -10,12 +10,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use kai_client::kinds::Kind;
-use kai_client::request::{path_segment, send};
+use kai_client::path::Resource;
 use kai_client::watch::Change;
+use kai_client::write::{Create, Write, Writer};
 use kai_core::input::ObjectName;
 use kai_core::time::Timestamp;
 use kai_translate::time;
-use kube::Client;
 use serde_json::{Value, json};
 
 thread_local! {
@@ -117,13 +117,13 @@ pub(crate) fn trip(change: &Change) {
 }
 
 /// Tells on the object that it is skipped, and why.
-pub(crate) async fn report(client: Client, address: Address, site: Site, now: Timestamp) {
+pub(crate) async fn report(writer: Writer, address: Address, site: Site, now: Timestamp) {
     let (kind, name) = address;
     let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };
-    let path = format!("/api/v1/namespaces/{}/events", path_segment(namespace));
-    let event = event(kind, &name, namespace, &site, now);
-    if let Err(error) = send::<Value>(&client, "POST", &path, None, &event).await {
-        tracing::warn!(kind = kind.name(), object = %name, %error, "failed to write the event of a skipped object");
+    let event = Box::new(event(kind, &name, namespace, &site, now));
+    let write = Write::Create(Create::new(Resource::EVENTS, &namespace.into(), event));
+    if let Err(failure) = writer.write(&write).await {
+        tracing::warn!(kind = kind.name(), object = %name, %failure, "failed to write the event of a skipped object");
     }
 }
 
@@ -158,6 +158,7 @@ mod tests {
     use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
     use kai_core::time::Span;
     use kai_settings::planner::Settings;
+    use kube::Client;
     use tokio::time::{Duration, Instant};
 
     use super::*;
@@ -183,6 +184,10 @@ mod tests {
 
         fn sleep(&self, span: Span) -> Work {
             Box::pin(tokio::time::sleep(duration(span)))
+        }
+
+        fn uptime(&self) -> Span {
+            Span { nanos: i64::try_from(self.0.elapsed().as_nanos()).expect("a short test") }
         }
     }
 

@@ -12,6 +12,7 @@ use kai_client::kinds::Kind;
 use kai_client::lease;
 use kai_client::lease::{Gate, Gates, Turn};
 use kai_client::watch::{Change, Lists, watch};
+use kai_client::write::{Limits, Writer};
 use kai_core::time::{Span, Timestamp};
 use kai_settings::binder::BinderSettings;
 use kai_settings::planner::Settings;
@@ -19,7 +20,6 @@ use kai_settings::usage::Source;
 use kai_translate::trust::PodTrust;
 use kai_translate::view;
 use kube::Client;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::grouper::Grouper;
@@ -35,9 +35,6 @@ use crate::usage::{self, store};
 /// Changes that come together are planned together.
 const WINDOW: Span = Span { nanos: 20_000_000 };
 pub(crate) const WAITING_CHANGES: usize = 4096;
-const WRITES_AT_ONCE: u32 = 64;
-/// Evictions have a limit of their own, so that binds never queue behind a large gang of victims.
-const EVICTIONS_AT_ONCE: u32 = 64;
 /// How long writes that are under way are waited for at the end.
 const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
 
@@ -88,7 +85,8 @@ pub(crate) async fn run_planner(
     let first = settings.functions.first().copied();
     let leadership = Leadership { first, gate: gates.of_process().clone(), leads };
     let resignation = settings.election.clone().map(|election| (election, leases(&settings)));
-    let mut crew = Crew { client, env, settings, gates, leadership, led: BTreeMap::new() };
+    let (limits, led) = (Limits::default(), BTreeMap::new());
+    let mut crew = Crew { client, env, settings, gates, limits, leadership, led };
     let mut inputs = Inputs { changes, turns, questions };
     let mut quarantine = Quarantine::default();
     let mut shutdown = std::pin::pin!(shutdown);
@@ -202,40 +200,49 @@ struct Crew {
     env: Env,
     settings: Settings,
     gates: Gates,
+    /// Writes under way, of every round.
+    limits: Limits,
     leadership: Leadership,
     /// The latest turn of each function.
     led: BTreeMap<Function, Turn>,
 }
 
 impl Crew {
+    /// Writes that pass a gate.
+    fn writer(&self, gate: &Gate) -> Writer {
+        Writer::new(gate.client(&self.client), self.env.clone(), self.limits.clone())
+    }
+
     /// A planner that knows nothing yet, and its helpers.
     fn new_runner(&self, panics: u64) -> (Box<Runner>, Reports) {
         let Self { client, env, settings, gates, .. } = self;
         let (report_sink, reports) = channel(WAITING_CHANGES);
         let grouper = settings.grouper.clone().map(|config| {
-            Grouper::new(client, env.clone(), config, gates.of(Function::PodGrouper))
+            let writer = self.writer(gates.of(Function::PodGrouper));
+            Grouper::new(writer, env.clone(), config, gates.of(Function::PodGrouper))
         });
         let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
         let leads = settings.election.is_none();
         let signer = settings.placement_signer();
         let binder = settings.binder.clone().map(|config| {
             let config = BinderSettings { signer, ..config };
-            let client = gates.of(Function::Binder).client(client);
-            Driver::new(client, env.clone(), config, leads, settings.lists, binder_sink)
+            let writer = self.writer(gates.of(Function::Binder));
+            Driver::new(writer, env.clone(), config, leads, settings.lists, binder_sink)
         });
         let (scale_sink, scale_reports) = channel(WAITING_CHANGES);
         let scales = settings.functions.contains(&Function::NodeScaleAdjuster);
         let scale_adjuster = scales.then(|| {
-            let client = gates.of(Function::NodeScaleAdjuster).client(client);
+            let writer = self.writer(gates.of(Function::NodeScaleAdjuster));
             let config = settings.scale_adjuster.clone();
-            ScaleDriver::new(client, env.clone(), config, leads, scale_sink)
+            ScaleDriver::new(writer, env.clone(), config, leads, scale_sink)
         });
         let hold_until = start_usage(client, env, settings, &report_sink);
         let mut planner = Planner::new(settings.clone());
         planner.note_panics(panics);
         let mut runner = Box::new(Runner {
-            client: gates.of(Function::Scheduler).client(client),
-            teller: gates.of_process().client(client),
+            writer: self.writer(gates.of(Function::Scheduler)),
+            teller: self.writer(gates.of_process()),
+            limits: self.limits.clone(),
             env: env.clone(),
             trust: PodTrust::new(settings.trust.clone(), &settings.rules),
             planner,
@@ -243,8 +250,6 @@ impl Crew {
             binder,
             scale_adjuster,
             reports: report_sink,
-            limit: Arc::new(Semaphore::new(WRITES_AT_ONCE as usize)),
-            eviction_limit: Arc::new(Semaphore::new(EVICTIONS_AT_ONCE as usize)),
             window_end: None,
             hold_until,
             handled: None,
@@ -267,8 +272,8 @@ impl Crew {
             std::process::abort();
         }
         if let Some(address) = object {
-            let client = self.gates.of_process().client(&self.client);
-            self.env.spawn("event", panics::report(client, address, site, self.env.now()));
+            let writer = self.writer(self.gates.of_process());
+            self.env.spawn("event", panics::report(writer, address, site, self.env.now()));
         }
     }
 
@@ -295,9 +300,10 @@ impl Leadership {
 
 struct Runner {
     /// Carries plans out.
-    client: Client,
-    /// Tells about them.
-    teller: Client,
+    writer: Writer,
+    /// Reports them.
+    teller: Writer,
+    limits: Limits,
     env: Env,
     /// Every pod passes here first.
     trust: PodTrust,
@@ -306,8 +312,6 @@ struct Runner {
     binder: Option<Driver>,
     scale_adjuster: Option<ScaleDriver>,
     reports: Sender<Report>,
-    limit: Arc<Semaphore>,
-    eviction_limit: Arc<Semaphore>,
     /// When the changes seen so far are planned.
     window_end: Option<Timestamp>,
     /// Plans wait for past usage, at most until then.
@@ -429,7 +433,7 @@ impl Runner {
     /// Waits for writes that are under way: who comes next must see what came of them.
     async fn finish(&mut self) {
         if let Some(order) = self.planner.last_record() {
-            let last = carry_out(self.client.clone(), order, self.reports.clone());
+            let last = carry_out(self.writer.clone(), order, self.reports.clone());
             tokio::select! { biased;
                 () = last => {}
                 () = self.env.sleep(LAST_WRITES) => {}
@@ -439,12 +443,8 @@ impl Runner {
     }
 
     async fn finish_writes(&self) {
-        let writes = async {
-            let _writes = self.limit.acquire_many(WRITES_AT_ONCE).await;
-            let _evictions = self.eviction_limit.acquire_many(EVICTIONS_AT_ONCE).await;
-        };
         tokio::select! { biased;
-            () = writes => {}
+            () = self.limits.idle() => {}
             () = self.env.sleep(LAST_WRITES) => {}
         }
     }
@@ -524,9 +524,9 @@ impl Runner {
     /// Tells what is to be told, beside the orders and not in their way.
     fn tell(&mut self) {
         for write in self.planner.take_tellings(self.env.now()) {
-            let (client, reports) = (self.teller.clone(), self.reports.clone());
+            let (writer, reports) = (self.teller.clone(), self.reports.clone());
             self.env.spawn("tell", async move {
-                let _ = reports.send(Report::Told(write.carry_out(client).await)).await;
+                let _ = reports.send(Report::Told(write.carry_out(writer).await)).await;
             });
         }
     }
@@ -550,15 +550,7 @@ impl Runner {
                     });
                 }
                 (order, _) => {
-                    let limit = match order {
-                        Order::Evict(..) => Arc::clone(&self.eviction_limit),
-                        _ => Arc::clone(&self.limit),
-                    };
-                    let client = self.client.clone();
-                    self.env.spawn("write", async move {
-                        let _permit = limit.acquire().await;
-                        carry_out(client, order, reports).await;
-                    });
+                    self.env.spawn("write", carry_out(self.writer.clone(), order, reports));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use kai_core::input::Text;
 
 /// How metrics are named and labelled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsSettings {
     /// What every name begins with.
     pub namespace: String,

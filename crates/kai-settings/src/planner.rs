@@ -23,7 +23,7 @@ use crate::status::StatusSettings;
 use crate::usage::UsageSettings;
 
 /// How the planner is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Policy, in the core's words.
     pub config: Config,

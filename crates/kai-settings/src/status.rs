@@ -27,7 +27,7 @@ pub struct Duties {
 }
 
 /// How statuses are written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSettings {
     /// Which are ours.
     pub duties: Duties,

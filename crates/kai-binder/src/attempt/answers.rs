@@ -6,8 +6,9 @@ use kai_core::time::Timestamp;
 
 use super::{Attempt, Outcome, Stage, failed_in};
 use crate::request::Request;
-use crate::writes::{Answer, Failure, Written};
+use crate::writes::{Answer, Written};
 use crate::{Binder, EndedBind, Item, TRIES, delay};
+use kai_client::failure::Failure;
 use kai_settings::binder::BinderPlugin;
 
 impl Binder {
@@ -24,7 +25,7 @@ impl Binder {
                 self.take_answer(answer);
                 self.written(name, request.as_ref(), &mut attempt, now);
             }
-            Err(failure) => self.refused(request.as_ref(), &mut attempt, failure, now),
+            Err(failure) => self.refused(request.as_ref(), &mut attempt, &failure, now),
         }
         if let Some(claim) = taken {
             self.facts.claims.end_to_give(&claim);
@@ -123,17 +124,17 @@ impl Binder {
         &mut self,
         request: Option<&Request>,
         attempt: &mut Attempt,
-        failure: Failure,
+        failure: &Failure,
         now: Timestamp,
     ) {
         attempt.tries += 1;
         if failure.may_pass() && attempt.tries < TRIES {
             attempt.not_before = Some(now.plus(delay(attempt.tries)));
-            tracing::debug!(pod = %attempt.pod, reason = failure.reason, "a write is tried again");
+            tracing::debug!(pod = %attempt.pod, reason = %failure, "a write is tried again");
             return;
         }
         let pod = &attempt.pod;
-        let Failure { reason, .. } = failure;
+        let reason = failure.to_string();
         let next = match &attempt.stage {
             Stage::Reserve => return,
             Stage::Volumes => Stage::Undo(failed_in(

@@ -1,10 +1,10 @@
 //! Who may write, and until when. A gate closes by itself when the lease behind it was not renewed in time, even if nobody
-//! is left to close it.
+//! is left to close it. It counts uptime: a wall clock that steps back keeps no gate open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use kai_core::time::Timestamp;
+use kai_core::time::Span;
 use kube::Client;
 use kube::client::Body;
 
@@ -46,9 +46,9 @@ impl Gate {
         gate
     }
 
-    /// Opens it until a moment.
-    pub fn open_until(&self, moment: Timestamp) {
-        self.until.store(moment.nanos, Ordering::SeqCst);
+    /// Opens it until the process has been up for this long.
+    pub fn open_until(&self, uptime: Span) {
+        self.until.store(uptime.nanos, Ordering::SeqCst);
     }
 
     /// Closes it.
@@ -58,7 +58,7 @@ impl Gate {
 
     /// Is it open?
     pub fn is_open(&self) -> bool {
-        let now = self.env.now().nanos;
+        let now = self.env.uptime().nanos;
         let open = |until: &Arc<AtomicI64>| until.load(Ordering::SeqCst) > now;
         open(&self.until) && self.within.as_ref().is_none_or(open)
     }
@@ -80,5 +80,55 @@ impl Gate {
             }
         });
         Client::new(transport, namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kai_core::time::Timestamp;
+    use kai_translate::time::seconds;
+
+    use super::*;
+    use crate::env::{Clock, TokioSpawner, Work};
+
+    /// A wall clock that can be set, beside an uptime that only grows.
+    #[derive(Default)]
+    struct Clocks {
+        wall: AtomicI64,
+        uptime: AtomicI64,
+    }
+
+    impl Clocks {
+        fn pass(&self, span: Span) {
+            self.wall.fetch_add(span.nanos, Ordering::SeqCst);
+            self.uptime.fetch_add(span.nanos, Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for Clocks {
+        fn now(&self) -> Timestamp {
+            Timestamp { nanos: self.wall.load(Ordering::SeqCst) }
+        }
+
+        fn sleep(&self, _: Span) -> Work {
+            Box::pin(std::future::pending())
+        }
+
+        fn uptime(&self) -> Span {
+            Span { nanos: self.uptime.load(Ordering::SeqCst) }
+        }
+    }
+
+    #[test]
+    fn gate_closes_in_time_although_the_wall_clock_steps_back() {
+        let clocks = Arc::new(Clocks::default());
+        let env = Env::new(clocks.clone(), Arc::new(TokioSpawner));
+        let gate = Gate::closed(env.clone());
+        gate.open_until(Span { nanos: env.uptime().nanos + seconds(10).nanos });
+        clocks.pass(seconds(9));
+        clocks.wall.fetch_sub(seconds(3600).nanos, Ordering::SeqCst);
+        assert!(gate.is_open());
+        clocks.pass(seconds(2));
+        assert!(!gate.is_open(), "the lease expired eleven seconds after it was renewed");
     }
 }

@@ -8,7 +8,7 @@ mod record;
 
 use std::collections::BTreeSet;
 
-use kai_core::time::Timestamp;
+use kai_core::time::Span;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -17,14 +17,16 @@ pub use gate::{Gate, NotLeading};
 pub use record::{Candidate, Step, Timing};
 
 use crate::env::Env;
+use crate::failure::Failure;
 use crate::request::send;
+use crate::write::{Outcome, read};
 use kai_api::function::Function;
 
 /// Turns of the first function that a follower may not have heard of yet.
 const FOLLOWED_TURNS: usize = 8;
 
 /// How leaders are elected.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
     /// Who we are: pod name, underscore, something unique.
     pub identity: String,
@@ -119,6 +121,10 @@ async fn until_unheard(turns: Sender<Turn>, election: impl Future<Output = ()>) 
     }
 }
 
+fn plus(uptime: Span, span: Span) -> Span {
+    Span { nanos: uptime.nanos.saturating_add(span.nanos) }
+}
+
 /// The functions that lead.
 pub type Leading = BTreeSet<Function>;
 
@@ -192,11 +198,11 @@ impl Elections {
         self.turns.send(Turn { function, leads }).await.map_err(|_| ())
     }
 
-    /// Tries until the lease is ours; when the try that succeeded began.
-    async fn acquire(&mut self) -> Timestamp {
+    /// Tries until the lease is ours; the uptime when the try that succeeded began.
+    async fn acquire(&mut self) -> Span {
         loop {
             if let Some(since) = self.attempt().await {
-                self.gate.open_until(since.plus(self.candidate.timing().renew_deadline));
+                self.gate.open_until(plus(since, self.candidate.timing().renew_deadline));
                 return since;
             }
             self.env.sleep(self.candidate.timing().retry).await;
@@ -204,12 +210,12 @@ impl Elections {
     }
 
     /// Renews the lease until that fails for too long.
-    async fn renew(&mut self, since: Timestamp) {
+    async fn renew(&mut self, since: Span) {
         let Timing { renew_deadline, retry, .. } = self.candidate.timing();
-        let mut deadline = since.plus(renew_deadline);
+        let mut deadline = plus(since, renew_deadline);
         loop {
             let env = self.env.clone();
-            let late = env.sleep_until(Some(deadline));
+            let late = env.sleep(Span { nanos: deadline.nanos - env.uptime().nanos });
             let next = async {
                 self.env.sleep(retry).await;
                 self.attempt().await
@@ -219,57 +225,52 @@ impl Elections {
                 () = late => None,
             };
             if let Some(since) = renewed {
-                deadline = since.plus(renew_deadline);
+                deadline = plus(since, renew_deadline);
                 self.gate.open_until(deadline);
-            } else if self.env.now() >= deadline {
+            } else if self.env.uptime().nanos >= deadline.nanos {
                 self.gate.close();
                 return;
             }
         }
     }
 
-    /// One try; when it began, if it succeeded.
-    async fn attempt(&mut self) -> Option<Timestamp> {
-        let began = self.env.now();
-        match self.try_once(began).await {
+    /// One try; the uptime when it began, if it succeeded.
+    async fn attempt(&mut self) -> Option<Span> {
+        let began = self.env.uptime();
+        match self.try_once().await {
             Ok(true) => Some(began),
-            Ok(false) => None,
-            Err(kube::Error::Api(status)) if status.code == 409 => None,
-            Err(error) => {
-                tracing::warn!(function = self.function.name(), %error, "a lease cannot be had");
+            Ok(false) | Err(Failure::Conflict { .. }) => None,
+            Err(failure) => {
+                tracing::warn!(function = self.function.name(), %failure, "failed to acquire or renew the lease");
                 None
             }
         }
     }
 
-    async fn try_once(&mut self, now: Timestamp) -> Result<bool, kube::Error> {
+    async fn try_once(&mut self) -> Outcome<bool> {
         if let Some(held) = self.held.take()
-            && let Ok(true) = self.write(Some(&held), now).await
+            && let Ok(true) = self.write(Some(&held)).await
         {
             return Ok(true);
         }
         let lease = read_lease(&self.client, &self.candidate).await?;
-        self.write(lease.as_ref(), now).await
+        self.write(lease.as_ref()).await
     }
 
-    async fn write(&mut self, lease: Option<&Value>, now: Timestamp) -> Result<bool, kube::Error> {
-        let (method, path, lease) = match self.candidate.step(lease, now) {
-            Step::Wait => return Ok(false),
-            Step::Create(lease) => ("POST", self.candidate.list_path(), lease),
-            Step::Update(lease) => ("PUT", self.candidate.path(), lease),
-        };
+    async fn write(&mut self, lease: Option<&Value>) -> Outcome<bool> {
+        let (method, path, lease) =
+            match self.candidate.step(lease, self.env.now(), self.env.uptime()) {
+                Step::Wait => return Ok(false),
+                Step::Create(lease) => ("POST", self.candidate.list_path(), lease),
+                Step::Update(lease) => ("PUT", self.candidate.path(), lease),
+            };
         self.held = Some(send(&self.client, method, &path, None, &lease).await?);
         Ok(true)
     }
 }
 
-async fn read_lease(client: &Client, candidate: &Candidate) -> Result<Option<Value>, kube::Error> {
-    let request = http::Request::get(candidate.path()).body(Vec::new());
-    match client.request(request.map_err(kube::Error::HttpError)?).await {
-        Ok(lease) => Ok(Some(lease)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
+async fn read_lease(client: &Client, candidate: &Candidate) -> Outcome<Option<Value>> {
+    read(client, &candidate.path()).await
 }
 
 /// Releases leases, all at once, so that a standby need not wait.

@@ -1,10 +1,13 @@
 //! The rules of a lease, as client-go has them: whoever holds it renews it; one that nobody renewed for its whole duration
-//! is free. A candidate trusts only its own clock: a lease counts from when the candidate saw it change. Pure.
+//! is free. A candidate trusts only its own uptime: a lease counts from when the candidate saw it change. Pure.
 
 use kai_api::json;
+use kai_core::input::ObjectName;
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time;
 use serde_json::{Value, json};
+
+use crate::path::Resource;
 
 /// Times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +49,8 @@ pub struct Candidate {
     name: String,
     namespace: String,
     timing: Timing,
-    /// The lease as it was last seen to change, and when.
-    observed: Option<(Value, Timestamp)>,
+    /// The lease as it was last seen to change, and the uptime then.
+    observed: Option<(Value, Span)>,
 }
 
 impl Candidate {
@@ -64,26 +67,26 @@ impl Candidate {
 
     /// The path of the lease.
     pub fn path(&self) -> String {
-        format!("{}/{}", self.list_path(), self.name)
+        Resource::LEASES.object(&ObjectName::new(self.namespace.as_str(), self.name.as_str()))
     }
 
     /// The path of leases of the namespace.
     pub fn list_path(&self) -> String {
-        format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
+        Resource::LEASES.collection(&self.namespace)
     }
 
-    /// What to do about the lease as it is.
-    pub fn step(&mut self, lease: Option<&Value>, now: Timestamp) -> Step {
+    /// What to do about the lease as it is. `now` is what is written into it, `uptime` what decides.
+    pub fn step(&mut self, lease: Option<&Value>, now: Timestamp, uptime: Span) -> Step {
         let Some(lease) = lease else {
             return Step::Create(self.written(&json!({}), true, 0, now));
         };
         let spec = &lease["spec"];
         if self.observed.as_ref().is_none_or(|(seen, _)| seen != spec) {
-            self.observed = Some((spec.clone(), now));
+            self.observed = Some((spec.clone(), uptime));
         }
         let holder = spec["holderIdentity"].as_str().unwrap_or_default();
         let ours = holder == self.identity;
-        if !ours && !holder.is_empty() && self.is_respected(spec, now) {
+        if !ours && !holder.is_empty() && self.is_respected(spec, uptime) {
             return Step::Wait;
         }
         let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
@@ -104,10 +107,10 @@ impl Candidate {
         Some(lease)
     }
 
-    fn is_respected(&self, spec: &Value, now: Timestamp) -> bool {
+    fn is_respected(&self, spec: &Value, uptime: Span) -> bool {
         let seconds = spec["leaseDurationSeconds"].as_i64().unwrap_or(0);
-        let since = self.observed.as_ref().map_or(now, |(_, since)| *since);
-        since.plus(time::seconds(seconds)) > now
+        let since = self.observed.as_ref().map_or(uptime, |(_, since)| *since);
+        since.nanos + time::seconds(seconds).nanos > uptime.nanos
     }
 
     fn written(&self, lease: &Value, acquired: bool, transitions: i64, now: Timestamp) -> Value {
@@ -160,11 +163,11 @@ mod tests {
     #[test]
     fn a_lease_that_is_renewed_stays_with_its_holder() {
         let (mut one, mut two) = (candidate("one"), candidate("two"));
-        let mut lease = written(one.step(None, at(0)));
+        let mut lease = written(one.step(None, at(0), time::seconds(0)));
         assert_eq!(lease["spec"]["acquireTime"], "2026-01-01T00:00:00.000000Z");
         for second in [5, 10, 15, 20, 25] {
-            assert_eq!(two.step(Some(&lease), at(second)), Step::Wait);
-            lease = written(one.step(Some(&lease), at(second)));
+            assert_eq!(two.step(Some(&lease), at(second), time::seconds(second)), Step::Wait);
+            lease = written(one.step(Some(&lease), at(second), time::seconds(second)));
         }
         assert_eq!(lease["spec"]["leaseTransitions"], 0);
         assert_eq!(lease["spec"]["acquireTime"], "2026-01-01T00:00:00.000000Z");
@@ -173,21 +176,28 @@ mod tests {
     #[test]
     fn a_lease_counts_from_when_it_was_seen_to_change() {
         let (mut one, mut two) = (candidate("one"), candidate("two"));
-        let lease = written(one.step(None, at(0)));
-        assert_eq!(two.step(Some(&lease), at(100)), Step::Wait, "seen for the first time");
-        assert_eq!(two.step(Some(&lease), at(114)), Step::Wait);
-        let taken = written(two.step(Some(&lease), at(115)));
+        let lease = written(one.step(None, at(0), time::seconds(0)));
+        assert_eq!(
+            two.step(Some(&lease), at(100), time::seconds(100)),
+            Step::Wait,
+            "seen for the first time"
+        );
+        assert_eq!(two.step(Some(&lease), at(114), time::seconds(114)), Step::Wait);
+        let taken = written(two.step(Some(&lease), at(115), time::seconds(115)));
         assert_eq!(taken["spec"]["holderIdentity"], "two");
         assert_eq!(taken["spec"]["leaseTransitions"], 1);
-        assert_eq!(one.step(Some(&taken), at(116)), Step::Wait);
+        assert_eq!(one.step(Some(&taken), at(116), time::seconds(116)), Step::Wait);
     }
 
     #[test]
     fn a_lease_given_back_is_free_at_once() {
         let (mut one, mut two) = (candidate("one"), candidate("two"));
-        let lease = written(one.step(None, at(0)));
+        let lease = written(one.step(None, at(0), time::seconds(0)));
         let released = one.released(&lease, at(3)).expect("it is ours");
         assert_eq!(two.released(&lease, at(3)), None);
-        assert_eq!(written(two.step(Some(&released), at(3)))["spec"]["holderIdentity"], "two");
+        assert_eq!(
+            written(two.step(Some(&released), at(3), time::seconds(3)))["spec"]["holderIdentity"],
+            "two"
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use kai_api::PodGroup;
 use kai_client::env::Env;
+use kai_client::failure::Failure;
 use kai_core::fairness::QueueResource;
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{CyclePlan, StepKind};
@@ -49,7 +50,7 @@ pub enum ExplainError {
     Unknown(String),
     /// Something cannot be read.
     #[error("{0}: {1}")]
-    Unreadable(&'static str, Box<kube::Error>),
+    Unreadable(&'static str, Failure),
 }
 
 /// Explains something. `only` is the part of the cluster that is looked at; by default the one it is in.
@@ -61,7 +62,7 @@ pub async fn explain(
     asked: &Asked,
 ) -> Result<String, ExplainError> {
     let parts = scheduled_parts(client, env, base, only).await;
-    let parts = parts.map_err(|error| ExplainError::Unreadable("settings", Box::new(error)))?;
+    let parts = parts.map_err(|error| ExplainError::Unreadable("settings", error.into()))?;
     let mut reading = Box::pin(reading::read(client, env, parts)).await?;
     let unknown = || ExplainError::Unknown(asked.to_string());
     let meant = reading.iter().position(|part| schedules(&part.planner, asked));

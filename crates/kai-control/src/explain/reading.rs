@@ -8,6 +8,7 @@ use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::lease::Gate;
 use kai_client::watch::{Change, list};
+use kai_client::write::{Limits, Writer};
 use kai_core::input::Text;
 use kai_core::time::Span;
 use kai_settings::planner::Settings;
@@ -51,7 +52,7 @@ pub(super) async fn read(
         let (client, env, sink) = (client.clone(), env.clone(), sink.clone());
         async move {
             let listed = list(client, env, kind, sink).await;
-            listed.map_err(|error| ExplainError::Unreadable(kind.name(), Box::new(error)))
+            listed.map_err(|error| ExplainError::Unreadable(kind.name(), error.into()))
         }
     });
     drop(sink);
@@ -94,7 +95,10 @@ impl Reading {
             planner: Planner::new(settings.clone()),
             shard: part.shard,
             problems: part.problems,
-            grouper: config.map(|config| Grouper::new(client, env.clone(), config, &closed)),
+            grouper: config.map(|config| {
+                let writer = Writer::new(closed.client(client), env.clone(), Limits::default());
+                Grouper::new(writer, env.clone(), config, &closed)
+            }),
             settings,
             lacks_usage: false,
         }

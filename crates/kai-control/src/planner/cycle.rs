@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
+use kai_client::write::BindPod;
 use kai_core::input::ObjectName;
 use kai_core::plan::{CyclePlan, Milestone, Step, StepKind, assume, plan_and_measure};
 use kai_core::time::Timestamp;
@@ -12,7 +13,7 @@ use super::decision_log::{log_decision, log_trials};
 use super::pods::Membership;
 use super::requests::received;
 use super::{BindRequests, Planner, Publish};
-use crate::orders::{Bind, Order};
+use crate::orders::Order;
 
 /// The plugin that tells the order of jobs.
 const REFLECT_JOB_ORDER: &str = "reflectjoborder";
@@ -117,7 +118,7 @@ impl Planner {
             }
             let placement = self.signer.sign(&entry.view.metadata, node, &[], &annotations);
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT, text)));
-            let bind = Bind { pod, uid: step.uid.clone(), node: node.clone(), annotations };
+            let bind = BindPod { pod, uid: step.uid.clone(), node: node.clone(), annotations };
             self.orders.push(Order::Bind(bind));
         } else {
             let request = self.bind_request_for(step, gang);

@@ -2,8 +2,8 @@
 
 use kai_client::env::Env;
 use kai_client::watch::Change;
+use kai_client::write::Writer;
 use kai_core::time::Timestamp;
-use kube::Client;
 use tokio::sync::mpsc::Sender;
 
 use super::writes::{self, Report};
@@ -16,7 +16,7 @@ pub struct ScaleReport(Report);
 /// The node scale adjuster at work.
 pub struct Driver {
     adjuster: ScaleAdjuster,
-    client: Client,
+    writer: Writer,
     env: Env,
     reports: Sender<ScaleReport>,
 }
@@ -25,13 +25,13 @@ impl Driver {
     /// One that knows nothing yet; what comes of its orders goes to `reports`. One that does not lead follows the cluster
     /// and does nothing.
     pub fn new(
-        client: Client,
+        writer: Writer,
         env: Env,
         settings: ScaleAdjusterSettings,
         leads: bool,
         reports: Sender<ScaleReport>,
     ) -> Self {
-        let mut driver = Self { adjuster: ScaleAdjuster::new(settings), client, env, reports };
+        let mut driver = Self { adjuster: ScaleAdjuster::new(settings), writer, env, reports };
         if leads {
             driver.set_leading(true);
         }
@@ -62,9 +62,9 @@ impl Driver {
     pub fn step(&mut self) {
         self.adjuster.step(self.env.now());
         for order in self.adjuster.take_orders() {
-            let (client, reports) = (self.client.clone(), self.reports.clone());
+            let (writer, reports) = (self.writer.clone(), self.reports.clone());
             self.env.spawn("scale", async move {
-                if let Some(report) = writes::carry_out(&client, order).await {
+                if let Some(report) = writes::carry_out(&writer, order).await {
                     let _ = reports.send(ScaleReport(report)).await;
                 }
             });

@@ -1,10 +1,10 @@
 //! Orders of the node scale adjuster, and how each is written.
 
-use kai_client::request::STRATEGIC_PATCH;
-use kai_client::request::{EvictBy, evict, object_path, path_segment, send};
+use kai_client::failure::Failure;
+use kai_client::path::{Resource, with_query};
+use kai_client::write::{Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::view;
-use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -38,20 +38,20 @@ pub(super) enum Made {
 }
 
 /// Carries an order out.
-pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
+pub(super) async fn carry_out(writer: &Writer, order: Order) -> Option<Report> {
     match order {
         Order::Make { origin, name, pod } => {
-            let ended = make(client, &origin, &name, &pod).await;
+            let ended = make(writer, &origin, &name, pod).await;
             Some(Report::Made { origin, ended: ended.map_err(|error| error.to_string()) })
         }
         Order::Remove { pod, uid, reason } => {
             tracing::info!(%pod, reason, "removing a scaling pod");
-            let ended = evict(client, EvictBy::Delete, &pod, &uid).await;
-            Some(Report::Removed { pod, ended: ended.map_err(|error| error.to_string()) })
+            let ended = remove(writer, &pod, &uid).await;
+            Some(Report::Removed { pod, ended: ended.map_err(|failure| failure.to_string()) })
         }
         Order::Sweep { namespace, app } => {
-            if let Err(error) = sweep(client, &namespace, &app).await {
-                tracing::warn!(namespace, %error, "scaling pods that failed were not looked for");
+            if let Err(failure) = sweep(writer, &namespace, &app).await {
+                tracing::warn!(namespace, %failure, "failed to list scaling pods that failed");
             }
             None
         }
@@ -62,53 +62,57 @@ pub(super) async fn carry_out(client: &Client, order: Order) -> Option<Report> {
 #[derive(Debug, thiserror::Error)]
 enum MakeError {
     #[error(transparent)]
-    Refused(#[from] kube::Error),
+    Refused(#[from] Failure),
     #[error("an earlier one had ended and was removed")]
     EarlierEnded,
 }
 
 async fn make(
-    client: &Client,
+    writer: &Writer,
     origin: &ObjectName,
     name: &ObjectName,
-    pod: &Value,
+    pod: Box<Value>,
 ) -> Result<Made, MakeError> {
-    let path = format!("/api/v1/namespaces/{}/pods", path_segment(&name.namespace));
-    match send::<view::Pod>(client, "POST", &path, None, pod).await {
+    let create = Write::Create(Create::new(Resource::PODS, &name.namespace, pod));
+    match writer.write_as::<view::Pod>(&create).await {
         Ok(made) => {
-            mark_unschedulable(client, name, &made).await;
+            mark_unschedulable(writer, name, &made).await;
             Ok(Made::Exists)
         }
-        Err(kube::Error::Api(status)) if status.code == 409 => find(client, origin, name).await,
-        Err(error) => Err(error.into()),
+        Err(Failure::Conflict { .. }) => find(writer, origin, name).await,
+        Err(failure) => Err(failure.into()),
     }
 }
 
 /// There is a pod of the name: ours from before, that of another pod, or the remains of one.
-async fn find(client: &Client, origin: &ObjectName, name: &ObjectName) -> Result<Made, MakeError> {
-    let known: view::Pod =
-        send(client, "GET", &object_path("/api/v1", "pods", name), None, &Value::Null).await?;
+async fn find(writer: &Writer, origin: &ObjectName, name: &ObjectName) -> Result<Made, MakeError> {
+    let path = Resource::PODS.object(name);
+    let Some(known) = writer.read::<view::Pod>(&path).await? else {
+        return Err(MakeError::EarlierEnded);
+    };
     if scaling_pod::origin(&known) != *origin {
         return Ok(Made::NameTaken);
     }
     if scaling_pod::has_ended(&known) {
-        evict(client, EvictBy::Delete, name, &known.metadata.uid.as_str().into()).await?;
+        remove(writer, name, &known.metadata.uid).await?;
         return Err(MakeError::EarlierEnded);
     }
     Ok(Made::Exists)
 }
 
+async fn remove(writer: &Writer, pod: &ObjectName, uid: &str) -> Outcome<()> {
+    let target = Target::of_uid(Resource::PODS, pod, uid);
+    writer.write(&Write::Delete(target, Delete::default())).await.map(|_| ())
+}
+
 /// Autoscalers react to this condition, and need not wait for the scheduler. Where that was faster, it is right.
-async fn mark_unschedulable(client: &Client, name: &ObjectName, made: &view::Pod) {
+async fn mark_unschedulable(writer: &Writer, name: &ObjectName, made: &view::Pod) {
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
-    let patch = json!({
-        "metadata": {"uid": made.metadata.uid, "resourceVersion": made.metadata.resource_version},
-        "status": {"conditions": [condition]},
-    });
-    let path = object_path("/api/v1", "pods", name) + "/status";
-    let ended: Result<Value, _> = send(client, "PATCH", &path, Some(STRATEGIC_PATCH), &patch).await;
-    if let Err(error) = ended {
-        tracing::debug!(pod = %name, %error, "its scheduler says how it fares");
+    let (uid, version) = (&made.metadata.uid, &made.metadata.resource_version);
+    let target = Target::unchanged(Resource::PODS, name, uid, version);
+    let patch = Patch::conditions(json!({"status": {"conditions": [condition]}}));
+    if let Err(failure) = writer.write(&Write::Patch(target, patch)).await {
+        tracing::debug!(pod = %name, %failure, "the scheduler wrote the condition first");
     }
 }
 
@@ -117,16 +121,15 @@ struct PodList {
     items: Vec<view::Pod>,
 }
 
-async fn sweep(client: &Client, namespace: &str, app: &str) -> Result<(), kube::Error> {
-    let path = format!(
-        "/api/v1/namespaces/{namespace}/pods?fieldSelector=status.phase%3DFailed&labelSelector=app%3D{app}"
-    );
-    let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    let failed: PodList = client.request(request).await?;
-    for pod in failed.items {
-        let (name, uid) = (kai_translate::pod::name(&pod), pod.metadata.uid.as_str().into());
+async fn sweep(writer: &Writer, namespace: &str, app: &str) -> Outcome<()> {
+    let selectors =
+        [("fieldSelector", "status.phase=Failed"), ("labelSelector", &*format!("app={app}"))];
+    let path = with_query(&Resource::PODS.collection(namespace), &selectors);
+    let failed: Option<PodList> = writer.read(&path).await?;
+    for pod in failed.into_iter().flat_map(|list| list.items) {
+        let name = kai_translate::pod::name(&pod);
         tracing::info!(pod = %name, "removing a scaling pod that failed");
-        evict(client, EvictBy::Delete, &name, &uid).await?;
+        remove(writer, &name, &pod.metadata.uid).await?;
     }
     Ok(())
 }

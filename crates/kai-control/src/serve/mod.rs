@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use kai_client::env::Env;
+use kai_client::failure::sentence;
 use kai_translate::time::seconds;
 use kube::Client;
 use serde_json::Value;
@@ -203,7 +204,7 @@ impl Desk {
         };
         match snapshot::take(&self.client, frame).await {
             Ok(archive) => content(StatusCode::OK, "application/zip", archive),
-            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, sentence(error)),
         }
     }
 

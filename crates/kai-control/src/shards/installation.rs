@@ -26,7 +26,7 @@ pub(super) struct Installation {
 }
 
 /// One planner and where it comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
     /// The shard; none: no object asked for it.
     pub(crate) shard: Option<Text>,

@@ -12,10 +12,11 @@ use kai_api::names::objects;
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::lease::Gate;
-use kai_client::request::{MERGE_PATCH, path_segment, send};
+use kai_client::path::Resource;
 use kai_client::watch;
 use kai_client::watch::{Change, Lists, watch};
-use kai_core::input::Text;
+use kai_client::write::{Limits, Patch, Target, Write, Writer, read};
+use kai_core::input::{ObjectName, Text};
 use kai_core::time::Span;
 use kai_serve::metrics_text::merged;
 use kai_settings::planner::Settings;
@@ -84,7 +85,7 @@ pub async fn run(
                     if next.wishes != plan.wishes {
                         heed(&next.wishes);
                     }
-                    let same = format!("{:?}", next.parts) == format!("{:?}", plan.parts);
+                    let same = next.parts == plan.parts;
                     plan = next;
                     if !same {
                         break false;
@@ -131,16 +132,12 @@ pub async fn follow_config(
 
 /// What `Config` says now about the rest of the process.
 pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
-    let path = format!("{}/{}", Kind::Config.path(), objects::CONFIG);
+    let path = Resource::CONFIGS.object(&ObjectName::new("", objects::CONFIG));
     let mut installation = Installation::default();
-    let asked = match http::Request::get(path).body(Vec::new()) {
-        Ok(request) => client.request::<Value>(request).await,
-        Err(error) => Err(kube::Error::HttpError(error)),
-    };
-    match asked {
-        Ok(config) => installation.apply(&Change::Object(Kind::Config, Box::new(config))),
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        Err(error) => tracing::warn!(%error, "Config was not read"),
+    match read::<Value>(client, &path).await {
+        Ok(Some(config)) => installation.apply(&Change::Object(Kind::Config, Box::new(config))),
+        Ok(None) => {}
+        Err(failure) => tracing::warn!(%failure, "failed to read Config"),
     }
     installation.configured(base).wishes
 }
@@ -228,41 +225,43 @@ async fn tell(
 ) {
     let schedules = |part: usize| plan.parts.get(part).is_some_and(|part| part.settings.schedules);
     let teller = |part: usize| {
-        leading.get(&part).filter(|_| schedules(part)).map(|gate| gate.client(client))
+        let gate = leading.get(&part).filter(|_| schedules(part))?;
+        Some(Writer::new(gate.client(client), env.clone(), Limits::default()))
     };
-    if let (Some(config), Some(client)) = (installation.config(), teller(0)) {
+    if let (Some(config), Some(writer)) = (installation.config(), teller(0)) {
         let seen = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let fares = Fares { what: Fared::Config, problems: &plan.problems, seen };
         let patch = fares.patch(config.metadata.generation, env.now());
-        write_conditions(&client, "configs", objects::CONFIG, &plan.problems, patch).await;
+        write_conditions(&writer, Resource::CONFIGS, objects::CONFIG, &plan.problems, patch).await;
     }
     for (place, part) in plan.parts.iter().enumerate() {
-        let Some(client) = teller(place) else { continue };
+        let Some(writer) = teller(place) else { continue };
         let shard = part.shard.as_ref().and_then(|name| installation.shard(name));
         let (Some(name), Some(shard)) = (&part.shard, shard) else { continue };
         let seen = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let fares = Fares { what: Fared::Shard, problems: &part.problems, seen };
         let patch = fares.patch(shard.metadata.generation, env.now());
-        write_conditions(&client, "schedulingshards", name, &part.problems, patch).await;
+        write_conditions(&writer, Resource::SCHEDULING_SHARDS, name, &part.problems, patch).await;
     }
 }
 
 /// Writes conditions that are news.
 async fn write_conditions(
-    client: &Client,
-    plural: &'static str,
+    writer: &Writer,
+    resource: Resource,
     name: &str,
     problems: &[String],
     patch: Option<Value>,
 ) {
     let Some(patch) = patch else { return };
+    let kind = resource.plural;
     for problem in problems {
-        tracing::warn!(plural, name, "{problem}");
+        tracing::warn!(kind, name, "{problem}");
     }
-    let path = format!("/apis/kai.scheduler/v1/{plural}/{}/status", path_segment(name));
-    match send::<Value>(client, "PATCH", &path, Some(MERGE_PATCH), &patch).await {
-        Ok(_) => tracing::info!(plural, name, "told how it fares"),
-        Err(error) => tracing::warn!(plural, name, %error, "its conditions were not written"),
+    let target = Target::named(resource, &ObjectName::new("", name));
+    match writer.write(&Write::Patch(target, Patch::status(patch))).await {
+        Ok(_) => tracing::info!(kind, name, "wrote conditions"),
+        Err(failure) => tracing::warn!(kind, name, %failure, "failed to write conditions"),
     }
 }
 

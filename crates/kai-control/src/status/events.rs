@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use kai_client::path::Resource;
+use kai_client::write::Create;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::time;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Events that wait to be written; more are dropped, for they are only told, never read.
 const MOST_WAITING: usize = 1000;
@@ -85,8 +87,8 @@ impl EventQueue {
         self.waiting.is_empty()
     }
 
-    /// The next event: the path it is posted to, and its object.
-    pub fn take(&mut self, scheduler: &str) -> Option<(String, Value)> {
+    /// The next event as an object to be created.
+    pub fn take(&mut self, scheduler: &str) -> Option<Create> {
         let (event, moment) = self.waiting.pop_front()?;
         self.made = self.made.wrapping_add(1);
         let (name, uid, kind, api_version) = match &event.subject {
@@ -114,13 +116,7 @@ impl EventQueue {
             "lastTimestamp": moment,
             "count": 1,
         });
-        Some((
-            format!(
-                "/api/v1/namespaces/{}/events",
-                kai_client::request::path_segment(&name.namespace)
-            ),
-            object,
-        ))
+        Some(Create::new(Resource::EVENTS, &name.namespace, Box::new(object)))
     }
 }
 
@@ -137,9 +133,10 @@ mod tests {
         for _ in 0..MOST_WAITING + 5 {
             queue.push(event.clone(), now);
         }
-        let (path, first) = queue.take("kai-scheduler").expect("an event");
-        let (_, second) = queue.take("kai-scheduler").expect("an event");
-        assert_eq!(path, "/api/v1/namespaces/a/events");
+        let first = queue.take("kai-scheduler").expect("an event");
+        let second = queue.take("kai-scheduler").expect("an event").object;
+        assert_eq!((first.resource, &*first.namespace), (Resource::EVENTS, "a"));
+        let first = first.object;
         assert_eq!(first["message"], "100% full");
         assert_eq!(first["source"]["component"], "kai-scheduler");
         assert_eq!(first["firstTimestamp"], "2026-01-01T00:00:00Z");

@@ -26,7 +26,6 @@ pub mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kai_api::PodGroup;
-use kai_api::json;
 use kai_api::names::status::UNSCHEDULABLE;
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
@@ -188,7 +187,7 @@ impl Statuses {
         }
         while !self.is_busy() {
             let event = self.events.take(&self.scheduler);
-            let event = event.map(|(path, object)| StatusWrite::event(path, object));
+            let event = event.map(StatusWrite::event);
             let Some(write) = event.or_else(|| self.extra.pop_front()) else { break };
             self.unkept_in_flight += 1;
             writes.push(write);
@@ -232,7 +231,7 @@ impl Statuses {
             }
         }
         let written = Written::Pod(verdict.uid.clone(), SeenCondition::of(&verdict));
-        Some((StatusWrite::pod(pod, &patch?), written))
+        Some((StatusWrite::pod(pod, &verdict.uid, patch?), written))
     }
 
     /// Tells of a group that waits, where that is news.
@@ -275,14 +274,11 @@ impl Statuses {
         if status.is_empty() {
             return None;
         }
-        let mut metadata = json!({"uid": object.metadata.uid});
-        if conditions.is_some() {
-            // Other node pools have their conditions in the same list.
-            json::set(&mut metadata, &["resourceVersion"], json!(object.metadata.resource_version));
-        }
-        let patch = json!({"metadata": metadata, "status": status});
+        // Other node pools have their conditions in the same list.
+        let identity = render::group_identity(object, conditions.is_some());
+        let patch = json!({"status": status});
         let written = Written::Group { conditions, resources: resources.map(|(sums, _)| sums) };
-        Some((StatusWrite::group(name, &patch), written))
+        Some((StatusWrite::group(name, identity, patch), written))
     }
 
     fn wanted_conditions(
@@ -344,7 +340,7 @@ impl Statuses {
         };
         let children = self.accounts.children(queue).map(ToString::to_string).collect();
         let (status, patch) = render::queue_status(seen, &usage, children, faults, now)?;
-        let write = StatusWrite::queue(queue, &json!({"status": patch}));
+        let write = StatusWrite::queue(queue, json!({"status": patch}));
         Some((write, Written::Queue(status)))
     }
 

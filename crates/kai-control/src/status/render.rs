@@ -11,6 +11,7 @@ use kai_api::names::status::{
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition, UnschedulableReason};
 use kai_api::quantity::RawQuantity;
 use kai_api::queue::{QueueCondition, QueueStatus};
+use kai_client::write::Identity;
 use kai_core::time::Timestamp;
 use kai_translate::time;
 use serde_json::{Map, Value, json};
@@ -56,8 +57,19 @@ pub fn pod_condition(seen: &SeenCondition, verdict: &PodVerdict, now: Timestamp)
     if seen.status != "False" {
         json::set(&mut condition, &["lastTransitionTime"], time::format(now));
     }
-    let uid = &*verdict.uid;
-    Some(json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}}))
+    Some(json!({"status": {"conditions": [condition]}}))
+}
+
+/// Which group of the name is written; where its list of conditions is replaced, only while nobody else changed the group.
+pub(super) fn group_identity(group: &PodGroup, is_unchanged: bool) -> Identity {
+    let metadata = &group.metadata;
+    match (&metadata.uid, &metadata.resource_version) {
+        (Some(uid), Some(version)) if is_unchanged => {
+            Identity::Version { uid: uid.as_str().into(), version: version.clone() }
+        }
+        (Some(uid), _) => Identity::Uid(uid.as_str().into()),
+        (None, _) => Identity::Any,
+    }
 }
 
 /// Whether a group can be placed on a node pool.
@@ -306,7 +318,6 @@ mod tests {
         let patch = pod_condition(&SeenCondition::default(), &verdict, NOW).expect("a patch");
         let condition = &patch["status"]["conditions"][0];
         assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
-        assert_eq!(patch["metadata"]["uid"], "u");
         let told = SeenCondition::of(&verdict);
         assert_eq!(pod_condition(&told, &verdict, NOW), None);
         let other = PodVerdict { message: "still no room".into(), ..verdict };

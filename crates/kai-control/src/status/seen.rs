@@ -133,8 +133,8 @@ impl Statuses {
             "message": message,
             "lastTransitionTime": time::format(now),
         });
-        let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
-        self.extra.push_back(StatusWrite::pod_note(pod, &patch));
+        let fields = json!({"status": {"conditions": [condition]}});
+        self.extra.push_back(StatusWrite::pod_note(pod, uid, fields));
     }
 
     fn see_queue(&mut self, queue: &Value, now: Timestamp) {

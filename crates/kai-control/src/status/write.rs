@@ -2,9 +2,10 @@
 
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
-use kai_client::request::{MERGE_PATCH, STRATEGIC_PATCH, object_path, path_segment, send};
+use kai_client::failure::Failure;
+use kai_client::path::Resource;
+use kai_client::write::{Create, Identity, Patch, Target as Object, Write, Writer};
 use kai_core::input::{ObjectName, Text};
-use kube::Client;
 use serde_json::Value;
 
 use super::render::SeenCondition;
@@ -15,10 +16,7 @@ use super::schedule::Target;
 pub struct StatusWrite {
     /// Whose status it is; none: nobody waits for it.
     target: Option<Target>,
-    method: &'static str,
-    path: String,
-    content_type: Option<&'static str>,
-    body: Value,
+    write: Write,
 }
 
 /// What a status says once it is written.
@@ -58,60 +56,62 @@ pub enum Outcome {
 }
 
 impl StatusWrite {
-    pub(super) fn pod(pod: &ObjectName, patch: &Value) -> Self {
+    /// The condition of a pod of this UID.
+    pub(super) fn pod(pod: &ObjectName, uid: &str, fields: Value) -> Self {
+        let object = Object::of_uid(Resource::PODS, pod, uid);
         Self {
             target: Some(Target::Pod(pod.clone())),
-            method: "PATCH",
-            path: object_path("/api/v1", "pods", pod) + "/status",
-            content_type: Some(STRATEGIC_PATCH),
-            body: patch.clone(),
+            write: Write::Patch(object, Patch::conditions(fields)),
         }
     }
 
     /// A condition that nobody waits for.
-    pub(super) fn pod_note(pod: &ObjectName, patch: &Value) -> Self {
-        Self { target: None, ..Self::pod(pod, patch) }
+    pub(super) fn pod_note(pod: &ObjectName, uid: &str, fields: Value) -> Self {
+        Self { target: None, ..Self::pod(pod, uid, fields) }
     }
 
-    pub(super) fn group(group: &ObjectName, patch: &Value) -> Self {
-        let path = object_path("/apis/scheduling.run.ai/v2alpha2", "podgroups", group);
+    pub(super) fn group(group: &ObjectName, identity: Identity, fields: Value) -> Self {
+        let object = Object { resource: Resource::POD_GROUPS, name: group.clone(), identity };
         Self {
             target: Some(Target::Group(group.clone())),
-            method: "PATCH",
-            path: path + "/status",
-            content_type: Some(MERGE_PATCH),
-            body: patch.clone(),
+            write: Write::Patch(object, Patch::status(fields)),
         }
     }
 
-    pub(super) fn queue(queue: &Text, patch: &Value) -> Self {
+    pub(super) fn queue(queue: &Text, fields: Value) -> Self {
+        let object = Object::named(Resource::QUEUES, &ObjectName::new("", &**queue));
         Self {
             target: Some(Target::Queue(queue.clone())),
-            method: "PATCH",
-            path: format!("/apis/scheduling.run.ai/v2/queues/{}/status", path_segment(queue)),
-            content_type: Some(MERGE_PATCH),
-            body: patch.clone(),
+            write: Write::Patch(object, Patch::status(fields)),
         }
     }
 
-    pub(super) fn event(path: String, object: Value) -> Self {
-        Self { target: None, method: "POST", path, content_type: None, body: object }
+    pub(super) fn event(event: Create) -> Self {
+        Self { target: None, write: Write::Create(event) }
     }
 
-    /// Sends it.
-    pub async fn carry_out(self, client: Client) -> Ended {
-        let Self { target, method, path, content_type, body } = self;
-        let outcome = match send::<Value>(&client, method, &path, content_type, &body).await {
-            Ok(_) => {
-                tracing::debug!(path, "told");
-                Outcome::Done
-            }
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Outcome::Overtaken,
-            Err(error) => {
-                tracing::warn!(path, %error, "a status was not written");
+    /// Carries the write out.
+    pub async fn carry_out(self, writer: Writer) -> Ended {
+        let Self { target, write } = self;
+        let outcome = match writer.write(&write).await {
+            Ok(_) => Outcome::Done,
+            Err(Failure::Gone { .. } | Failure::Conflict { .. }) => Outcome::Overtaken,
+            Err(failure) => {
+                tracing::warn!(object = %named(&write), %failure, "failed to write a status");
                 Outcome::Failed
             }
         };
         Ended { target, outcome }
+    }
+}
+
+/// Kind and name of what is written.
+fn named(write: &Write) -> String {
+    match write {
+        Write::Patch(object, _) => format!("{} {}", object.resource.plural, object.name),
+        Write::Create(Create { resource, namespace, .. }) => {
+            format!("{} in {namespace}", resource.plural)
+        }
+        _ => String::new(),
     }
 }

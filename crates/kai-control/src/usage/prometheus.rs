@@ -1,7 +1,7 @@
 //! Past usage from a Prometheus that scrapes queues and nodes: one query per resource for what queues used, one for what
 //! there was. A window that began at a certain moment is asked for by its length up to now.
 
-use kai_client::watch::escape;
+use kai_client::path::escape;
 use kai_core::fairness::{Amounts, QueueResource};
 use kai_core::time::{Span, Timestamp};
 use kube::{Client, Config};

@@ -2,7 +2,9 @@
 //! five minutes and at the end.
 
 use kai_client::env::Env;
-use kai_client::request::{APPLY_PATCH, send};
+use kai_client::path::Resource;
+use kai_client::write::{Apply, Write, Writer, read};
+use kai_core::input::ObjectName;
 use kai_core::time::Span;
 use kai_settings::planner::Settings;
 use kai_translate::time::seconds;
@@ -44,24 +46,19 @@ impl Place {
         Self { namespace: namespace.to_owned(), name: format!("{scheduler}-usage{of_partition}") }
     }
 
-    fn path(&self) -> String {
-        format!("/api/v1/namespaces/{}/configmaps/{}", self.namespace, self.name)
+    fn object(&self) -> ObjectName {
+        ObjectName::new(self.namespace.as_str(), self.name.as_str())
     }
 }
 
 /// Reads what an earlier process wrote, for as long as it takes.
 pub async fn load(client: Client, env: Env, place: Place, reports: Sender<Report>) {
+    let path = Resource::CONFIG_MAPS.object(&place.object());
     loop {
-        let request = http::Request::get(place.path()).body(Vec::new());
-        let asked = match request {
-            Ok(request) => client.request::<Value>(request).await,
-            Err(error) => return tracing::warn!(name = place.name, %error, "no record is read"),
-        };
-        let text = match asked {
-            Ok(object) => object["data"][KEY].as_str().map(str::to_owned),
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(error) => {
-                tracing::warn!(name = place.name, %error, "the record of past usage was not read");
+        let text = match read::<Value>(&client, &path).await {
+            Ok(object) => object.and_then(|object| object["data"][KEY].as_str().map(str::to_owned)),
+            Err(failure) => {
+                tracing::warn!(name = place.name, %failure, "failed to read the record of past usage");
                 tokio::select! { biased;
                     () = reports.closed() => return,
                     () = env.sleep(AGAIN) => continue,
@@ -74,16 +71,17 @@ pub async fn load(client: Client, env: Env, place: Place, reports: Sender<Report
 }
 
 /// Writes the record.
-pub async fn save(client: &Client, place: &Place, text: &str) {
-    let path = format!("{}?fieldManager={MANAGER}&force=true", place.path());
+pub async fn save(writer: &Writer, place: &Place, text: &str) {
     let object = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": place.name, "namespace": place.namespace},
         "data": {KEY: text},
     });
-    match send::<Value>(client, "PATCH", &path, Some(APPLY_PATCH), &object).await {
-        Ok(_) => tracing::info!(name = place.name, bytes = text.len(), "past usage recorded"),
-        Err(error) => tracing::warn!(name = place.name, %error, "past usage was not recorded"),
+    let (resource, name) = (Resource::CONFIG_MAPS, place.object());
+    let apply = Apply { resource, name, manager: MANAGER, object: Box::new(object) };
+    match writer.write(&Write::Apply(apply)).await {
+        Ok(_) => tracing::info!(name = place.name, bytes = text.len(), "recorded past usage"),
+        Err(failure) => tracing::warn!(name = place.name, %failure, "failed to record past usage"),
     }
 }

@@ -54,6 +54,10 @@ impl Clock for DayAnHour {
     fn sleep(&self, span: Span) -> Work {
         self.0.sleep(span)
     }
+
+    fn uptime(&self) -> Span {
+        self.0.uptime()
+    }
 }
 
 /// A hundred days, with a change of settings on the second; the requests, and the Secret of the end.

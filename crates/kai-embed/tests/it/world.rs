@@ -36,6 +36,10 @@ impl Clock for VirtualClock {
     fn sleep(&self, span: Span) -> Work {
         Box::pin(tokio::time::sleep(duration(span)))
     }
+
+    fn uptime(&self) -> Span {
+        Span { nanos: i64::try_from(self.0.elapsed().as_nanos()).unwrap_or(i64::MAX) }
+    }
 }
 
 /// A cluster with everything installed and `kai` running on it.

@@ -18,7 +18,10 @@ use std::future::Future;
 use kai_api::names::scheduling::NUMA_OBSERVED;
 use kai_api::view::Pod;
 use kai_client::env::Env;
-use kai_client::request::{MERGE_PATCH, object_path, path_segment, send};
+use kai_client::failure::Failure;
+use kai_client::path::{Resource, with_query};
+use kai_client::request::{MERGE_PATCH, object_path, send};
+use kai_client::write::{Outcome, read};
 use kai_core::input::ObjectName;
 use kai_core::time::{Span, Timestamp};
 use kube::Client;
@@ -118,14 +121,13 @@ impl<K: Kubelet> Agent<K> {
                 tracing::info!(pod = %name, zones = text.as_deref().unwrap_or("none"), "told its zones");
                 self.written.insert(name, text);
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => self.tell(&format!("{name}: {error}")),
+            Err(Failure::Gone { .. }) => {}
+            Err(failure) => self.tell(&format!("{name}: {failure}")),
         }
     }
 
-    async fn write(&self, path: &str, text: Option<&str>) -> Result<(), kube::Error> {
-        let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let pod: Pod = self.client.request(request).await?;
+    async fn write(&self, path: &str, text: Option<&str>) -> Outcome<()> {
+        let Some(pod) = read::<Pod>(&self.client, path).await? else { return Ok(()) };
         // A pod of this name may have moved on: what we know is about one on our node.
         let is_ours = pod.spec.node_name.as_deref() == Some(self.settings.node.as_str());
         if !is_ours || pod.annotation(NUMA_OBSERVED) == text {
@@ -139,25 +141,21 @@ impl<K: Kubelet> Agent<K> {
 
     /// Takes over what stands on the pods of the node, whoever wrote it; false: it could not be read.
     async fn look_at_pods(&mut self) -> bool {
-        let path = format!(
-            "/api/v1/pods?fieldSelector=spec.nodeName%3D{}",
-            path_segment(&self.settings.node)
-        );
-        let request = http::Request::get(path).body(Vec::new());
-        let Ok(request) = request else { return false };
-        let listed: Result<Pods, kube::Error> = self.client.request(request).await;
-        match listed {
+        let selector = format!("spec.nodeName={}", self.settings.node);
+        let path = with_query(&Resource::PODS.collection(""), &[("fieldSelector", &selector)]);
+        match read::<Pods>(&self.client, &path).await {
             Ok(listed) => {
                 let standing = |pod: &Pod| {
                     let metadata = &pod.metadata;
                     let name = ObjectName::new(metadata.namespace.as_str(), metadata.name.as_str());
                     (name, pod.annotation(NUMA_OBSERVED).map(str::to_owned))
                 };
-                self.written = listed.items.iter().map(standing).collect();
+                let pods = listed.iter().flat_map(|listed| &listed.items);
+                self.written = pods.map(standing).collect();
                 true
             }
-            Err(error) => {
-                self.tell(&format!("pods cannot be listed: {error}"));
+            Err(failure) => {
+                self.tell(&format!("pods cannot be listed: {failure}"));
                 false
             }
         }

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use kai_client::client;
+use kai_client::failure::Failure;
+use kai_client::path::Resource;
+use kai_core::input::ObjectName;
 use kai_doctor::cluster::{ClusterFacts, Expectations, LISTINGS, examine as judge};
 use kai_doctor::finding::Findings;
 use kai_install::manifests;
@@ -88,7 +91,7 @@ async fn facts(client: &Client, expected: &Expectations) -> anyhow::Result<Clust
                 status.message
             ),
             Err(kube::Error::Api(status)) => unreadable.push((listing.path, status.message)),
-            Err(error) => return Err(error).context("the cluster does not answer"),
+            Err(error) => return Err(Failure::from(error).into()),
         }
     }
     let facts = ClusterFacts::read(Value::Object(lists));
@@ -122,7 +125,8 @@ async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
 
 /// What a pod said last, in this life or the one before.
 async fn log(client: &Client, namespace: &str, name: &str) -> Option<String> {
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/log?tailLines={LAST_LINES}");
+    let pod = Resource::PODS.object(&ObjectName::new(namespace, name));
+    let path = format!("{pod}/log?tailLines={LAST_LINES}");
     let mut told = String::new();
     for path in [format!("{path}&previous=true"), path] {
         // There may be no earlier life, or no container yet.

@@ -1,0 +1,208 @@
+//! Writes to the API server: one type for all of them, and one executor. A controller says what it wants written and for
+//! which object; path, encoding, precondition, limit, deadline and repetition are the [`Writer`]'s.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `body` | a write as method, path, content type and body |
+//! | `writer` | carries writes out |
+
+mod body;
+mod writer;
+
+use std::collections::BTreeMap;
+
+use kai_core::input::{ObjectName, Text};
+use serde_json::Value;
+
+pub use writer::{Limits, Outcome, Writer, read};
+
+use crate::path::Resource;
+
+/// Something to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Bind a pod to a node.
+    Bind(BindPod),
+    /// Evict a pod through the eviction API, which respects disruption budgets.
+    Evict(Target),
+    /// Remove an object. One that does not exist is removed, and so is one whose name another object has by now.
+    Delete(Target, Delete),
+    /// Create an object.
+    Create(Create),
+    /// Apply the fields that a manager owns, whether the object exists or not.
+    Apply(Apply),
+    /// Change fields of an object.
+    Patch(Target, Patch),
+}
+
+/// An object that must exist, by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The kind.
+    pub resource: Resource,
+    /// The name; the namespace is empty where the kind has none.
+    pub name: ObjectName,
+    /// Which object of this name.
+    pub identity: Identity,
+}
+
+/// Which object of a name is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The one with this UID: the write fails with a conflict where another object has the name.
+    Uid(Text),
+    /// The one with this UID, unchanged since this resource version.
+    Version {
+        /// The UID.
+        uid: Text,
+        /// The resource version.
+        version: String,
+    },
+    /// Whichever has the name, as for nodes, whose names are their identity.
+    Any,
+}
+
+impl Target {
+    /// The object of this UID.
+    pub fn of_uid(resource: Resource, name: &ObjectName, uid: &str) -> Self {
+        Self { resource, name: name.clone(), identity: Identity::Uid(uid.into()) }
+    }
+
+    /// The object of this UID while its resource version is this one.
+    pub fn unchanged(resource: Resource, name: &ObjectName, uid: &str, version: &str) -> Self {
+        let identity = Identity::Version { uid: uid.into(), version: version.to_owned() };
+        Self { resource, name: name.clone(), identity }
+    }
+
+    /// Whichever object has the name.
+    pub fn named(resource: Resource, name: &ObjectName) -> Self {
+        Self { resource, name: name.clone(), identity: Identity::Any }
+    }
+}
+
+/// The bind of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BindPod {
+    /// The pod.
+    pub pod: ObjectName,
+    /// The UID of the pod.
+    pub uid: Text,
+    /// The node.
+    pub node: Text,
+    /// Annotations that the pod gets in the same write.
+    pub annotations: BTreeMap<&'static str, String>,
+}
+
+/// How an object is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delete {
+    /// Grace period of pods; none: the pod's own.
+    pub grace_period_seconds: Option<u32>,
+}
+
+/// A new object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Create {
+    /// The kind.
+    pub resource: Resource,
+    /// The namespace; empty where the kind has none.
+    pub namespace: Text,
+    /// The object.
+    pub object: Box<Value>,
+    /// The owner of its fields, where they are applied later; none: the client.
+    pub manager: Option<&'static str>,
+}
+
+impl Create {
+    /// An object whose fields are not applied later.
+    pub fn new(resource: Resource, namespace: &Text, object: Box<Value>) -> Self {
+        Self { resource, namespace: namespace.clone(), object, manager: None }
+    }
+}
+
+/// Fields that a manager owns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Apply {
+    /// The kind.
+    pub resource: Resource,
+    /// The object.
+    pub name: ObjectName,
+    /// The owner of the fields.
+    pub manager: &'static str,
+    /// The fields.
+    pub object: Box<Value>,
+}
+
+/// A change of an object's fields. UID and resource version are the target's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patch {
+    /// What is changed.
+    pub part: Part,
+    /// How lists are merged.
+    pub merge: Merge,
+    /// The fields.
+    pub fields: Box<Value>,
+}
+
+/// A part of an object that is written by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The object without its status.
+    Object,
+    /// The status.
+    Status,
+}
+
+/// How a patch merges lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// A list replaces the list.
+    Replace,
+    /// Entries are merged by their keys, as conditions by their type. Built-in kinds only.
+    ByKey,
+}
+
+impl Patch {
+    /// Changes the object without its status.
+    pub fn object(fields: Value) -> Self {
+        Self { part: Part::Object, merge: Merge::Replace, fields: Box::new(fields) }
+    }
+
+    /// Changes the status.
+    pub fn status(fields: Value) -> Self {
+        Self { part: Part::Status, merge: Merge::Replace, fields: Box::new(fields) }
+    }
+
+    /// Changes conditions of a built-in kind.
+    pub fn conditions(fields: Value) -> Self {
+        Self { part: Part::Status, merge: Merge::ByKey, fields: Box::new(fields) }
+    }
+}
+
+/// Writes of a class share a limit, and wait for no other class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Binds and bind requests.
+    Bind,
+    /// Pods that are evicted or removed.
+    Evict,
+    /// Statuses and events.
+    Status,
+    /// Everything else.
+    Object,
+}
+
+impl Write {
+    /// The class, which follows from what is written.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Bind(_) => Class::Bind,
+            Self::Create(create) if create.resource == Resource::BIND_REQUESTS => Class::Bind,
+            Self::Create(create) if create.resource == Resource::EVENTS => Class::Status,
+            Self::Evict(_) => Class::Evict,
+            Self::Delete(target, _) if target.resource == Resource::PODS => Class::Evict,
+            Self::Patch(_, patch) if patch.part == Part::Status => Class::Status,
+            Self::Create(_) | Self::Apply(_) | Self::Patch(..) | Self::Delete(..) => Class::Object,
+        }
+    }
+}
