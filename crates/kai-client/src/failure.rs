@@ -88,6 +88,11 @@ impl Failure {
         )
     }
 
+    /// The reason lies in the API server or the connection, not in the objects that the request is about.
+    pub fn is_the_servers(&self) -> bool {
+        self.may_pass() && !matches!(self, Self::Conflict { .. })
+    }
+
     /// Nothing was done, and the reason lies in the server's load or the connection: the writer repeats such requests. A server
     /// that failed may have done the work before.
     pub(crate) fn is_worth_repeating(&self) -> bool {

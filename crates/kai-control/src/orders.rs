@@ -60,7 +60,7 @@ pub enum Report {
         /// The node.
         node: Text,
         /// Why.
-        error: String,
+        failure: Failure,
     },
     /// The failed bind request of this UID could not be removed.
     BindRequestStays(Text),
@@ -141,7 +141,7 @@ async fn bind_pod(writer: &Writer, bind: BindPod) -> Report {
             tracing::info!(%pod, %node, "bound pod");
             Report::Bound(pod)
         }
-        Err(failure) => Report::BindFailed { pod, node, error: failure.to_string() },
+        Err(failure) => Report::BindFailed { pod, node, failure },
     }
 }
 
@@ -153,7 +153,7 @@ async fn request_bind(writer: &Writer, pod: ObjectName, request: Box<Value>) -> 
             tracing::info!(%pod, "created a bind request");
             Report::BindAsked(pod)
         }
-        Err(failure) => Report::BindFailed { pod, node, error: failure.to_string() },
+        Err(failure) => Report::BindFailed { pod, node, failure },
     }
 }
 

@@ -10,6 +10,8 @@ const FIRST: Span = seconds(1);
 const LONGEST: Span = seconds(60);
 /// A pod whose binds keep failing, wherever, is left alone for this long at most.
 const LONGEST_AFTER_BINDS: Span = seconds(300);
+/// A pod whose bind the API server could not take just now is left alone for this long at most.
+const LONGEST_AFTER_INTERRUPTIONS: Span = seconds(8);
 /// So many failed binds of a pod in a row may be bad luck with nodes; more are a lasting failure.
 const BAD_LUCK: u32 = 3;
 
@@ -26,6 +28,8 @@ pub enum Wait {
 struct Entry {
     uid: Text,
     failures: u32,
+    /// Binds in a row that the API server could not take; they say nothing about the pod or the node.
+    interruptions: u32,
     /// None: the wait is over, the count of failures is kept.
     until: Option<Timestamp>,
 }
@@ -68,7 +72,7 @@ impl Backoffs {
         let known = self.entries.get(&key).filter(|entry| entry.uid == *uid);
         let failures = known.map_or(0, |entry| entry.failures) + 1;
         let until = Some(now.plus(delay(failures)));
-        self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
+        self.entries.insert(key, Entry { uid: uid.clone(), failures, interruptions: 0, until });
     }
 
     /// A bind failed: the pod is left alone for a second, longer once binds failed several times in a row, and avoids the
@@ -113,7 +117,7 @@ impl Backoffs {
         let known = self.entries.get(&key).filter(|entry| entry.uid == *uid);
         let failures = known.map_or(0, |entry| entry.failures) + 1;
         let until = now.map(|now| now.plus(delay_after_binds(failures)));
-        self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
+        self.entries.insert(key, Entry { uid: uid.clone(), failures, interruptions: 0, until });
         let nodes = self.avoided.entry(pod.clone()).or_default();
         nodes.retain(|_, avoided| avoided.uid == *uid);
         let known = nodes.get(node).filter(|avoided| avoided.reason == reason);
@@ -123,13 +127,17 @@ impl Backoffs {
         nodes.insert(node.clone(), avoided);
     }
 
-    /// The failed bind request of a pod could not be removed: the pod is left alone, longer with every failure.
-    pub fn removal_failed(&mut self, pod: &ObjectName, uid: &Text, now: Timestamp) {
+    /// The API server could not take the bind of a pod, or the removal of its failed bind request, just now: the pod is left
+    /// alone for a moment, and avoids no node.
+    pub fn bind_interrupted(&mut self, pod: &ObjectName, uid: &Text, now: Timestamp) {
         let key = (pod.clone(), Wait::Bind);
         let known = self.entries.get(&key).filter(|entry| entry.uid == *uid);
-        let failures = known.map_or(0, |entry| entry.failures) + 1;
-        let until = Some(now.plus(delay_after_binds(failures)));
-        self.entries.insert(key, Entry { uid: uid.clone(), failures, until });
+        let (failures, interruptions) =
+            known.map_or((0, 0), |entry| (entry.failures, entry.interruptions));
+        let interruptions = interruptions + 1;
+        let pause = delay(interruptions).min(LONGEST_AFTER_INTERRUPTIONS);
+        let until = Some(now.plus(pause));
+        self.entries.insert(key, Entry { uid: uid.clone(), failures, interruptions, until });
     }
 
     /// The latest bind of the pod of this UID failed, whether it is left alone or not.
@@ -226,6 +234,19 @@ mod tests {
         assert_eq!(backoffs.next(), Some(at(4)));
         backoffs.clear(&pod);
         assert_eq!(backoffs.next(), None);
+    }
+
+    #[test]
+    fn a_busy_api_server_delays_a_bind_for_seconds() {
+        let (pod, uid): (ObjectName, Text) = (ObjectName::new("a", "p"), "u".into());
+        let mut backoffs = Backoffs::default();
+        for _ in 0..20 {
+            backoffs.bind_interrupted(&pod, &uid, at(0));
+        }
+        assert_eq!(backoffs.next(), Some(at(8)));
+        assert!(backoffs.avoided(&pod, &uid).is_empty());
+        backoffs.bind_failed(&pod, &uid, &"n".into(), "refused", at(10));
+        assert_eq!(backoffs.next(), Some(at(11)), "interruptions count as no failure");
     }
 
     #[test]

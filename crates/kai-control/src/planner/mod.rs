@@ -244,7 +244,8 @@ impl Planner {
                 self.metrics.note_bound(&pod, now);
             }
             Report::Evicted(pod) => self.eviction_accepted(&pod, now),
-            Report::BindFailed { pod, node, error } => {
+            Report::BindFailed { pod, node, failure } => {
+                let error = failure.to_string();
                 tracing::warn!(%pod, error, "a bind failed");
                 self.failed_requests.remove(&pod); // it may be in the way, and its removal have failed
                 self.tell_bind_request(&pod);
@@ -253,7 +254,7 @@ impl Planner {
                 self.metrics.note_unbound(&pod);
                 self.world.forget(&pod);
                 self.dirty = true;
-                self.wait_after_bind(&pod, &node, &error, now);
+                self.wait_after_bind(&pod, &node, &error, failure.is_the_servers(), now);
             }
             Report::EvictionRefused { victim, error } => {
                 tracing::warn!(pod = %victim, error, "the API server refused an eviction");
@@ -278,14 +279,26 @@ impl Planner {
         self.statuses.note_ended_bind(ended, now);
     }
 
-    /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed.
-    fn wait_after_bind(&mut self, pod: &ObjectName, node: &Text, reason: &str, now: Timestamp) {
+    /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed; unless the API server could
+    /// not take the bind (`interrupted`), which says nothing about pod and node.
+    fn wait_after_bind(
+        &mut self,
+        pod: &ObjectName,
+        node: &Text,
+        reason: &str,
+        interrupted: bool,
+        now: Timestamp,
+    ) {
         self.in_flight.remove(pod);
         let Some(uid) = self.pods.get(pod).map(|entry| entry.base.uid.clone()) else { return };
         // A bind request that failed is in the way of the next until it is gone.
         let may_be_forgiven =
             self.is_needed_by_its_gang(pod) && !self.bind_requests.contains_key(pod);
-        if !(may_be_forgiven && self.backoffs.forgive_first_bind(pod, &uid, node, reason)) {
+        if may_be_forgiven && self.backoffs.forgive_first_bind(pod, &uid, node, reason) {
+            // It may be bound again at once.
+        } else if interrupted {
+            self.backoffs.bind_interrupted(pod, &uid, now);
+        } else {
             self.backoffs.bind_failed(pod, &uid, node, reason, now);
         }
         self.refresh_pod(pod);
@@ -375,7 +388,7 @@ impl Planner {
         let failed = self.failed_requests.iter().find(|(_, known)| *known == uid);
         let Some(pod) = failed.map(|(pod, _)| pod.clone()) else { return };
         let Some(entry) = self.pods.get(&pod) else { return };
-        self.backoffs.removal_failed(&pod, &entry.base.uid, now);
+        self.backoffs.bind_interrupted(&pod, &entry.base.uid, now);
         self.refresh_pod(&pod);
     }
 
@@ -393,7 +406,7 @@ impl Planner {
         for (pod, (node, reason)) in std::mem::take(&mut self.failed_binds) {
             self.statuses.note_bind_failed(&pod, &reason, now);
             self.metrics.note_unbound(&pod);
-            self.wait_after_bind(&pod, &node, &reason, now);
+            self.wait_after_bind(&pod, &node, &reason, false, now);
         }
     }
 
