@@ -109,6 +109,7 @@ impl Planner {
         }
         self.groups.insert(name.clone(), typed);
         self.tell_group(&name);
+        self.join_own_group(&name);
     }
 
     /// Tells the world of a group that is an object.

@@ -345,7 +345,9 @@ impl Planner {
         let uid = &entry.base.uid;
         let backs_off = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
         // A failed bind request has the name of the next one until it is gone.
-        let waits = backs_off || self.failed_requests.contains_key(name);
+        let waits = backs_off
+            || self.failed_requests.contains_key(name)
+            || self.awaits_its_group_object(entry);
         if spec.status == Status::Pending && waits {
             spec.status = Status::Gated;
         }
@@ -365,6 +367,22 @@ impl Planner {
 }
 
 impl Planner {
+    /// The group of the pod is promised as an object and is not one yet, or the pod does not name it yet.
+    fn awaits_its_group_object(&self, entry: &PodEntry) -> bool {
+        self.settings.publish == Publish::Always && matches!(entry.group, Membership::Own { .. })
+    }
+
+    /// The object of a group that a pod is was observed after the pod's annotation: from now on the pod belongs to it.
+    pub(super) fn join_own_group(&mut self, group: &ObjectName) {
+        let Some(name) = self.own_groups.get(group).cloned() else { return };
+        let Some(entry) = self.pods.get_mut(&name) else { return };
+        if named_group(&entry.base).as_ref() == Some(group) {
+            entry.group = Membership::Named;
+            self.own_groups.remove(group);
+            self.refresh_pod(&name);
+        }
+    }
+
     /// A bind request of the pod is there that has not failed.
     pub(super) fn is_being_bound(&self, pod: &ObjectName) -> bool {
         self.bind_requests.contains_key(pod) && !self.failed_requests.contains_key(pod)

@@ -13,6 +13,7 @@ mod mortal;
 mod namespaces;
 mod numa;
 mod pages;
+mod promised_groups;
 mod releases;
 mod reservations;
 mod scale_adjuster;

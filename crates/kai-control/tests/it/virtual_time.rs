@@ -10,7 +10,7 @@ use kai_client::watch::Lists;
 use kai_control::run::run;
 use kai_control::shards;
 use kai_core::time::{Span, Timestamp};
-use kai_settings::planner::Settings;
+use kai_settings::planner::{Publish, Settings};
 use kai_settings::status::Events;
 use kai_settings::usage::UsageSettings;
 use kube::Client;
@@ -52,6 +52,8 @@ pub(crate) struct Story {
     pub(crate) lists: Lists,
     /// `Config` and shards are read.
     pub(crate) divided: bool,
+    /// Every group is written as an object before its pods are bound.
+    pub(crate) groups_first: bool,
     /// A function beside the usual ones.
     pub(crate) also: Option<Function>,
     /// How victims are evicted.
@@ -182,6 +184,9 @@ impl Story {
         }
         if self.tell_success {
             settings.status.events = Events::All;
+        }
+        if self.groups_first {
+            settings.publish = Publish::Always;
         }
         settings.functions.extend(self.also);
         settings
