@@ -1,32 +1,20 @@
-//! How shards fare, as conditions of their objects. Pure.
+//! Conditions of `Config` and `SchedulingShard` objects. Pure.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kai_core::time::Timestamp;
 use kai_translate::time;
-use serde_json::{Value, json};
 
-/// What fares.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fared {
-    /// The installation.
-    Config,
-    /// A shard, of which KAI asks for no dependencies.
-    Shard,
-}
-
-/// How something fares.
-pub(super) struct Fares<'a> {
-    /// What.
-    pub(super) what: Fared,
-    /// What about it makes no sense.
+/// Conditions of a `Config` or a `SchedulingShard`. Both have the same types: clients of KAI wait for all of them.
+pub(super) struct SettingsConditions<'a> {
+    /// Fields that are not honoured, and why.
     pub(super) problems: &'a [String],
-    /// The conditions it shows.
-    pub(super) seen: &'a [Condition],
+    /// Conditions that the object shows.
+    pub(super) observed: &'a [Condition],
 }
 
 type Wanted = (&'static str, &'static str, &'static str, String);
 
-impl Fares<'_> {
+impl SettingsConditions<'_> {
     fn wanted(&self) -> Vec<Wanted> {
         let ready = if self.problems.is_empty() {
             ("Ready", "True", "ready", "System is ready".to_owned())
@@ -34,23 +22,24 @@ impl Fares<'_> {
             ("Ready", "False", "not_ready", self.problems.join("\n"))
         };
         let done = "Reconciliation completed successfully".to_owned();
-        let mut wanted = vec![
+        let fulfilled = "Dependencies are fulfilled".to_owned();
+        vec![
             ("Reconciling", "False", "reconciled", done),
             ("Deployed", "True", "deployed", "Resources deployed".to_owned()),
             ("Available", "True", "available", "System available".to_owned()),
-        ];
-        if self.what == Fared::Config {
-            let message = "Dependencies are fulfilled".to_owned();
-            wanted.push(("DependenciesFulfilled", "True", "dependencies_fulfilled", message));
-        }
-        wanted.push(ready);
-        wanted
+            ("DependenciesFulfilled", "True", "dependencies_fulfilled", fulfilled),
+            ready,
+        ]
     }
 
-    /// The patch of the status; none where it says so already.
-    pub(super) fn patch(&self, generation: Option<i64>, now: Timestamp) -> Option<Value> {
+    /// The conditions to write; none where the object shows them already.
+    pub(super) fn wanted_conditions(
+        &self,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Option<Vec<Condition>> {
         let generation = generation.unwrap_or(0);
-        let (wanted, seen) = (self.wanted(), self.seen);
+        let (wanted, seen) = (self.wanted(), self.observed);
         let known = |kind: &str| seen.iter().find(|condition| condition.type_ == kind);
         let is_news = |(kind, status, _, message): &Wanted| {
             known(kind).is_none_or(|condition| {
@@ -64,20 +53,17 @@ impl Fares<'_> {
         }
         let conditions = wanted.into_iter().map(|(kind, status, reason, message)| {
             let kept = known(kind).filter(|condition| condition.status == status);
-            let since = kept.map_or_else(
-                || json!(time::format(now)),
-                |condition| json!(condition.last_transition_time),
-            );
-            json!({
-                "type": kind,
-                "status": status,
-                "reason": reason,
-                "message": message,
-                "observedGeneration": generation,
-                "lastTransitionTime": since,
-            })
+            let since = kept.map(|condition| condition.last_transition_time.clone());
+            Condition {
+                type_: kind.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message,
+                observed_generation: Some(generation),
+                last_transition_time: since.unwrap_or_else(|| Time(time::on_calendar(now))),
+            }
         });
-        Some(json!({"status": {"conditions": conditions.collect::<Vec<_>>()}}))
+        Some(conditions.collect())
     }
 }
 
@@ -87,33 +73,21 @@ mod tests {
 
     const NOW: Timestamp = Timestamp { nanos: 1_767_225_600_000_000_000 };
 
-    fn kinds(patch: &Value) -> Vec<&str> {
-        let conditions = patch["status"]["conditions"].as_array().expect("conditions");
-        conditions.iter().map(|one| one["type"].as_str().expect("a type")).collect()
-    }
-
     #[test]
     fn conditions_are_written_once_and_name_what_is_wrong() {
         let problems = ["unknown flag: --typo".to_owned()];
-        let fares = Fares { what: Fared::Shard, problems: &problems, seen: &[] };
-        let told = fares.patch(Some(3), NOW).expect("news");
-        assert_eq!(kinds(&told), ["Reconciling", "Deployed", "Available", "Ready"]);
-        let ready = &told["status"]["conditions"][3];
-        assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("not_ready")));
-        assert_eq!(ready["message"], "unknown flag: --typo");
-        let seen: Vec<Condition> =
-            serde_json::from_value(told["status"]["conditions"].clone()).expect("conditions");
-        let again = Fares { seen: &seen, ..fares };
-        assert_eq!(again.patch(Some(3), NOW), None);
-        assert!(again.patch(Some(4), NOW).is_some(), "another generation is news");
-        assert!(Fares { problems: &[], ..again }.patch(Some(3), NOW).is_some());
-    }
-
-    #[test]
-    fn an_installation_tells_of_its_dependencies_too() {
-        let fares = Fares { what: Fared::Config, problems: &[], seen: &[] };
-        let told = fares.patch(Some(1), NOW).expect("news");
+        let conditions = SettingsConditions { problems: &problems, observed: &[] };
+        let written = conditions.wanted_conditions(Some(3), NOW).expect("news");
+        let kinds: Vec<&str> = written.iter().map(|one| one.type_.as_str()).collect();
         let all = ["Reconciling", "Deployed", "Available", "DependenciesFulfilled", "Ready"];
-        assert_eq!(kinds(&told), all);
+        assert_eq!(kinds, all, "clients of KAI wait for each of them");
+        let ready = &written[4];
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "not_ready"));
+        assert_eq!(ready.message, "unknown flag: --typo");
+        let again = SettingsConditions { observed: &written, ..conditions };
+        assert_eq!(again.wanted_conditions(Some(3), NOW), None);
+        assert!(again.wanted_conditions(Some(4), NOW).is_some(), "another generation is news");
+        let repaired = SettingsConditions { problems: &[], ..again };
+        assert!(repaired.wanted_conditions(Some(3), NOW).is_some());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kai_api::function::Function;
 use kai_api::names::objects;
 use kai_api::{Config, SchedulingShard};
@@ -75,6 +76,20 @@ impl Installation {
     /// The `Config` as it is.
     pub(super) fn config(&self) -> Option<&Config> {
         self.config.as_ref()
+    }
+
+    /// Remembers conditions that were just written to `Config`, ahead of the watch.
+    pub(super) fn note_config_conditions(&mut self, conditions: Vec<Condition>) {
+        if let Some(config) = &mut self.config {
+            config.status.get_or_insert_default().conditions = conditions;
+        }
+    }
+
+    /// Remembers conditions that were just written to a shard, ahead of the watch.
+    pub(super) fn note_shard_conditions(&mut self, name: &str, conditions: Vec<Condition>) {
+        if let Some(shard) = self.shards.get_mut(name) {
+            shard.status.get_or_insert_default().conditions = conditions;
+        }
     }
 
     /// What `Config` makes of the settings of the command line.

@@ -8,6 +8,7 @@ mod installation;
 use std::collections::BTreeMap;
 use std::future::Future;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kai_api::names::objects;
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
@@ -17,25 +18,22 @@ use kai_client::watch;
 use kai_client::watch::{Change, Lists, watch};
 use kai_client::write::{Limits, Patch, Target, Write, Writer, read};
 use kai_core::input::{ObjectName, Text};
-use kai_core::time::Span;
 use kai_serve::metrics_text::merged;
 use kai_settings::planner::Settings;
 use kai_workloads::config::KindDefaults;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
+use tokio::sync::watch::{Receiver as HoldReceiver, Sender as HoldSender, channel as hold_channel};
 
 use crate::grouper;
 use crate::run::{PlannerInputs, WAITING_CHANGES, run_planner, start_watches};
 use crate::serve::Question;
-use conditions::{Fared, Fares};
+use conditions::SettingsConditions;
 use installation::Installation;
 pub(crate) use installation::Part;
 use kai_settings::config::{Configured, Wishes};
-
-/// Changes of settings that come together count together.
-const WINDOW: Span = Span { nanos: 500_000_000 };
 
 /// Runs the planners that `Config` and shards ask for until `shutdown` is done. `heed` is told what `Config` says about the
 /// rest of the process, first and whenever it changes.
@@ -72,15 +70,13 @@ pub async fn run(
                 Some((part, gate)) = planners.turns.recv() => {
                     leading.remove(&part);
                     leading.extend(gate.map(|gate| (part, gate)));
-                    tell(&client, &env, &installation, &plan, &leading).await;
+                    tell(&client, &env, &mut installation, &plan, &leading).await;
                 }
                 change = changes.recv() => {
                     let Some(change) = change else { break true };
+                    planners.hold(true);
                     installation.apply(&change);
-                    env.sleep(WINDOW).await;
-                    while let Ok(change) = changes.try_recv() {
-                        installation.apply(&change);
-                    }
+                    apply_waiting(&mut installation, &mut changes);
                     let next = self::plan(&client, &installation, &base).await;
                     if next.wishes != plan.wishes {
                         heed(&next.wishes);
@@ -90,7 +86,8 @@ pub async fn run(
                     if !same {
                         break false;
                     }
-                    tell(&client, &env, &installation, &plan, &leading).await;
+                    planners.hold(false);
+                    tell(&client, &env, &mut installation, &plan, &leading).await;
                 }
             }
         };
@@ -98,8 +95,23 @@ pub async fn run(
         if ended {
             return;
         }
+        // What changed while the planners ended counts together with what made them end.
+        if apply_waiting(&mut installation, &mut changes) {
+            plan = self::plan(&client, &installation, &base).await;
+            heed(&plan.wishes);
+        }
         tracing::info!("settings changed: planners begin anew");
     }
+}
+
+/// Applies the changes that were received and not read yet; false where there were none.
+fn apply_waiting(installation: &mut Installation, changes: &mut Receiver<Change>) -> bool {
+    let mut changed = false;
+    while let Ok(change) = changes.try_recv() {
+        installation.apply(&change);
+        changed = true;
+    }
+    changed
 }
 
 /// Follows `Config` where no planner runs, until `shutdown` is done.
@@ -219,7 +231,7 @@ type Leading = BTreeMap<usize, Gate>;
 async fn tell(
     client: &Client,
     env: &Env,
-    installation: &Installation,
+    installation: &mut Installation,
     plan: &Plan,
     leading: &Leading,
 ) {
@@ -229,39 +241,52 @@ async fn tell(
         Some(Writer::new(gate.client(client), env.clone(), Limits::default()))
     };
     if let (Some(config), Some(writer)) = (installation.config(), teller(0)) {
-        let seen = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let fares = Fares { what: Fared::Config, problems: &plan.problems, seen };
-        let patch = fares.patch(config.metadata.generation, env.now());
-        write_conditions(&writer, Resource::CONFIGS, objects::CONFIG, &plan.problems, patch).await;
+        let observed = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let conditions = SettingsConditions { problems: &plan.problems, observed };
+        let wanted = conditions.wanted_conditions(config.metadata.generation, env.now());
+        let (kind, name) = (Resource::CONFIGS, objects::CONFIG);
+        if let Some(written) = write_conditions(&writer, kind, name, &plan.problems, wanted).await {
+            installation.note_config_conditions(written);
+        }
     }
     for (place, part) in plan.parts.iter().enumerate() {
         let Some(writer) = teller(place) else { continue };
         let shard = part.shard.as_ref().and_then(|name| installation.shard(name));
         let (Some(name), Some(shard)) = (&part.shard, shard) else { continue };
-        let seen = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
-        let fares = Fares { what: Fared::Shard, problems: &part.problems, seen };
-        let patch = fares.patch(shard.metadata.generation, env.now());
-        write_conditions(&writer, Resource::SCHEDULING_SHARDS, name, &part.problems, patch).await;
+        let observed = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let conditions = SettingsConditions { problems: &part.problems, observed };
+        let wanted = conditions.wanted_conditions(shard.metadata.generation, env.now());
+        let kind = Resource::SCHEDULING_SHARDS;
+        if let Some(written) = write_conditions(&writer, kind, name, &part.problems, wanted).await {
+            installation.note_shard_conditions(name, written);
+        }
     }
 }
 
-/// Writes conditions that are news.
+/// Writes conditions that are news, and returns them once they are written.
 async fn write_conditions(
     writer: &Writer,
     resource: Resource,
     name: &str,
     problems: &[String],
-    patch: Option<Value>,
-) {
-    let Some(patch) = patch else { return };
+    wanted: Option<Vec<Condition>>,
+) -> Option<Vec<Condition>> {
+    let wanted = wanted?;
     let kind = resource.plural;
     for problem in problems {
         tracing::warn!(kind, name, "{problem}");
     }
     let target = Target::named(resource, &ObjectName::new("", name));
-    match writer.write(&Write::Patch(target, Patch::status(patch))).await {
-        Ok(_) => tracing::info!(kind, name, "wrote conditions"),
-        Err(failure) => tracing::warn!(kind, name, %failure, "failed to write conditions"),
+    let patch = Patch::status(json!({"status": {"conditions": wanted}}));
+    match writer.write(&Write::Patch(target, patch)).await {
+        Ok(_) => {
+            tracing::info!(kind, name, "wrote conditions");
+            Some(wanted)
+        }
+        Err(failure) => {
+            tracing::warn!(kind, name, %failure, "failed to write conditions");
+            None
+        }
     }
 }
 
@@ -275,6 +300,8 @@ struct Planners {
     turns: Receiver<(usize, Option<Gate>)>,
     /// Their shards.
     shards: Vec<Option<Text>>,
+    /// Whether changes are kept back: those received after a change of settings are planned under the new settings.
+    held: HoldSender<bool>,
 }
 
 impl Planners {
@@ -308,8 +335,14 @@ impl Planners {
                 drop(done);
             });
         }
-        env.spawn("changes", tell_all(changes, sinks));
-        Self { stops, done, questions: asked, turns, shards }
+        let (held, hold) = hold_channel(false);
+        env.spawn("changes", tell_all(changes, sinks, hold));
+        Self { stops, done, questions: asked, turns, shards, held }
+    }
+
+    /// Keeps changes back from the planners, or lets them through again.
+    fn hold(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     /// Ends all of them, each when what it has under way is done.
@@ -375,8 +408,12 @@ async fn ask_all<T>(
     told
 }
 
-/// Tells every planner of every change, for as long as they listen.
-async fn tell_all(mut changes: Receiver<Change>, planners: Vec<Sender<Change>>) {
+/// Sends every change to every planner, for as long as they listen and changes are not held.
+async fn tell_all(
+    mut changes: Receiver<Change>,
+    planners: Vec<Sender<Change>>,
+    mut hold: HoldReceiver<bool>,
+) {
     let Some(first) = planners.first().cloned() else { return };
     loop {
         let change = tokio::select! { biased;
@@ -384,6 +421,10 @@ async fn tell_all(mut changes: Receiver<Change>, planners: Vec<Sender<Change>>) 
             change = changes.recv() => change,
         };
         let Some(change) = change else { return };
+        tokio::select! { biased;
+            () = first.closed() => return,
+            let_through = hold.wait_for(|held| !held) => if let_through.is_err() { return },
+        }
         for planner in &planners {
             if planner.send(change.clone()).await.is_err() {
                 return;

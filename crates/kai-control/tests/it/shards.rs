@@ -130,3 +130,37 @@ fn only_the_process_that_leads_tells_how_settings_fare() {
     let shard = log.iter().filter(|line| line.contains("schedulingshards/default/status"));
     assert_eq!(shard.count(), 1);
 }
+
+/// A pod comes with a change of settings: it is planned under the new ones.
+#[test]
+fn a_pod_received_after_a_change_of_settings_is_planned_under_the_new_ones() {
+    let shard = |generation: i64, allocates: bool| {
+        let spec = json!({"actions": {"allocate": {"enabled": allocates}}});
+        object("SchedulingShard", "default", generation, &spec)
+    };
+    let (log, objects) = play(Story {
+        objects: vec![
+            ("/api/v1/nodes", node("n1", "4")),
+            ("/apis/scheduling.run.ai/v2/queues", queue()),
+            (SHARDS, shard(1, true)),
+            ("/api/v1/pods", pod("before", "1")),
+        ],
+        later: vec![
+            (50, SHARDS, shard(2, false)),
+            (50, "/api/v1/pods", pod("after", "1")),
+            (90, SHARDS, shard(3, true)),
+        ],
+        divided: true,
+        seconds: 100,
+        ..Story::default()
+    });
+    let writes = writes(&log);
+    assert_eq!(times(&writes, "pods/before/binding").len(), 1, "{writes:#?}");
+    let after = times(&writes, "pods/after/binding");
+    assert_eq!(after.len(), 1, "{writes:#?}");
+    assert!((90.0..90.1).contains(&after[0]), "not while nothing is allocated: {after:?}");
+    let told = times(&writes, "schedulingshards/default/status");
+    assert_eq!(told.len(), 3, "once per generation: {told:?}");
+    assert!((50.0..50.1).contains(&told[1]), "without a delay: {told:?}");
+    assert_eq!(ready(&objects[SHARDS]), ("True", "System is ready"));
+}
