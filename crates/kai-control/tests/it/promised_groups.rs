@@ -1,5 +1,7 @@
 //! With `--pod-groups=always` the object of a pod's group, and the pod's annotation, exist before the pod is bound.
 
+use kai_settings::planner::Publish;
+
 use crate::virtual_time::{Story, tell};
 use crate::{fault, node, pod, queue, times, writes};
 
@@ -15,7 +17,7 @@ fn burst() -> Story {
         fault("PATCH", "podgroups/pg-p07-uid-p07", 403, 2),
         fault("PATCH", "/api/v1/namespaces/a/pods/p08", 403, 2),
     ];
-    Story { objects, faults, groups_first: true, seconds: 30, ..Story::default() }
+    Story { objects, faults, publish: Some(Publish::Always), seconds: 30, ..Story::default() }
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn no_pod_of_a_burst_is_bound_before_its_group_and_annotation_are_written() {
 
 #[test]
 fn pods_are_bound_at_once_where_groups_need_not_come_first() {
-    let log = tell(Story { groups_first: false, ..burst() });
+    let log = tell(Story { publish: None, ..burst() });
     let bound = times(&writes(&log), "/binding");
     assert_eq!(bound.len(), PODS);
     assert!(bound.iter().all(|second| *second < 0.1), "{bound:?}");

@@ -52,8 +52,8 @@ pub(crate) struct Story {
     pub(crate) lists: Lists,
     /// `Config` and shards are read.
     pub(crate) divided: bool,
-    /// Every group is written as an object before its pods are bound.
-    pub(crate) groups_first: bool,
+    /// When groups of single pods are written as objects.
+    pub(crate) publish: Option<Publish>,
     /// A function beside the usual ones.
     pub(crate) also: Option<Function>,
     /// How victims are evicted.
@@ -185,8 +185,8 @@ impl Story {
         if self.tell_success {
             settings.status.events = Events::All;
         }
-        if self.groups_first {
-            settings.publish = Publish::Always;
+        if let Some(publish) = self.publish {
+            settings.publish = publish;
         }
         settings.functions.extend(self.also);
         settings
