@@ -93,10 +93,14 @@ impl Failure {
         self.may_pass() && !matches!(self, Self::Conflict { .. })
     }
 
-    /// Nothing was done, and the reason lies in the server's load or the connection: the writer repeats such requests. A server
-    /// that failed may have done the work before.
-    pub(crate) fn is_worth_repeating(&self) -> bool {
-        matches!(self, Self::Throttled { .. } | Self::Unreachable { .. })
+    /// Nothing was done, and the reason lies in the server's load or the connection. A server that failed may have done the
+    /// work before: only a request that may be carried out twice is repeated then.
+    pub(crate) fn is_worth_repeating(&self, may_be_done_twice: bool) -> bool {
+        match self {
+            Self::Throttled { .. } | Self::Unreachable { .. } => true,
+            Self::Overloaded { .. } => may_be_done_twice,
+            _ => false,
+        }
     }
 }
 

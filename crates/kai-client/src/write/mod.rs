@@ -193,6 +193,15 @@ pub enum Class {
 }
 
 impl Write {
+    /// Carried out twice, it has the same answer and the same effect as once.
+    pub(crate) fn may_be_done_twice(&self) -> bool {
+        match self {
+            Self::Apply(_) | Self::Delete(..) => true,
+            Self::Patch(target, _) => !matches!(target.identity, Identity::Version { .. }),
+            Self::Bind(_) | Self::Evict(_) | Self::Create(_) => false,
+        }
+    }
+
     /// The class, which follows from what is written.
     pub fn class(&self) -> Class {
         match self {

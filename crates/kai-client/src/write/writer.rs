@@ -91,27 +91,38 @@ impl Writer {
     }
 
     /// Carries a write out. Where the API server was not able to take it, the write is repeated a few times; one that may have
-    /// been carried out is not.
+    /// been carried out only where a second time does no harm.
     pub async fn write(&self, write: &Write) -> Outcome {
         let request =
             request(write).map_err(|error| Failure::Unreadable { reason: error.to_string() })?;
+        let request = &request;
+        let attempt =
+            move || async move { read_outcome(write, self.attempt(write.class(), request).await) };
+        match self.repeat(&request.path, write.may_be_done_twice(), attempt).await {
+            Err(Failure::Conflict { reason }) => self.read_conflict(write, reason).await,
+            outcome => outcome,
+        }
+    }
+
+    /// Makes a few attempts where the API server was not able to take a request.
+    async fn repeat<T, Answer: Future<Output = Outcome<T>>>(
+        &self,
+        path: &str,
+        may_be_done_twice: bool,
+        request: impl Fn() -> Answer,
+    ) -> Outcome<T> {
         let mut pause = FIRST_PAUSE;
-        let mut attempt = 1;
-        loop {
-            let outcome = read_outcome(write, self.attempt(write.class(), &request).await);
-            match outcome {
-                Err(failure) if failure.is_worth_repeating() && attempt < ATTEMPTS => {
-                    tracing::debug!(path = request.path, %failure, attempt, "repeating a write");
-                }
-                Err(Failure::Conflict { reason }) => {
-                    return self.read_conflict(write, reason).await;
+        for attempt in 1..ATTEMPTS {
+            match request().await {
+                Err(failure) if failure.is_worth_repeating(may_be_done_twice) => {
+                    tracing::debug!(path, %failure, attempt, "repeating a request");
                 }
                 outcome => return outcome,
             }
             self.env.sleep(pause).await;
             pause = Span { nanos: pause.nanos * 2 };
-            attempt += 1;
         }
+        request().await
     }
 
     /// Carries a write out and reads the answer as an object of a known type.
@@ -121,9 +132,9 @@ impl Writer {
             .map_err(|error| Failure::Unreadable { reason: error.to_string() })
     }
 
-    /// Reads an object; none where it does not exist.
+    /// Reads an object; none where it does not exist. Repeated like a write.
     pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<Option<T>> {
-        read(&self.client, path).await
+        self.repeat(path, true, || read(&self.client, path)).await
     }
 
     async fn attempt(&self, class: Class, request: &Request) -> Outcome {
@@ -257,6 +268,19 @@ mod tests {
             writer.write(&bind()).await,
             Err(Failure::Throttled { reason: "why".to_owned() })
         );
+        assert_eq!(methods(&seen).len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn server_that_failed_is_asked_again_where_that_does_no_harm() {
+        let (server, seen) = writer(&[500, 503]);
+        assert!(server.write(&status()).await.is_ok());
+        assert_eq!(methods(&seen).len(), 3);
+        let (server, seen) = writer(&[500]);
+        assert!(server.write(&bind()).await.is_err(), "it may have been bound");
+        assert_eq!(methods(&seen).len(), 1);
+        let (server, seen) = writer(&[500, 429]);
+        assert!(server.read::<Value>("/api/v1/namespaces/a/pods/p").await.is_ok());
         assert_eq!(methods(&seen).len(), 3);
     }
 
