@@ -88,6 +88,25 @@ pub struct PodSpec {
     /// The Kubernetes `Workload` it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadReference>,
+    /// The Kubernetes `PodGroup` it belongs to, from Kubernetes 1.36 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduling_group: Option<SchedulingGroup>,
+}
+
+impl PodSpec {
+    /// The pod belongs to a group of Kubernetes' own scheduling API.
+    pub fn names_kubernetes_group(&self) -> bool {
+        self.workload_ref.is_some() || self.scheduling_group.is_some()
+    }
+}
+
+/// A reference from a pod to a Kubernetes `PodGroup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulingGroup {
+    /// Name of the `PodGroup`, in the pod's namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_group_name: Option<String>,
 }
 
 /// A reference from a pod to a Kubernetes `Workload`.

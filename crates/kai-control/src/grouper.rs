@@ -21,11 +21,12 @@ use kai_workloads::config::KindDefaults;
 pub use kai_workloads::config::parse_selector;
 use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
 use kai_workloads::{
-    Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, group_pod,
+    Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, SERVED_VERSION,
+    group_pod,
 };
 use kube::Client;
 use kube::core::GroupVersionKind;
-use kube::discovery::{ApiResource, Scope, pinned_kind};
+use kube::discovery::{self, ApiCapabilities, ApiResource, Scope, pinned_kind};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -367,7 +368,12 @@ impl Grouper {
         };
         let namespace = if namespaced { namespace } else { "" };
         let name = ObjectName::new(namespace, name);
-        self.writer.read(&object_path(&api, &resource.plural, &name)).await
+        let found = self.writer.read(&object_path(&api, &resource.plural, &name)).await?;
+        if found.is_none() && gvk.version == SERVED_VERSION {
+            // After an upgrade the API server may have the kind in another version.
+            self.kinds.lock().unwrap_or_else(PoisonError::into_inner).remove(gvk);
+        }
+        Ok(found)
     }
 
     /// How a kind is served, and whether in namespaces; none where it is not.
@@ -381,16 +387,29 @@ impl Grouper {
         if !is_group || !is_object_name(&gvk.version) {
             return Ok(None);
         }
-        let wanted = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
-        let (resource, capabilities) = match pinned_kind(self.writer.client(), &wanted).await {
-            Ok(found) => found,
+        let (resource, capabilities) = match self.discover(gvk).await {
+            Ok(Some(found)) => found,
+            Ok(None) | Err(kube::Error::Discovery(_)) => return Ok(None),
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-            Err(kube::Error::Discovery(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let found = (resource, capabilities.scope == Scope::Namespaced);
         lock().insert(gvk.clone(), found.clone());
         Ok(Some(found))
+    }
+}
+
+impl Grouper {
+    /// Asks the API server how it serves a kind.
+    async fn discover(&self, gvk: &Gvk) -> kube::Result<Option<(ApiResource, ApiCapabilities)>> {
+        let client = self.writer.client();
+        if gvk.version != SERVED_VERSION {
+            let wanted = GroupVersionKind::gvk(&gvk.group, &gvk.version, &gvk.kind);
+            return pinned_kind(client, &wanted).await.map(Some);
+        }
+        let group = discovery::group(client, &gvk.group).await?;
+        let mut served = group.resources_by_stability().into_iter();
+        Ok(served.find(|(resource, _)| resource.kind == gvk.kind))
     }
 }
 

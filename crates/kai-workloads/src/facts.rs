@@ -7,12 +7,15 @@ use serde_json::Value;
 
 use crate::error::Stop;
 
+/// In the place of a version: the most stable one in which the API server has the kind.
+pub const SERVED_VERSION: &str = "served";
+
 /// Group, version and kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gvk {
     /// API group; empty for the core.
     pub group: String,
-    /// API version.
+    /// API version, or [`SERVED_VERSION`].
     pub version: String,
     /// Kind.
     pub kind: String,

@@ -34,7 +34,7 @@ use serde_json::Value;
 
 pub use config::GrouperConfig;
 pub use error::GroupingError;
-pub use facts::{Facts, Gvk, Need, ObjectKey, PodQuery};
+pub use facts::{Facts, Gvk, Need, ObjectKey, PodQuery, SERVED_VERSION};
 pub use plan::{Minimum, Notice, PodGroupPlan, SubGroupPlan};
 
 use crate::base::Case;
@@ -86,7 +86,7 @@ pub fn skip_pod(pod: &Pod, config: &GrouperConfig) -> Option<SkipReason> {
     if pod.metadata.owner_references.is_empty()
         && let Some(name) = pod.annotation(workload::POD_GROUP_NAME)
         && !kinds::pod::own_names(pod).iter().any(|own| own == name)
-        && pod.spec.workload_ref.is_none()
+        && !pod.spec.names_kubernetes_group()
     {
         return Some(SkipReason::UserManaged);
     }

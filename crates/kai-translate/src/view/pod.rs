@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Affinity;
-use kai_api::view::{self, ObjectMeta, WorkloadReference};
+use kai_api::view::{self, ObjectMeta, SchedulingGroup, WorkloadReference};
 use serde::{Deserialize, Serialize};
 
 use super::null_is_default;
@@ -33,6 +33,8 @@ pub struct PodSpec {
     pub priority_class_name: Option<String>,
     /// The Kubernetes `Workload` it belongs to.
     pub workload_ref: Option<WorkloadReference>,
+    /// The Kubernetes `PodGroup` it belongs to.
+    pub scheduling_group: Option<SchedulingGroup>,
     /// Containers.
     #[serde(deserialize_with = "null_is_default")]
     pub containers: Vec<Container>,
@@ -354,6 +356,7 @@ impl Pod {
                 node_name: self.spec.node_name.clone(),
                 priority_class_name: self.spec.priority_class_name.clone(),
                 workload_ref: self.spec.workload_ref.clone(),
+                scheduling_group: self.spec.scheduling_group.clone(),
             },
             status: view::PodStatus { phase: self.status.phase.clone() },
         }

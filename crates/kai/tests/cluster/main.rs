@@ -14,6 +14,7 @@ mod gangs;
 mod gpus;
 mod holdings;
 mod installation;
+mod kubernetes_groups;
 mod leases;
 mod logged;
 mod mortal;
