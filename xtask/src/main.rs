@@ -6,24 +6,30 @@ mod deviations;
 mod guard;
 mod image;
 mod instructions;
+mod licences;
 mod parts;
 mod process;
 mod reference;
 mod scenarios;
 mod second_try;
+mod soak;
 mod tally;
+mod test_output;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask test
+usage: cargo xtask test [--quick]
+       cargo xtask soak [N]
        cargo xtask ceilings
        cargo xtask reference
        cargo xtask image [--platform amd64,arm64] [--profile dist] [--name NAME:TAG] [--output FOLDER]
        cargo xtask image-check [ARCHIVE]
        cargo xtask guard
 
-test      runs every check and test of the project and prints the time of each part
+test      runs every check and test of the project and prints the time of each part;
+          --quick leaves out what needs API servers, kubelets or an optimised build
+soak      repeats the suites N times (20) with fresh seeds and prints how often each test failed
 ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
 reference writes docs/reference.md anew from the names in kai-api
 image     writes the container image, its bill of materials and its licences to target/image
@@ -33,11 +39,18 @@ guard     builds libkai_guard.so for x86_64 and aarch64 against glibc 2.17 into 
 Environment: KAI_SHARED names the folder of shared material, ../shared by default;
 PROPTEST_RNG_SEED the seed of random worlds, 42 by default.";
 
+/// Runs of `soak` unless it is told a number.
+const SOAK_RUNS: u32 = 20;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match arguments[..] {
         ["test"] => parts::run_all(),
+        ["test", "--quick"] => parts::run_quick(),
+        ["soak"] => parts::workspace_root().and_then(|root| soak::run(&root, SOAK_RUNS)),
+        ["soak", runs] if runs.parse::<u32>().is_ok() => parts::workspace_root()
+            .and_then(|root| soak::run(&root, runs.parse().unwrap_or(SOAK_RUNS))),
         ["ceilings"] => {
             parts::workspace_root().and_then(|root| instructions::rewrite(&root)).map(|()| true)
         }

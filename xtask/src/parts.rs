@@ -1,5 +1,6 @@
 //! The parts of the full test run, in order.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -8,7 +9,8 @@ use anyhow::Context;
 
 use crate::process::{cargo, show};
 use crate::tally::Tally;
-use crate::{instructions, scenarios, second_try};
+use crate::test_output::Failures;
+use crate::{instructions, licences, scenarios, second_try, soak};
 
 /// One part: its name and what it does.
 struct Part {
@@ -16,10 +18,12 @@ struct Part {
     run: fn(&Path) -> anyhow::Result<Tally>,
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 13] = [
     Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
     Part { name: "clippy", run: |root| one(root, clippy()) },
+    Part { name: "dependencies", run: licences::check },
     Part { name: "tests", run: tests },
+    Part { name: "properties, fresh seed", run: fresh_properties },
     Part { name: "doc tests", run: doc_tests },
     Part { name: "docs", run: |root| one(root, docs()) },
     Part { name: "examples", run: scenarios::examples },
@@ -30,16 +34,33 @@ const PARTS: [Part; 11] = [
     Part { name: "instruction counts", run: instructions::gate },
 ];
 
+/// Without API servers, kubelets and optimised builds.
+const QUICK_PARTS: [Part; 4] = [
+    Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
+    Part { name: "clippy", run: |root| one(root, clippy()) },
+    Part { name: "tests without servers", run: quick_tests },
+    Part { name: "doc tests", run: doc_tests },
+];
+
 /// Random worlds come from this seed unless the environment names another: what fails once fails again.
-const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
+pub(crate) const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 const SEED: &str = "42";
 
 /// Runs every part, whatever the others do. True when all went well.
 pub(crate) fn run_all() -> anyhow::Result<bool> {
+    run_parts(&PARTS)
+}
+
+/// Runs the parts that need no server.
+pub(crate) fn run_quick() -> anyhow::Result<bool> {
+    run_parts(&QUICK_PARTS)
+}
+
+fn run_parts(parts: &[Part]) -> anyhow::Result<bool> {
     let root = workspace_root()?;
     let mut total = Tally::default();
     let mut lines = Vec::new();
-    for part in &PARTS {
+    for part in parts {
         println!("\n== {} ==", part.name);
         let started = Instant::now();
         let tally = (part.run)(&root).unwrap_or_else(|error| {
@@ -60,7 +81,7 @@ pub(crate) fn workspace_root() -> anyhow::Result<PathBuf> {
     root.map(Path::to_path_buf).context("run this with `cargo xtask`")
 }
 
-fn cargo_with(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+pub(crate) fn cargo_with(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = cargo();
     command.args(arguments).envs(variables.iter().copied());
     command
@@ -79,23 +100,83 @@ fn docs() -> Command {
     cargo_with(&["doc", "--locked", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-fn tests(root: &Path) -> anyhow::Result<Tally> {
-    let targets = ["--lib", "--bins", "--tests", "--examples"];
-    let base = ["test", "--locked", "--workspace", "--no-fail-fast"];
+/// Kinds of targets that hold tests.
+const TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
+const TEST: [&str; 4] = ["test", "--locked", "--workspace", "--no-fail-fast"];
+
+fn seed() -> String {
     let seed = std::env::var(SEED_VARIABLE).unwrap_or_else(|_| SEED.to_owned());
     println!("random worlds from {SEED_VARIABLE}={seed}");
-    let command = cargo_with(&[base.as_slice(), &targets].concat(), &[(SEED_VARIABLE, &seed)]);
-    let mut failed = second_try::FailedTargets::default();
+    seed
+}
+
+fn tests(root: &Path) -> anyhow::Result<Tally> {
+    let seed = seed();
+    let variables = [(SEED_VARIABLE, seed.as_str())];
+    let mut failures = Failures::default();
     let mut first = Tally::default();
+    let command = cargo_with(&[TEST.as_slice(), &TARGETS].concat(), &variables);
     let ended_well = show(command, root, |line| {
         first.read_test_line(line);
-        failed.read_line(line);
+        failures.read_line(line);
     })?;
-    let first = first.or_failed(ended_well);
-    second_try::of(&failed, first, |target| {
-        let again = [["test", "--locked"].as_slice(), target].concat();
-        counted(root, cargo_with(&again, &[(SEED_VARIABLE, &seed)]))
-    })
+    let notes = second_try::keep_logs(&failures, root, &seed)?;
+    let tally = second_try::of(&failures, first.or_failed(ended_well), |name, tests| {
+        let mut arguments = [TEST.as_slice(), &["--test", name, "--", "--exact"]].concat();
+        arguments.extend(tests.iter().map(String::as_str));
+        counted(root, cargo_with(&arguments, &variables))
+    })?;
+    for note in notes {
+        println!("{note}");
+    }
+    Ok(tally)
+}
+
+/// Tests of targets that start no processes of others.
+fn quick_tests(root: &Path) -> anyhow::Result<Tally> {
+    let seed = seed();
+    let mut arguments = [TEST.as_slice(), &["--lib", "--bins"]].concat();
+    let names = integration_tests(root)?;
+    for name in &names {
+        arguments.extend(["--test", name]);
+    }
+    counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, &seed)]))
+}
+
+/// Names of integration tests that start no processes of others.
+fn integration_tests(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let arguments = ["metadata", "--locked", "--no-deps", "--format-version", "1"];
+    let output = cargo_with(&arguments, &[]).current_dir(root).output()?;
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let targets = metadata.packages.into_iter().flat_map(|package| package.targets);
+    let tests = targets.filter(|target| target.kind.iter().any(|kind| kind == "test"));
+    let with_others = second_try::WITH_OTHER_PROCESSES.map(|target| target[3]);
+    Ok(tests.map(|target| target.name).filter(|name| !with_others.contains(&&**name)).collect())
+}
+
+/// What cargo says of the workspace.
+#[derive(serde::Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(serde::Deserialize)]
+struct Package {
+    targets: Vec<Target>,
+}
+
+#[derive(serde::Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// The properties once more, over worlds that no run had before.
+fn fresh_properties(root: &Path) -> anyhow::Result<Tally> {
+    let seed = soak::fresh_seed().to_string();
+    println!("random worlds from {SEED_VARIABLE}={seed}");
+    let arguments = [TEST.as_slice(), &["--test", "properties"]].concat();
+    counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, &seed)]))
 }
 
 fn doc_tests(root: &Path) -> anyhow::Result<Tally> {

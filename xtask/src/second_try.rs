@@ -1,10 +1,14 @@
-//! Test programs that drive other processes (API servers, kubelets, container runtimes) depend on when those get
-//! the processor. One of them that fails is run once more, alone, and the table says so. All others must pass at once.
+//! Tests that drive other processes (API servers, kubelets, container runtimes) depend on when those get the processor. Each of
+//! them that fails is run once more, alone, and the summary names it. All other tests must pass at once.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::tally::Tally;
+use crate::test_output::{FailedTest, Failures};
 
 /// Targets that start processes which are not ours.
-const WITH_OTHER_PROCESSES: [[&str; 4]; 6] = [
+pub(crate) const WITH_OTHER_PROCESSES: [[&str; 4]; 6] = [
     ["-p", "kai", "--test", "cluster"],
     ["-p", "kai", "--test", "e2e"],
     ["-p", "kai", "--test", "quick_start"],
@@ -13,43 +17,66 @@ const WITH_OTHER_PROCESSES: [[&str; 4]; 6] = [
     ["-p", "kai-testenv", "--test", "control_plane"],
 ];
 
-/// Targets of which cargo says in the end that they failed.
-#[derive(Debug, Default)]
-pub(crate) struct FailedTargets(Vec<String>);
-
-impl FailedTargets {
-    pub(crate) fn read_line(&mut self, line: &str) {
-        let named = line.strip_prefix("    `-p ").and_then(|line| line.strip_suffix('`'));
-        self.0.extend(named.map(|target| format!("-p {target}")));
-    }
-
-    /// All that failed, where each of them may be run once more.
-    fn all_allowed(&self) -> Option<Vec<&'static [&'static str; 4]>> {
-        let known =
-            |target: &String| WITH_OTHER_PROCESSES.iter().find(|it| it.join(" ") == *target);
-        self.0.iter().map(known).collect()
-    }
+/// Name of the integration test of a target that starts other processes.
+pub(crate) fn name_of(target: &str) -> Option<&'static str> {
+    WITH_OTHER_PROCESSES.iter().find(|known| known.join(" ") == target).map(|known| known[3])
 }
 
-/// Runs what failed once more, unless something failed that must not. `first` is what the first run counted.
+/// What to run once more: integration tests by name, each with its failed tests; all of its tests where it did not say which
+/// failed. None where something failed that must not.
+fn repeated(failures: &Failures) -> Option<BTreeMap<&'static str, Vec<String>>> {
+    let mut names = BTreeMap::new();
+    for target in failures.targets() {
+        names.insert(name_of(target)?, Vec::new());
+    }
+    for FailedTest { target, test } in failures.tests().into_iter().flatten() {
+        names.entry(name_of(&target)?).or_default().push(test);
+    }
+    Some(names)
+}
+
+/// Runs what failed once more, unless something failed that must not. `first` is what the first run counted; `run` takes the
+/// name of an integration test and those of its tests.
 pub(crate) fn of(
-    failed: &FailedTargets,
+    failures: &Failures,
     first: Tally,
-    run: impl Fn(&[&str]) -> anyhow::Result<Tally>,
+    run: impl Fn(&str, &[String]) -> anyhow::Result<Tally>,
 ) -> anyhow::Result<Tally> {
-    let Some(targets) = failed.all_allowed().filter(|targets| !targets.is_empty()) else {
+    let Some(names) = repeated(failures).filter(|names| !names.is_empty()) else {
         return Ok(first);
     };
     let mut again = Tally::default();
-    for target in &targets {
-        println!("\n== second try: {} ==", target.join(" "));
-        again += run(target.as_slice())?;
+    for (name, tests) in &names {
+        println!("\n== second try: {name} {} ==", tests.join(" "));
+        again += run(name, tests)?;
     }
     if again.failed > 0 {
         return Ok(first);
     }
-    let second_tries = i64::try_from(targets.len())?;
+    let second_tries = first.failed;
     Ok(Tally { passed: first.passed + first.failed, failed: 0, second_tries, ..first })
+}
+
+/// Keeps what failed tests printed the first time, and says where.
+pub(crate) fn keep_logs(
+    failures: &Failures,
+    root: &Path,
+    seed: &str,
+) -> anyhow::Result<Vec<String>> {
+    let folder = root.join("target/failed-tests");
+    let mut lines = Vec::new();
+    for FailedTest { target, test } in failures.tests().into_iter().flatten() {
+        std::fs::create_dir_all(&folder)?;
+        let file = log_file(&folder, &test);
+        std::fs::write(&file, failures.log(&test).unwrap_or_default())?;
+        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        lines.push(format!("failed at first: {target} {test} (seed {seed}), its output: {shown}"));
+    }
+    Ok(lines)
+}
+
+fn log_file(folder: &Path, test: &str) -> PathBuf {
+    folder.join(format!("{}.log", test.replace("::", ".")))
 }
 
 #[cfg(test)]
@@ -58,37 +85,43 @@ mod tests {
 
     const FIRST: Tally = Tally { passed: 7, failed: 2, skipped: 1, second_tries: 0 };
 
-    fn failed(targets: &[&str]) -> FailedTargets {
-        let mut failed = FailedTargets::default();
-        failed.read_line("error: some targets failed:");
-        for target in targets {
-            failed.read_line(&format!("    `{target}`"));
+    /// Failures of tests in targets.
+    fn failed(tests: &[(&str, &str)]) -> Failures {
+        let mut failures = Failures::default();
+        for (target, test) in tests {
+            failures.read_line("failures:");
+            failures.read_line(&format!("    {test}"));
+            failures.read_line("test result: FAILED. 0 passed; 1 failed");
+            failures.read_line(&format!("error: test failed, to rerun pass `{target}`"));
         }
-        failed
+        failures
     }
 
     #[test]
-    fn what_passes_when_run_again_counts_and_is_told() {
-        let well = |_: &[&str]| Ok(Tally::of_one(true));
-        let tally = of(&failed(&["-p kai --test e2e", "-p kai --test cluster"]), FIRST, well);
-        let tally = tally.expect("a tally");
+    fn only_the_failed_tests_are_run_again() {
+        let failures = failed(&[("-p kai --test e2e", "a"), ("-p kai --test cluster", "b::c")]);
+        let run = |name: &str, tests: &[String]| {
+            assert!(matches!((name, tests[0].as_str()), ("e2e", "a") | ("cluster", "b::c")));
+            Ok(Tally::of_one(true))
+        };
+        let tally = of(&failures, FIRST, run).expect("a tally");
         assert_eq!(tally, Tally { passed: 9, failed: 0, skipped: 1, second_tries: 2 });
-        assert!(tally.to_string().contains("2 TEST PROGRAMS PASSED ONLY AT THE SECOND TRY"));
+        assert!(tally.to_string().contains("2 TESTS PASSED ONLY AT THE SECOND TRY"));
     }
 
     #[test]
     fn what_fails_again_has_failed() {
-        let badly = |_: &[&str]| Ok(Tally::of_one(false));
-        assert_eq!(of(&failed(&["-p kai --test e2e"]), FIRST, badly).expect("a tally"), FIRST);
+        let badly = |_: &str, _: &[String]| Ok(Tally::of_one(false));
+        let failures = failed(&[("-p kai --test e2e", "a")]);
+        assert_eq!(of(&failures, FIRST, badly).expect("a tally"), FIRST);
     }
 
     #[test]
     fn nothing_else_is_run_again() {
-        for targets in
-            [&["-p kai-core --lib"][..], &["-p kai --test e2e", "-p kai-core --lib"], &[]]
-        {
-            let never = |_: &[&str]| panic!("run again");
-            assert_eq!(of(&failed(targets), FIRST, never).expect("a tally"), FIRST);
+        let core = ("-p kai-core --lib", "a");
+        for tests in [&[core][..], &[("-p kai --test e2e", "a"), core], &[]] {
+            let never = |_: &str, _: &[String]| panic!("run again");
+            assert_eq!(of(&failed(tests), FIRST, never).expect("a tally"), FIRST);
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Tally {
     pub(crate) passed: i64,
     pub(crate) failed: i64,
     pub(crate) skipped: i64,
-    /// Test programs that passed only when they were run again.
+    /// Tests that passed only when they were run again.
     pub(crate) second_tries: i64,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Tally {
         write!(formatter, "{passed} passed, {failed} failed, {skipped} skipped")?;
         match second_tries {
             0 => Ok(()),
-            count => write!(formatter, ", {count} TEST PROGRAMS PASSED ONLY AT THE SECOND TRY"),
+            count => write!(formatter, ", {count} TESTS PASSED ONLY AT THE SECOND TRY"),
         }
     }
 }
