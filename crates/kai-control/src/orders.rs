@@ -44,6 +44,8 @@ pub struct Victim {
     pub uid: Text,
     /// Why, in KAI's words.
     pub message: Text,
+    /// A disruption budget does not allow the eviction and has delayed it long enough: the pod is deleted.
+    pub overrides_budget: bool,
 }
 
 /// What came of an order.

@@ -122,6 +122,8 @@ pub struct Params {
     pub gpu_memory_reserve_mib: i64,
     /// What a whole GPU means on time-sliced nodes.
     pub whole_gpu_policy: WholeGpuPolicy,
+    /// How long disruption budgets may delay the reclaim of over-quota work; none: forever.
+    pub disruption_budget_delay: Option<Span>,
 }
 
 /// Keys of the labels that tell kinds of workers apart.
@@ -173,6 +175,7 @@ impl Default for Params {
             node_pool: None,
             gpu_memory_reserve_mib: 0,
             whole_gpu_policy: WholeGpuPolicy::Physical,
+            disruption_budget_delay: Some(Span::from_seconds(600.0)),
         }
     }
 }

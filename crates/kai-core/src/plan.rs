@@ -38,6 +38,8 @@ pub struct CyclePlan {
     pub started: Vec<ObjectName>,
     /// Jobs that lack members, with since when; none: no longer.
     pub staleness: Vec<(ObjectName, Option<Timestamp>)>,
+    /// Jobs whose reclaim disruption budgets delay, with since when.
+    pub reclaim_delays: Vec<(ObjectName, Timestamp)>,
     /// Fair share per queue, by name.
     pub fair_shares: Vec<(Text, Amounts)>,
     /// Jobs in the order they would be tried, where that was asked for.
@@ -98,6 +100,8 @@ pub enum StepKind {
         batch: u32,
         /// KAI's text.
         message: Text,
+        /// The disruption budget that does not allow the eviction and has delayed it long enough.
+        overrides_budget: Option<ObjectName>,
     },
 }
 
@@ -311,11 +315,15 @@ impl Cycle<'_> {
         let mut staleness: Vec<_> =
             self.staleness.iter().map(|(job, since)| (name(job), *since)).collect();
         staleness.sort();
+        let delays = self.reclaim_delays.iter();
+        let mut reclaim_delays: Vec<_> = delays.map(|(job, since)| (name(job), *since)).collect();
+        reclaim_delays.sort();
         CyclePlan {
             steps,
             waiting,
             started,
             staleness,
+            reclaim_delays,
             fair_shares,
             job_order: Vec::new(),
             device_trials: self.trials.take().unwrap_or_default(),
@@ -343,12 +351,16 @@ impl Cycle<'_> {
                 gpu_groups: groups(ids),
                 for_job: for_job.filter(|job| task.job != Some(*job)).as_ref().map(job_name),
             },
-            DecisionKind::Evict { for_job, batch } => StepKind::Evict {
-                for_job: for_job.as_ref().map(job_name),
-                batch: *batch,
-                message: text::eviction(self.world, decision.action, decision.task, *for_job)
-                    .into(),
-            },
+            DecisionKind::Evict { for_job, batch } => {
+                let overrides_budget = self.overridden_budget(decision.task, *for_job);
+                let why = text::eviction(self.world, decision.action, decision.task, *for_job);
+                let message = match &overrides_budget {
+                    None => why.into(),
+                    Some(budget) => text::overridden(&why, budget).into(),
+                };
+                let for_job = for_job.as_ref().map(job_name);
+                StepKind::Evict { for_job, batch: *batch, message, overrides_budget }
+            }
         };
         Step {
             action: decision.action,

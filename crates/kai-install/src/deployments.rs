@@ -47,7 +47,12 @@ pub struct Wanted<'a> {
     pub pull_policy: &'a str,
     /// Replicas of each Deployment; one of them acts.
     pub replicas: u32,
+    /// How long disruption budgets may delay reclaim: a duration, or `forever`.
+    pub disruption_budget_delay: &'a str,
 }
+
+/// Value of `--disruption-budget-delay` that is not written out.
+const USUAL_BUDGET_DELAY: &str = "10m";
 
 impl Wanted<'_> {
     /// `first`, and the flags that follow from the other settings for a process with these functions.
@@ -57,6 +62,9 @@ impl Wanted<'_> {
             all.push(format!("--scheduler-name={}", self.scheduler_name));
         }
         if functions.contains(&Function::Scheduler) {
+            if self.disruption_budget_delay != USUAL_BUDGET_DELAY {
+                all.push(format!("--disruption-budget-delay={}", self.disruption_budget_delay));
+            }
             all.push("--upgrade-crds".to_owned());
             all.push(format!("--default-queues={QUEUES_FOLDER}/{QUEUES_FILE}"));
         }
@@ -351,6 +359,7 @@ mod tests {
             layout,
             image: "kai:1",
             scheduler_name: SCHEDULER_NAME,
+            disruption_budget_delay: "10m",
             scale_adjuster: false,
             numa_agent: false,
             gpu_sharing: false,

@@ -27,6 +27,9 @@ pub const BY_HAND: &str = include_str!("../../../deploy/by-hand.yaml");
 /// No container chooses GPUs by itself; installed where that is asked for.
 pub const BLOCK_VISIBLE_DEVICES: &str = include_str!("../../../deploy/block-visible-devices.yaml");
 
+/// The scheduler may delete victims; not installed where disruption budgets delay reclaim forever.
+pub const DELETE_VICTIMS: &str = include_str!("../../../deploy/delete-victims.yaml");
+
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
     definitions_and_roles().chain([DEFAULT_QUEUES])

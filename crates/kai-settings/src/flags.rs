@@ -11,6 +11,9 @@ use kai_translate::partition::Partition;
 
 use crate::planner::Settings;
 
+/// The value of a duration without end.
+pub const FOREVER: &str = "forever";
+
 /// Everything that flags set.
 #[derive(Clone, Debug)]
 pub struct Flagged {
@@ -395,6 +398,23 @@ pub const FLAGS: &[Flag] = &[
         |to, value| span(value, &mut to.settings.config.params.default_staleness_grace),
     ),
     planner(
+        "disruption-budget-delay",
+        "10m",
+        "How long disruption budgets may delay the reclaim of over-quota work before victims are deleted; forever means without end",
+        |to, value| {
+            let delay = &mut to.settings.config.params.disruption_budget_delay;
+            if value == FOREVER {
+                *delay = None;
+                return Ok(());
+            }
+            span(value, delay.insert(Span::ZERO))?;
+            if delay.is_some_and(|delay| delay.nanos < 0) {
+                return Err("must be a duration such as 10m, or forever".to_owned());
+            }
+            Ok(())
+        },
+    ),
+    planner(
         "stuck-in-releasing-threshold",
         "2m",
         "How long after its deletion a terminating pod counts as stuck",
@@ -539,10 +559,25 @@ mod tests {
         ("version", "true"),
     ];
 
+    /// Flags that KAI does not have.
+    const OURS: [&str; 1] = ["disruption-budget-delay"];
+
+    #[test]
+    fn disruption_budgets_delay_for_a_time_or_forever() {
+        let delay = |value: &str| {
+            let mut flagged = Flagged::default();
+            apply(&mut flagged, "disruption-budget-delay", value)?;
+            Ok::<_, FlagError>(flagged.settings.config.params.disruption_budget_delay)
+        };
+        assert_eq!(delay("90s"), Ok(Some(Span::from_seconds(90.0))));
+        assert_eq!(delay("forever"), Ok(None));
+        assert!(delay("-1s").is_err() && delay("soon").is_err());
+    }
+
     #[test]
     fn the_flags_are_kais_with_kais_defaults() {
-        let mut ours: Vec<(&str, &str)> =
-            FLAGS.iter().map(|flag| (flag.name, flag.default)).collect();
+        let kais = FLAGS.iter().filter(|flag| !OURS.contains(&flag.name));
+        let mut ours: Vec<(&str, &str)> = kais.map(|flag| (flag.name, flag.default)).collect();
         ours.sort_unstable();
         assert_eq!(ours, KAI);
     }

@@ -45,6 +45,7 @@ pub fn translate(
         last_start: moment(scheduling::LAST_START, &mut complaints),
         last_eviction: moment(scheduling::LAST_EVICTION, &mut complaints),
         stale_since: moment(scheduling::STALE_SINCE, &mut complaints),
+        reclaim_delayed_since: moment(scheduling::RECLAIM_DELAYED_SINCE, &mut complaints),
         staleness_grace: span(
             group.spec.staleness_grace_period.as_ref(),
             "spec.stalenessGracePeriod",

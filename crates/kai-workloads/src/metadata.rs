@@ -20,8 +20,13 @@ const FOREIGN: [&str; 6] = [
     "helm.toolkit.fluxcd.io/",
 ];
 
-/// Keys that we write on pods ourselves: a group would change because its pod was bound.
-const OURS: [&str; 7] = [
+/// Keys that only we write: on pods, so that a group would change because its pod was bound, and on groups, where the
+/// annotation of a workload would make a tenant's word ours.
+const OURS: [&str; 11] = [
+    scheduling::LAST_START,
+    scheduling::LAST_EVICTION,
+    scheduling::STALE_SINCE,
+    scheduling::RECLAIM_DELAYED_SINCE,
     workload::POD_GROUP_NAME,
     workload::SUBGROUP_NAME,
     gpu::RECEIVED_RESOURCE_TYPE,

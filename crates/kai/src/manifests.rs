@@ -7,6 +7,7 @@ use kai_install::deployments;
 use kai_install::deployments::{Layout, Wanted};
 use kai_install::hardening::hardened;
 use kai_install::manifests;
+use kai_settings::flags::{self, FOREVER, FlagError, Flagged};
 
 use crate::output;
 
@@ -48,6 +49,10 @@ pub(crate) struct ManifestsArguments {
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     replicas: u32,
 
+    /// How long disruption budgets may delay the reclaim of over-quota work before victims are deleted; with `forever` no account may delete pods
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = budget_delay)]
+    disruption_budget_delay: String,
+
     /// Schedule pods with this `spec.schedulerName`.
     #[arg(long, default_value = SCHEDULER_NAME, value_name = "NAME")]
     scheduler_name: String,
@@ -82,6 +87,12 @@ impl From<Deploy> for Layout {
     }
 }
 
+/// A value of `--disruption-budget-delay`, as it was given.
+fn budget_delay(text: &str) -> Result<String, FlagError> {
+    flags::apply(&mut Flagged::default(), "disruption-budget-delay", text)?;
+    Ok(text.to_owned())
+}
+
 /// Prints what is installed; the exit status.
 pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
     let mut text = match arguments.deploy {
@@ -98,11 +109,14 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
         openshift: arguments.openshift,
         pull_policy: &arguments.pull_policy,
         replicas: arguments.replicas,
+        disruption_budget_delay: &arguments.disruption_budget_delay,
     };
+    let deletes =
+        (arguments.disruption_budget_delay != FOREVER).then_some(manifests::DELETE_VICTIMS);
     let by_hand = (wanted.layout == Layout::Nothing).then_some(manifests::BY_HAND);
     let blocked =
         arguments.block_nvidia_visible_devices.then_some(manifests::BLOCK_VISIBLE_DEVICES);
-    for document in [by_hand, blocked].into_iter().flatten() {
+    for document in [deletes, by_hand, blocked].into_iter().flatten() {
         text = format!("{text}---\n{}\n", document.trim_end());
     }
     for object in hardened(deployments::objects(wanted)) {

@@ -71,6 +71,7 @@
 {{- $reservation := $v.global.resourceReservation -}}
 {{- $args := list "run" "--leader-elect" -}}
 {{- if $v.admission.enabled -}}{{- $args = append $args "--webhook-addr=9443" -}}{{- end -}}
+{{- if ne $v.scheduler.disruptionBudgetDelay "10m" -}}{{- $args = append $args (printf "--disruption-budget-delay=%s" $v.scheduler.disruptionBudgetDelay) -}}{{- end -}}
 {{- $args = append $args "--upgrade-crds" -}}
 {{- if $v.defaultQueue.createDefaultQueue -}}{{- $args = append $args "--default-queues=/etc/kai/queues.yaml" -}}{{- end -}}
 {{- if $v.admission.enabled -}}{{- $args = append $args (printf "--gpu-sharing-enabled=%t" (ne (include "kai.gpuSharing" .) "")) -}}{{- end -}}

@@ -9,6 +9,9 @@ pub const LAST_START: &str = "kai.scheduler/last-start-timestamp";
 /// Annotation on a pod group: when pods of it were last evicted (RFC 3339).
 pub const LAST_EVICTION: &str = "kai.scheduler/last-eviction-timestamp";
 
+/// Annotation on a pod group, ours: since when disruption budgets delay that it reclaims from other queues (RFC 3339).
+pub const RECLAIM_DELAYED_SINCE: &str = "kai.scheduler/reclaim-delayed-since";
+
 /// Label on a bind request: the node chosen.
 pub const SELECTED_NODE: &str = "selected-node";
 

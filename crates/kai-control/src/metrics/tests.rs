@@ -95,7 +95,8 @@ fn full_page() -> String {
     let mut world = World::new(config);
     world.apply(Delta::Set(Object::Queue(queue())));
     let mut made = plan(&mut world, Timestamp::default());
-    let evict = StepKind::Evict { for_job: None, batch: 1, message: "go".into() };
+    let evict =
+        StepKind::Evict { for_job: None, batch: 1, message: "go".into(), overrides_budget: None };
     made.steps.push(Step {
         action: ActionKind::Reclaim,
         pod: ObjectName::new("a", "p"),

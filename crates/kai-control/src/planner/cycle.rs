@@ -151,6 +151,14 @@ impl Planner {
             let marks = marks.entry(group.clone()).or_default();
             marks.insert(scheduling::STALE_SINCE, since.map(time::format));
         }
+        for (group, since) in &made.reclaim_delays {
+            let marks = marks.entry(group.clone()).or_default();
+            marks.insert(scheduling::RECLAIM_DELAYED_SINCE, Some(time::format(*since)));
+        }
+        for group in self.ended_delays(made) {
+            let marks = marks.entry(group).or_default();
+            marks.insert(scheduling::RECLAIM_DELAYED_SINCE, None);
+        }
         for (group, mut marks) in marks {
             let Some(object) = self.groups.get_mut(&group) else {
                 if marks.contains_key(scheduling::LAST_START) {
@@ -172,6 +180,20 @@ impl Planner {
             self.tell_group(&group);
             self.orders.push(Order::MarkGroup(group, marks));
         }
+    }
+
+    /// Groups that disruption budgets delayed, and of which no pod waits any more.
+    fn ended_delays(&self, made: &CyclePlan) -> BTreeSet<ObjectName> {
+        let binds = made.steps.iter().filter(|step| matches!(step.kind, StepKind::Bind { .. }));
+        let groups = binds.filter_map(|step| step.group.as_ref());
+        let ended = groups.filter(|group| {
+            let annotations =
+                self.groups.get(*group).and_then(|object| object.metadata.annotations.as_ref());
+            let is_delayed = annotations
+                .is_some_and(|keys| keys.contains_key(scheduling::RECLAIM_DELAYED_SINCE));
+            is_delayed && !made.waiting.iter().any(|report| report.job == **group)
+        });
+        ended.cloned().collect()
     }
 
     /// Pods that are their own group and have waited long enough get an object of it.

@@ -204,6 +204,7 @@ mod tests {
                 pod: pod(&format!("{gang}-{member}")),
                 uid: "u".into(),
                 message: "".into(),
+                overrides_budget: false,
             });
             members.collect()
         });

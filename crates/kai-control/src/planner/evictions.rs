@@ -2,7 +2,7 @@
 //! preemptor no longer needs its capacity and no pod was bound that depends on it.
 
 use kai_client::request::EvictBy;
-use kai_core::input::{ObjectName, PodSpec, Text};
+use kai_core::input::{ObjectName, PodSpec};
 use kai_core::plan::{Step, StepKind};
 use kai_core::status::Status;
 use kai_core::time::Timestamp;
@@ -15,22 +15,25 @@ impl Planner {
     /// that is still to go.
     pub(super) fn plan_evictions(&mut self, steps: &[Step]) {
         let evictions = steps.iter().filter_map(|step| match &step.kind {
-            StepKind::Evict { for_job, message, .. } => Some((step, for_job, message)),
+            StepKind::Evict { for_job, message, overrides_budget, .. } => {
+                let victim = Victim {
+                    pod: step.pod.clone(),
+                    uid: step.uid.clone(),
+                    message: message.clone(),
+                    overrides_budget: overrides_budget.is_some(),
+                };
+                Some((step, for_job, victim))
+            }
             StepKind::Bind { .. } | StepKind::Nominate { .. } => None,
         });
-        let evictions: Vec<(&Step, &Option<ObjectName>, &Text)> = evictions.collect();
+        let evictions: Vec<(&Step, &Option<ObjectName>, Victim)> = evictions.collect();
         for of_one_job in evictions.chunk_by(|left, right| left.1 == right.1) {
             let gangs = of_one_job
                 .chunk_by(|left, right| left.0.group.is_some() && left.0.group == right.0.group);
-            let gangs = gangs.map(|gang| {
-                let victims = gang.iter().map(|(step, _, message)| Victim {
-                    pod: step.pod.clone(),
-                    uid: step.uid.clone(),
-                    message: (*message).clone(),
-                });
-                victims.collect::<Vec<_>>()
-            });
-            let gangs = gangs.collect();
+            let victims = |gang: &[(&Step, &Option<ObjectName>, Victim)]| {
+                gang.iter().map(|(_, _, victim)| victim.clone()).collect()
+            };
+            let gangs = gangs.map(victims).collect();
             self.evictions.add(of_one_job[0].1.clone(), gangs);
         }
         if steps.iter().any(|step| matches!(step.kind, StepKind::Bind { .. })) {
@@ -61,7 +64,10 @@ impl Planner {
             let gang = self.evictions.send_next(number, per_second, now, |victim| {
                 pods.get(&victim.pod).is_some_and(|entry| entry.base.uid == victim.uid)
             });
-            self.orders.extend(gang.into_iter().map(|victim| Order::Evict(by, victim)));
+            self.orders.extend(gang.into_iter().map(|victim| {
+                let by = if victim.overrides_budget { EvictBy::MarkedDelete } else { by };
+                Order::Evict(by, victim)
+            }));
         }
     }
 

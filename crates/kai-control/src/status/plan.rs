@@ -43,8 +43,11 @@ impl Statuses {
                         self.tell_promised(step, node, now);
                     }
                 }
-                StepKind::Evict { for_job, batch, message } => {
-                    let event = evict_event(step, for_job.as_ref(), *batch, message, groups);
+                StepKind::Evict { for_job, batch, message, overrides_budget } => {
+                    let mut event = evict_event(step, for_job.as_ref(), *batch, message, groups);
+                    if overrides_budget.is_some() {
+                        event.severity = Severity::Warning;
+                    }
                     self.evicting.insert(step.pod.clone(), event);
                 }
             }

@@ -8,6 +8,7 @@ use kai_api::names::defaults::SINGLE_SCHEDULING_BACKOFF;
 use kai_api::names::objects::DEFAULT_NODE_POOL;
 use kai_api::names::status::{self, reason};
 use kai_api::pod_group::{QueueDetails, UnschedulableDetails, UnschedulableReason};
+use kai_core::config::ActionKind;
 use kai_core::input::{ObjectName, QueueSpec, Text};
 use kai_core::plan::{Explanation, JobReport};
 use kai_core::report::broken_bound::BrokenBound;
@@ -15,6 +16,7 @@ use kai_core::report::explain;
 use kai_core::report::held_back::HeldBack;
 use kai_core::report::text;
 use kai_core::status::Status;
+use kai_translate::time;
 
 use super::accounts::Accounts;
 use super::amounts::resources_of;
@@ -85,12 +87,17 @@ pub fn of_job(
         return JobVerdicts { group: GroupVerdict::NotReady(text), pods };
     }
     let prefix = prefix(object, options);
-    let message: Text = format!("{prefix}{}", group_message(report, options)).into();
+    let budgets = budget_note(report);
+    let with_budgets = |text: &str| match budgets.as_str() {
+        "" => format!("{prefix}{text}").into(),
+        budgets => format!("{prefix}{}{budgets}", text.trim_end_matches('.')).into(),
+    };
+    let message: Text = with_budgets(&group_message(report, options));
     let mark = object.and_then(|group| group.spec.mark_unschedulable).unwrap_or(true);
     let told = |pod: &ObjectName| {
         let own = report.pods.binary_search_by(|entry| entry.pod.cmp(pod));
         match own.ok().map(|at| &report.pods[at].told) {
-            Some(text) => format!("{prefix}{text}").into(),
+            Some(text) => with_budgets(text),
             None if report.errors.is_empty() && report.held_back.is_empty() => {
                 format!("{prefix}{UNABLE_TO_SCHEDULE_POD}").into()
             }
@@ -130,6 +137,27 @@ fn group_message(report: &JobReport, options: &TextOptions) -> String {
     } else {
         text::short_message(&report.errors)
     }
+}
+
+/// Budgets named in one text.
+const MOST_BUDGETS: usize = 3;
+
+/// Which disruption budgets are in the way of evictions for the job, and until when; empty where none is.
+fn budget_note(report: &JobReport) -> String {
+    let mut text = String::new();
+    let evicting =
+        report.victims.iter().filter(|victims| victims.action != ActionKind::Consolidation);
+    for victims in evicting.filter(|victims| !victims.budgets.is_empty()) {
+        let names: Vec<String> =
+            victims.budgets.iter().take(MOST_BUDGETS).map(ToString::to_string).collect();
+        let more = victims.budgets.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let until = victims.budgets_until.map(time::format);
+        let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
+        let (names, action) = (names.join(", "), victims.action.name());
+        let _ = write!(text, ". Disruption budgets prevent {action}{until}: {names}{more}");
+    }
+    text
 }
 
 /// KAI's text where too few pods exist.

@@ -4,6 +4,7 @@ mod admission;
 mod api;
 mod bind_requests;
 mod binder;
+mod budget_delays;
 mod edge;
 mod evictions;
 mod explained;

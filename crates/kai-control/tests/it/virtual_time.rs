@@ -10,6 +10,7 @@ use kai_client::watch::Lists;
 use kai_control::run::run;
 use kai_control::shards;
 use kai_core::time::{Span, Timestamp};
+use kai_settings::flags::{Flagged, apply};
 use kai_settings::planner::{Publish, Settings};
 use kai_settings::status::Events;
 use kai_settings::usage::UsageSettings;
@@ -62,6 +63,8 @@ pub(crate) struct Story {
     pub(crate) evictions_per_second: Option<u32>,
     /// How long the API server takes to answer evictions.
     pub(crate) eviction_answers: Duration,
+    /// Flags of the scheduler.
+    pub(crate) flags: Vec<(&'static str, &'static str)>,
     /// How long the story is.
     pub(crate) seconds: u64,
 }
@@ -189,6 +192,10 @@ impl Story {
             settings.publish = publish;
         }
         settings.functions.extend(self.also);
-        settings
+        let mut flagged = Flagged { settings, ..Flagged::default() };
+        for (name, value) in &self.flags {
+            apply(&mut flagged, name, value).expect("a flag");
+        }
+        flagged.settings
     }
 }

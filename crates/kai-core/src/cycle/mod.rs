@@ -8,7 +8,7 @@ pub(crate) mod order;
 pub(crate) mod protection;
 pub(crate) mod statement;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -61,6 +61,10 @@ pub(crate) struct Cycle<'w> {
     pub(crate) evicted_jobs: BTreeMap<JobId, Timestamp>,
     /// Since when jobs are stale; none: no longer.
     pub(crate) staleness: BTreeMap<JobId, Option<Timestamp>>,
+    /// Since when disruption budgets delay reclaimers.
+    pub(crate) reclaim_delays: BTreeMap<JobId, Timestamp>,
+    /// Reclaimers that disruption budgets have delayed long enough.
+    pub(crate) budget_overrides: BTreeSet<JobId>,
     /// The earliest moment at which time alone changes the answer.
     pub(crate) wake_at: Option<Timestamp>,
     /// What devices had left when pods were tried, where somebody asks.
@@ -106,6 +110,8 @@ impl<'w> Cycle<'w> {
             ruled_out: RuledOut::default(),
             evicted_jobs: BTreeMap::new(),
             staleness: BTreeMap::new(),
+            reclaim_delays: BTreeMap::new(),
+            budget_overrides: BTreeSet::new(),
             wake_at: None,
             trials: None,
             searches: Vec::new(),

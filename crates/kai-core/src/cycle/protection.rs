@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::cycle::{Cycle, DecisionKind};
 use crate::ids::{JobId, TaskId};
-use crate::input::BudgetSpec;
+use crate::input::{BudgetSpec, ObjectName};
 use crate::plugins::minruntime::{self, Cause};
 use crate::status::Status;
+use crate::time::Timestamp;
 use crate::world::World;
 
 impl World {
@@ -34,16 +35,8 @@ impl Cycle<'_> {
         !minruntime::may_be_victim(self.world, self.now, cause, taker, victim)
     }
 
-    /// Victims that are too young keep the pods they need, and no disruption budget is overdrawn.
-    pub(crate) fn spares_the_protected(
-        &self,
-        cause: Cause,
-        taker: JobId,
-        victims: &[TaskId],
-    ) -> bool {
-        if !self.keeps_budgets(victims) {
-            return false;
-        }
+    /// Victims that are too young keep the pods they need.
+    pub(crate) fn spares_the_young(&self, cause: Cause, taker: JobId, victims: &[TaskId]) -> bool {
         if !self.world.may_protect_victims() {
             return true;
         }
@@ -58,11 +51,11 @@ impl Cycle<'_> {
         })
     }
 
-    /// A disruption budget does not allow the job to go: none is left for one of its pods, or, where the job goes
-    /// only as a whole, fewer than it has pods. KAI ignores budgets.
-    pub(crate) fn is_protected_by_budget(&self, victim: JobId) -> bool {
+    /// The disruption budget that does not allow the job to go: none is left for one of its pods, or, where the job
+    /// goes only as a whole, fewer than it has pods. KAI ignores budgets.
+    pub(crate) fn protecting_budget(&self, victim: JobId) -> Option<ObjectName> {
         if self.ignores_budgets() {
-            return false;
+            return None;
         }
         let pods: Vec<TaskId> = self
             .world
@@ -71,17 +64,18 @@ impl Cycle<'_> {
             .filter(|task| self.world.task(*task).state.status.is_active_allocated())
             .collect();
         let elastic = self.world.is_elastic(victim);
-        self.world.budgets.values().any(|budget| {
+        let protects = |budget: &&BudgetSpec| {
             let covered = pods.iter().filter(|pod| self.covers(budget, **pod)).count() as u32;
             let left = self.disruptions_left(budget);
             covered > 0 && (left == 0 || (!elastic && covered > left))
-        })
+        };
+        self.world.budgets.values().find(protects).map(|budget| budget.name.clone())
     }
 
-    /// No disruption budget is overdrawn by the victims that go or move.
-    pub(crate) fn keeps_budgets(&self, victims: &[TaskId]) -> bool {
+    /// The first disruption budget that is overdrawn by the victims that go or move.
+    pub(crate) fn overdrawn_budget(&self, victims: &[TaskId]) -> Option<ObjectName> {
         if self.ignores_budgets() {
-            return true;
+            return None;
         }
         let mut disrupted: Vec<TaskId> = victims
             .iter()
@@ -93,10 +87,45 @@ impl Cycle<'_> {
             .collect();
         disrupted.sort_unstable();
         disrupted.dedup();
-        self.world.budgets.values().all(|budget| {
+        let is_overdrawn = |budget: &&BudgetSpec| {
             let covered = disrupted.iter().filter(|pod| self.covers(budget, **pod)).count() as u32;
-            covered <= self.disruptions_left(budget)
-        })
+            covered > self.disruptions_left(budget)
+        };
+        self.world.budgets.values().find(is_overdrawn).map(|budget| budget.name.clone())
+    }
+
+    /// Disruption budgets are in the way of a reclaimer: until when; none: forever. The clock starts now where it does
+    /// not run yet; it belongs to the reclaimer, so that other budgets do not start it anew.
+    pub(crate) fn delay_reclaim(&mut self, job: JobId) -> Option<Timestamp> {
+        let delay = self.world.config.params.disruption_budget_delay?;
+        let known = self.world.job(job).spec.reclaim_delayed_since;
+        let since = known.map_or(self.now, |since| since.min(self.now));
+        self.reclaim_delays.insert(job, since);
+        self.wake_at(since.plus(delay));
+        Some(since.plus(delay))
+    }
+
+    /// Disruption budgets have delayed the reclaimer as long as they may.
+    pub(crate) fn outwaited_budgets(&self, job: JobId) -> bool {
+        let since = self.world.job(job).spec.reclaim_delayed_since;
+        let delay = self.world.config.params.disruption_budget_delay;
+        let until = since.zip(delay).map(|(since, delay)| since.plus(delay));
+        !self.ignores_budgets() && until.is_some_and(|until| until <= self.now)
+    }
+
+    /// The disruption budget that would not have allowed the eviction, where a reclaimer has waited long enough for it.
+    pub(crate) fn overridden_budget(
+        &self,
+        task: TaskId,
+        for_job: Option<JobId>,
+    ) -> Option<ObjectName> {
+        if !for_job.is_some_and(|job| self.budget_overrides.contains(&job)) {
+            return None;
+        }
+        let is_overdrawn = |budget: &&BudgetSpec| {
+            self.covers(budget, task) && self.evictions_of(budget) > budget.allowed
+        };
+        self.world.budgets.values().find(is_overdrawn).map(|budget| budget.name.clone())
     }
 
     fn ignores_budgets(&self) -> bool {
@@ -105,11 +134,16 @@ impl Cycle<'_> {
 
     /// What is left of a budget after the evictions that this cycle has decided.
     fn disruptions_left(&self, budget: &BudgetSpec) -> u32 {
+        budget.allowed.saturating_sub(self.evictions_of(budget))
+    }
+
+    /// Evictions that this cycle has decided of pods that the budget covers.
+    fn evictions_of(&self, budget: &BudgetSpec) -> u32 {
         let evictions = self.decisions.iter().filter(|decision| {
             matches!(decision.kind, DecisionKind::Evict { .. })
                 && self.covers(budget, decision.task)
         });
-        budget.allowed.saturating_sub(evictions.count() as u32)
+        evictions.count() as u32
     }
 
     fn covers(&self, budget: &BudgetSpec, pod: TaskId) -> bool {

@@ -73,6 +73,17 @@ pub enum ReclaimRefusal {
         /// What is guaranteed to it against this reclaimer; bounds.
         protected: Amounts,
     },
+    /// Disruption budgets protect the victims, and their queue would hold less than its quota without them.
+    BudgetWithinQuota {
+        /// The victims' queue, or one above it.
+        queue: QueueId,
+        /// The first resource below.
+        resource: QueueResource,
+        /// The quota.
+        quota: f64,
+        /// What the queue would hold.
+        remaining: f64,
+    },
     /// A queue of the reclaimer would be above its fair share and at least as saturated as a sibling that
     /// loses something.
     MoreSaturatedThanSibling {

@@ -166,6 +166,40 @@ impl ReclaimValidator {
         Ok(())
     }
 
+    /// Whether the units taken so far were over quota: every queue that lost something, apart from those of the
+    /// reclaimer, was above its quota of a resource and keeps its quota of every resource of which it was above.
+    pub fn keeps_quotas(&self, tree: &QueueTree) -> Result<(), ReclaimRefusal> {
+        let is_reclaimers = |queue| self.path.iter().any(|place| place.queue == queue);
+        for loss in self.losses.iter().filter(|loss| !is_reclaimers(loss.queue)) {
+            let QueueShares { deserved, tolerance, .. } = tree.shares(loss.queue);
+            let held = self.held_at_start[loss.queue.index()];
+            let is_above =
+                |amount: f64, quota: f64| quota != UNLIMITED && amount > quota + tolerance;
+            let mut above =
+                loss.involved.iter().filter(|r| is_above(held[*r], deserved[*r])).peekable();
+            if above.peek().is_none() {
+                return Err(ReclaimRefusal::VictimQueueProtected {
+                    victim_level: loss.queue,
+                    remaining: held,
+                    protected: *deserved,
+                });
+            }
+            for resource in above {
+                let (quota, remaining) = (deserved[resource], loss.remaining[resource]);
+                if remaining < quota - tolerance {
+                    let queue = loss.queue;
+                    return Err(ReclaimRefusal::BudgetWithinQuota {
+                        queue,
+                        resource,
+                        quota,
+                        remaining,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What `queue` still holds after the units taken so far.
     pub fn remaining(&self, queue: QueueId) -> Amounts {
         match self.loss_of[queue.index()] {

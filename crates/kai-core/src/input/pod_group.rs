@@ -24,6 +24,8 @@ pub struct PodGroupSpec {
     pub last_eviction: Option<Timestamp>,
     /// Since when it lacks members.
     pub stale_since: Option<Timestamp>,
+    /// Since when disruption budgets delay that it reclaims from other queues.
+    pub reclaim_delayed_since: Option<Timestamp>,
     /// How long it may lack members; negative: forever; none: as configured.
     pub staleness_grace: Option<Span>,
     /// How long it may not make others go after its creation or its own eviction.

@@ -125,6 +125,7 @@ pub(crate) fn group(name: &str, tree: GroupSet) -> PodGroupSpec {
         last_start: None,
         last_eviction: None,
         stale_since: None,
+        reclaim_delayed_since: None,
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,

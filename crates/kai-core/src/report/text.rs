@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use crate::config::ActionKind;
 use crate::fairness::{self, QueueResource};
 use crate::ids::{JobId, TaskId};
-use crate::input::Text;
 use crate::input::pod_group::DEFAULT_LEAF;
+use crate::input::{ObjectName, Text};
 use crate::plan::Explanation;
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::{Lacking, NodeRefusal, Shortage};
@@ -296,6 +296,12 @@ pub fn eviction(world: &World, action: ActionKind, task: TaskId, for_job: Option
         ),
         _ => stale_eviction(world, task),
     }
+}
+
+/// The text of an eviction that a disruption budget has delayed as long as it may.
+pub fn overridden(why: &str, budget: &ObjectName) -> String {
+    let why = why.trim_end().trim_end_matches('.');
+    format!("{why}. Disruption budget {budget} delayed the reclaim as long as it may")
 }
 
 fn reclaim_eviction(world: &World, task: TaskId, job: JobId) -> String {

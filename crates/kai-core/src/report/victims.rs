@@ -1,10 +1,11 @@
 //! Victims that were looked at for a job, by queue and by why they were not taken, with a few examples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::ActionKind;
 use crate::fairness::{Amounts, ReclaimRefusal};
 use crate::input::{ObjectName, Text};
+use crate::time::Timestamp;
 
 /// Examples named per queue and reason, unless somebody asked about the job.
 pub const MOST_EXAMPLES: usize = 3;
@@ -30,6 +31,10 @@ pub struct VictimsConsidered {
     pub too_little_free: Option<TooLittleFree>,
     /// The search ended because its budget was spent.
     pub budget_spent: bool,
+    /// Disruption budgets that are in the way.
+    pub budgets: BTreeSet<ObjectName>,
+    /// When they no longer are; none: never.
+    pub budgets_until: Option<Timestamp>,
     /// How many are named per queue and reason.
     pub(crate) most_examples: usize,
 }
@@ -103,6 +108,8 @@ impl VictimsConsidered {
             not_enough: None,
             too_little_free: None,
             budget_spent: false,
+            budgets: BTreeSet::new(),
+            budgets_until: None,
             most_examples: MOST_EXAMPLES,
         }
     }

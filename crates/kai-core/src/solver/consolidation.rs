@@ -101,7 +101,8 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
             let running: Vec<JobId> =
                 cycle.world.job_index.of(*queue).running.iter().map(|key| key.job).collect();
             for victim in running {
-                if cycle.is_protected_by_budget(victim) {
+                if let Some(budget) = cycle.protecting_budget(victim) {
+                    report.budgets.insert(budget);
                     spared.insert(victim);
                     let victim = cycle.world.job(victim).spec.name.clone();
                     report.note(name, VictimVerdict::DisruptionBudget, &victim);

@@ -1,6 +1,6 @@
 //! reclaim: a queue below its fair share takes back from queues above theirs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -14,11 +14,12 @@ use crate::fairness::{
     involved_resources, may_be_victim,
 };
 use crate::ids::{JobId, QueueId, TaskId};
+use crate::input::ObjectName;
 use crate::plugins::minruntime::Cause;
 use crate::report::searches::SetCounts;
 use crate::report::victims::VictimVerdict;
 use crate::solver::bounds::not_enough_to_take;
-use crate::solver::budget::ActionBudget;
+use crate::solver::budget::{ActionBudget, Budget};
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
 use crate::solver::victim_queue::{Candidates, giving_queues};
@@ -37,33 +38,34 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let eligible = Eligible { preemptible_only: false, past_delay_only: true };
     let mut queue = JobQueue::new(cycle, ActionKind::Reclaim, eligible);
     let mut signatures = Signatures::new(cycle);
+    // Jobs for which no disruption budget counts any more fail for other reasons.
+    let mut outwaiting = Signatures::new(cycle);
+    let mut delayed_queues: BTreeSet<QueueId> = BTreeSet::new();
     while let Some(job) = queue.pop(cycle) {
         let Some(reclaimer) = reclaimer(cycle, job) else { continue };
         if let Err(refusal) = can_reclaim(&cycle.world.tree, &reclaimer) {
             cycle.fits.entry(job).or_default().cannot_reclaim = Some(refusal);
             continue;
         }
-        if !signatures.is_worth_trying(cycle, job, Some(reclaimer.queue)) || is_hopeless(cycle, job)
-        {
+        let outwaited = cycle.outwaited_budgets(job);
+        let known = if outwaited { &mut outwaiting } else { &mut signatures };
+        if !known.is_worth_trying(cycle, job, Some(reclaimer.queue)) || is_hopeless(cycle, job) {
+            if delayed_queues.contains(&reclaimer.queue) {
+                cycle.delay_reclaim(job);
+            }
             continue;
         }
         let Some(mut job_budget) = budget.for_job(cycle) else { return };
-        let mut search = search_for(cycle, job, reclaimer);
-        let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
-        let queues = &search.candidates.queues;
-        search.report.not_enough = not_enough_to_take(cycle, queues, &reclaimer, &tasks);
-        let outcome = if search.report.not_enough.is_some() {
-            note(cycle, &search, &Outcome::Unsolved, &job_budget, Vec::new());
-            Outcome::Unsolved
-        } else {
-            solve(cycle, &mut search, &mut job_budget)
-        };
+        let (mut search, outcome) = look_for_victims(cycle, job, reclaimer, &mut job_budget);
         match outcome {
             Outcome::Solved(statement) => {
                 cycle.commit(ActionKind::Reclaim, &statement, Some(job));
             }
             Outcome::Unsolved => {
-                signatures.failed(cycle, job, Some(reclaimer.queue));
+                known.failed(cycle, job, Some(reclaimer.queue));
+                if cycle.reclaim_delays.contains_key(&job) {
+                    delayed_queues.insert(reclaimer.queue);
+                }
                 search.note_in_vain(cycle);
                 cycle.fits.entry(job).or_default().victims.push(search.report);
             }
@@ -73,6 +75,52 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             }
         }
     }
+}
+
+/// Looks for victims; once disruption budgets have delayed the job long enough, also for over-quota victims that they
+/// protect.
+fn look_for_victims(
+    cycle: &mut Cycle<'_>,
+    job: JobId,
+    reclaimer: Reclaimer,
+    budget: &mut Budget,
+) -> (Search, Outcome) {
+    let (mut search, outcome) = look_once(cycle, job, reclaimer, budget);
+    let in_the_way = !search.report.budgets.is_empty() && search.report.not_enough.is_none();
+    if !in_the_way || !matches!(outcome, Outcome::Unsolved) {
+        return (search, outcome);
+    }
+    search.report.budgets_until = cycle.delay_reclaim(job);
+    if !cycle.outwaited_budgets(job) {
+        return (search, outcome);
+    }
+    cycle.budget_overrides.insert(job);
+    let (mut second, outcome) = look_once(cycle, job, reclaimer, budget);
+    if !matches!(outcome, Outcome::Solved(_)) {
+        cycle.budget_overrides.remove(&job);
+    }
+    second.report.budgets = search.report.budgets;
+    second.report.budgets_until = search.report.budgets_until;
+    (second, outcome)
+}
+
+fn look_once(
+    cycle: &mut Cycle<'_>,
+    job: JobId,
+    reclaimer: Reclaimer,
+    budget: &mut Budget,
+) -> (Search, Outcome) {
+    let mut search = search_for(cycle, job, reclaimer);
+    let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+    let queues = &search.candidates.queues;
+    search.report.not_enough = not_enough_to_take(cycle, queues, &reclaimer, &tasks);
+    let outcome = if search.report.not_enough.is_some() {
+        note(cycle, &search, &Outcome::Unsolved, budget, Vec::new());
+        Outcome::Unsolved
+    } else {
+        solve(cycle, &mut search, budget)
+    };
+    (search, outcome)
 }
 
 /// What the job's next pods ask for, as a reclaimer.
@@ -98,6 +146,12 @@ pub(crate) fn required(cycle: &Cycle<'_>, _: JobId, tasks: &[TaskId]) -> (Amount
     (required, involved_resources(&required, plain, cycle.world.config.compatibility))
 }
 
+/// The disruption budget that protects the victim from the reclaimer, which may have waited long enough for it.
+fn protecting_budget(cycle: &Cycle<'_>, job: JobId, victim: JobId) -> Option<ObjectName> {
+    let overrides = cycle.budget_overrides.contains(&job);
+    if overrides { None } else { cycle.protecting_budget(victim) }
+}
+
 fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search {
     let mut report = cycle.victims_report(ActionKind::Reclaim, job);
     let mut queues = Vec::new();
@@ -120,7 +174,8 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         for victim in victims {
             let verdict = if cycle.is_too_young(Cause::Reclaim, job, victim) {
                 VictimVerdict::YoungerThanMinRuntime
-            } else if cycle.is_protected_by_budget(victim) {
+            } else if let Some(budget) = protecting_budget(cycle, job, victim) {
+                report.budgets.insert(budget);
                 VictimVerdict::DisruptionBudget
             } else {
                 continue;

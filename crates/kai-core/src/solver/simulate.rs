@@ -148,12 +148,28 @@ fn is_acceptable(
                 search.report.refusal = Some(refusal);
                 return false;
             }
-            cycle.spares_the_protected(Cause::Reclaim, search.job, victims)
+            if let Some(budget) = cycle.overdrawn_budget(victims) {
+                if !cycle.budget_overrides.contains(&search.job) {
+                    search.report.budgets.insert(budget);
+                    return false;
+                }
+                if let Err(refusal) = validator.keeps_quotas(&cycle.world.tree) {
+                    search.report.refusal = Some(refusal);
+                    return false;
+                }
+            }
+            cycle.spares_the_young(Cause::Reclaim, search.job, victims)
         }
-        Rules::Preempt => cycle.spares_the_protected(Cause::Preempt, search.job, victims),
+        Rules::Preempt => {
+            if let Some(budget) = cycle.overdrawn_budget(victims) {
+                search.report.budgets.insert(budget);
+                return false;
+            }
+            cycle.spares_the_young(Cause::Preempt, search.job, victims)
+        }
         Rules::Consolidation => {
             let stays = |task: &TaskId| cycle.world.task(*task).state.status != Status::Releasing;
-            victims.iter().all(stays) && cycle.keeps_budgets(victims)
+            victims.iter().all(stays) && cycle.overdrawn_budget(victims).is_none()
         }
     }
 }

@@ -22,6 +22,11 @@ fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
     for (_, since) in &mut plan.staleness {
         *since = since.filter(|since| *since != at);
     }
+    let newly_delayed = plan.reclaim_delays.iter().any(|(_, since)| *since == at);
+    plan.reclaim_delays.retain(|(_, since)| *since != at);
+    for victims in plan.waiting.iter_mut().flat_map(|report| &mut report.victims) {
+        victims.budgets_until = None;
+    }
     let evicted: Vec<_> = plan
         .steps
         .iter()
@@ -31,7 +36,7 @@ fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
     for report in plan.waiting.iter_mut().filter(|report| evicted.contains(&report.job)) {
         report.errors.retain(|error| &*error.reason != "PreemptionDelayNotElapsed");
     }
-    if newly_stale || !evicted.is_empty() || !plan.started.is_empty() {
+    if newly_stale || newly_delayed || !evicted.is_empty() || !plan.started.is_empty() {
         plan.wake_at = None;
     }
     plan

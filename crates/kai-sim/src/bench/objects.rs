@@ -191,6 +191,7 @@ impl JobSketch {
             last_start: self.node.is_some().then_some(started),
             last_eviction: None,
             stale_since: None,
+            reclaim_delayed_since: None,
             staleness_grace: None,
             preemption_delay: None,
             schedulable: true,

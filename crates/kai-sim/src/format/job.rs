@@ -28,6 +28,8 @@ pub struct Job {
     pub last_eviction_ago_s: Option<f64>,
     /// How long it has been below its minimum.
     pub stale_for_s: Option<f64>,
+    /// Extension: how long disruption budgets have delayed its reclaim.
+    pub reclaim_delayed_for_s: Option<f64>,
     /// How long it may be below its minimum; negative: for ever.
     pub staleness_grace_s: Option<f64>,
     /// It may not cause evictions before this age.

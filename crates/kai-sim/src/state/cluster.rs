@@ -149,6 +149,8 @@ pub struct Job {
     pub evicted_at_s: Option<f64>,
     /// Since when it has been below its minimum.
     pub stale_since_s: Option<f64>,
+    /// Since when disruption budgets delay its reclaim.
+    pub reclaim_delayed_since_s: Option<f64>,
     /// How long it may be below its minimum; negative: for ever; none: as the parameters say.
     pub staleness_grace_s: Option<f64>,
     /// It may not cause evictions before this age.

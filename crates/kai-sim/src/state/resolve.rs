@@ -195,6 +195,7 @@ pub(super) fn job(written: &format::Job, age_s: f64, now_s: f64) -> Job {
         start_age_s,
         evicted_at_s: written.last_eviction_ago_s.map(|ago_s| now_s - ago_s),
         stale_since_s: written.stale_for_s.map(|ago_s| now_s - ago_s),
+        reclaim_delayed_since_s: written.reclaim_delayed_for_s.map(|ago_s| now_s - ago_s),
         staleness_grace_s: written.staleness_grace_s,
         preemption_delay_s: written.preemption_delay_s,
         preemption_policy: written.preemption_policy,

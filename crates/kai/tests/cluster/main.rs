@@ -4,6 +4,7 @@
 mod admission;
 mod apart;
 mod binder;
+mod budgets;
 mod chart;
 mod compaction;
 mod config;
@@ -196,7 +197,6 @@ async fn a_higher_priority_preempts_through_the_eviction_api() {
     occupied(&world, &queue).await;
     let labels = [(QUEUE, queue.as_str()), ("priorityClassName", "build-preemptible")];
     world.create_pod(&world.pod("high", &labels, &json!({"nvidia.com/gpu": "1"}))).await;
-    // Our account may not delete pods: what makes it go is the Eviction API.
     world
         .wait("low is told to go", async || {
             let low = world.see_pod("low").await.expect("nobody but the node removes it");
@@ -207,36 +207,6 @@ async fn a_higher_priority_preempts_through_the_eviction_api() {
     let path = format!("/api/v1/namespaces/{}/pods/low", world.name);
     world.delete(&path, &json!({"gracePeriodSeconds": 0})).await;
     assert_eq!(world.wait_bound("high").await, "preempt-n");
-}
-
-#[tokio::test]
-async fn a_disruption_budget_protects_a_victim() {
-    let Some(mut world) = World::new("budget").await else { return };
-    world.queue("q", open(), json!({"quota": 1, "limit": -1, "overQuotaWeight": 1})).await;
-    world.start_kai("kai", &[]).await;
-    let queue = world.queue_name("q");
-    occupied(&world, &queue).await;
-    let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", world.name);
-    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}});
-    world.create(&budgets, &json!({"metadata": {"name": "keep"}, "spec": spec})).await;
-    let budget = format!("{budgets}/keep");
-    world
-        .wait("the budget is looked after", async || {
-            let budget = world.get(&budget).await.expect("the budget");
-            budget["status"]["currentHealthy"] == 1 && budget["status"]["disruptionsAllowed"] == 0
-        })
-        .await;
-    let labels = [(QUEUE, queue.as_str()), ("priorityClassName", "build-preemptible")];
-    world.create_pod(&world.pod("high", &labels, &json!({"nvidia.com/gpu": "1"}))).await;
-    world.wait("high was looked at", async || world.pod_groups().await.len() == 1).await;
-    let low = world.see_pod("low").await.expect("low");
-    assert!(low["metadata"]["deletionTimestamp"].is_null(), "the budget was not respected");
-    world.delete(&budget, &json!({})).await;
-    world
-        .wait("low is told to go", async || {
-            world.see_pod("low").await.expect("low")["metadata"]["deletionTimestamp"].is_string()
-        })
-        .await;
 }
 
 #[tokio::test]

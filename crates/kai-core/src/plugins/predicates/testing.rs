@@ -110,6 +110,7 @@ pub(crate) fn group(name: &str, queue: &str, leaves: &[(&str, u32)]) -> PodGroup
         last_start: None,
         last_eviction: None,
         stale_since: None,
+        reclaim_delayed_since: None,
         staleness_grace: None,
         preemption_delay: None,
         schedulable: true,

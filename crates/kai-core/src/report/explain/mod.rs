@@ -171,6 +171,13 @@ pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
             name(world, *victim_level),
             parts(remaining, protected)
         ),
+        ReclaimRefusal::BudgetWithinQuota { queue, resource, quota, remaining } => format!(
+            "disruption budgets protect the quota of queue {}: {} of {} {} would remain",
+            name(world, *queue),
+            shown_amount(*remaining, *resource),
+            shown_amount(*quota, *resource),
+            unit(*resource)
+        ),
         ReclaimRefusal::MoreSaturatedThanSibling {
             queue,
             sibling,
@@ -205,6 +212,10 @@ pub fn victims(considered: &VictimsConsidered) -> Vec<String> {
             verdict_text(*verdict),
             named(examples)
         ));
+    }
+    if !considered.budgets.is_empty() {
+        let names = considered.budgets.iter().map(ToString::to_string);
+        lines.push(format!("disruption budgets in the way: {}", listed(names)));
     }
     if considered.refused > 0 {
         let mut line = format!("the rules of the action refused {}", considered.refused);

@@ -246,6 +246,7 @@ struct GroupTimes {
     last_start: Option<Timestamp>,
     last_eviction: Option<Timestamp>,
     stale_since: Option<Timestamp>,
+    reclaim_delayed_since: Option<Timestamp>,
     grace: Option<f64>,
     delay: Option<f64>,
 }
@@ -256,15 +257,16 @@ fn times() -> BoxedStrategy<GroupTimes> {
         0..4_u8,
         option::of(moment()),
         sometimes(),
-        sometimes(),
+        (sometimes(), sometimes()),
         option::weighted(0.3, one_of(vec![0.0, 30.0, -1.0])),
         option::weighted(0.1, one_of(vec![5.0, 500.0, 2_000.0])),
     )
-        .prop_map(|(created, last_start, last_eviction, stale_since, grace, delay)| GroupTimes {
+        .prop_map(|(created, last_start, last_eviction, since, grace, delay)| GroupTimes {
             created,
             last_start,
             last_eviction,
-            stale_since,
+            stale_since: since.0,
+            reclaim_delayed_since: since.1,
             grace,
             delay,
         })
@@ -295,6 +297,7 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
                 last_start: times.last_start,
                 last_eviction: times.last_eviction,
                 stale_since: times.stale_since,
+                reclaim_delayed_since: times.reclaim_delayed_since,
                 staleness_grace: times.grace.map(Span::from_seconds),
                 preemption_delay: times.delay.map(Span::from_seconds),
                 schedulable,

@@ -73,6 +73,7 @@ fn pod_group(job: &Job) -> PodGroupSpec {
         last_start: job.started_at_s.map(timestamp),
         last_eviction: job.evicted_at_s.map(timestamp),
         stale_since: job.stale_since_s.map(timestamp),
+        reclaim_delayed_since: job.reclaim_delayed_since_s.map(timestamp),
         staleness_grace: job.staleness_grace_s.map(span),
         preemption_delay: job.preemption_delay_s.map(span),
         schedulable: true,
