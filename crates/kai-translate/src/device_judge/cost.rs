@@ -192,7 +192,8 @@ fn weight(expression: &IdedExpr) -> u64 {
     1 + own + below
 }
 
-fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
+/// The expressions directly inside this one.
+pub(super) fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
     match &expression.expr {
         Expr::Call(call) => call.target.iter().map(|target| &**target).chain(&call.args).collect(),
         Expr::Comprehension(one) => {

@@ -6,6 +6,7 @@
 //! over is evaluated in later turns, cheap expressions first.
 
 mod cost;
+mod depth;
 mod device;
 mod library;
 
@@ -171,13 +172,13 @@ impl CelJudge {
         if expression.len() > LONGEST_EXPRESSION {
             return Err(format!("it is longer than {LONGEST_EXPRESSION} bytes"));
         }
-        let program = self.env.compile(expression).map_err(|errors| errors.to_string())?;
+        let read = depth::read(&self.env, expression)?;
         let places = |(name, devices): (&Text, &Vec<Device>)| {
             let name = name.clone();
             (0..devices.len()).map(move |at| (name.clone(), at))
         };
         Ok(Selector {
-            expression: Costed::new(program.expression()),
+            expression: Costed::new(&read),
             mentions: mentions(expression),
             matching: BTreeSet::new(),
             todo: self.slices.iter().flat_map(places).collect(),
@@ -190,6 +191,14 @@ impl CelJudge {
     /// Evaluates what waits, with at most so many steps on one device and as many as are left until the next turn. The
     /// devices that changed what there is to say about an expression.
     fn evaluate(&mut self, most: u64) -> Vec<Place> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        // Without a thread what waits waits for the next turn.
+        depth::on_deep_stack(|| self.evaluate_waiting(most)).unwrap_or_default()
+    }
+
+    fn evaluate_waiting(&mut self, most: u64) -> Vec<Place> {
         let mut changed = Vec::new();
         while let Some((is_heavy, _, expression)) = self.waiting.first().cloned() {
             if self.steps_left == 0 || (is_heavy && most < MOST_STEPS) {
