@@ -1,6 +1,6 @@
 //! Builds `libkai_guard.so` as it is shipped: zig links against an old glibc, whatever the machine has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -22,15 +22,19 @@ pub(crate) fn build(root: &Path) -> anyhow::Result<()> {
         let mut command = Command::new("cargo");
         command.args(["zigbuild", "--locked", "--profile", "guard", "-p", "kai-guard-preload"]);
         run(command.args(["--target", &versioned]).current_dir(root), "cargo zigbuild")?;
-        let folder = root.join("out/guard").join(architecture);
-        std::fs::create_dir_all(&folder)?;
         let built = root.join("target").join(target).join("guard/libkai_guard_preload.so");
-        let library = folder.join("libkai_guard.so");
+        let library = library(root, architecture);
+        library.parent().map_or(Ok(()), std::fs::create_dir_all)?;
         std::fs::copy(&built, &library)
             .with_context(|| format!("{} was not built", built.display()))?;
         println!("{}", library.display());
     }
     Ok(())
+}
+
+/// Where the library of an architecture is.
+pub(crate) fn library(root: &Path, architecture: &str) -> PathBuf {
+    root.join("out/guard").join(architecture).join("libkai_guard.so")
 }
 
 fn run(command: &mut Command, name: &str) -> anyhow::Result<()> {

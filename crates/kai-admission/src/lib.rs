@@ -8,6 +8,7 @@
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
 //! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
 //! | [`pod`] | a pod as reviews carry it |
+//! | [`guard`], `namespace_label`, `container_memory` | the library that limits GPU memory; requests and limits of single containers |
 //! | `classes` | runtime classes that exist |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
@@ -17,7 +18,10 @@
 pub mod certificates;
 mod classes;
 mod container;
+mod container_memory;
+pub mod guard;
 pub mod mutate;
+mod namespace_label;
 pub mod pod;
 pub mod pod_groups;
 pub mod pods;

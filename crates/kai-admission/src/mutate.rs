@@ -5,9 +5,9 @@ use kai_api::names::{env, gpu};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::PodRules;
 use super::container::{Target, is_fractional, uses_devices};
 use super::pod::{Pod, Variable, VariableSource, Volume};
+use super::{PodRules, container_memory, guard};
 
 /// Letters of generated names, without those that could form words or be mistaken.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -17,10 +17,16 @@ const LONGEST: usize = 40;
 /// The pod as it should be; `seed` is what names are made from that nobody else may have.
 pub fn mutated(pod: &Pod, rules: &PodRules, seed: &str) -> Result<Pod, String> {
     let mut pod = pod.clone();
+    container_memory::translate(&mut pod)?;
     let fractional = is_fractional(&pod) && !pod.containers(false).is_empty();
     let target = if fractional {
-        let found = Target::of(&pod);
-        Some(found.map_err(|error| format!("failed to get fraction container ref: {error}"))?)
+        let find = |pod: &Pod| {
+            let found = Target::of(pod);
+            found.map_err(|error| format!("failed to get fraction container ref: {error}"))
+        };
+        let target = find(&pod)?;
+        guard::inject(&mut pod, target, rules)?;
+        Some(find(&pod)?) // an init container has another place behind ours
     } else {
         None
     };
@@ -146,6 +152,7 @@ pub fn patch(before: &Pod, after: &Pod) -> Vec<Value> {
         change("/spec/containers", &spec.containers, &wanted.containers),
         change("/spec/initContainers", &spec.init_containers, &wanted.init_containers),
         change("/spec/volumes", &spec.volumes, &wanted.volumes),
+        change("/spec/imagePullSecrets", &spec.image_pull_secrets, &wanted.image_pull_secrets),
         change("/spec/runtimeClassName", &spec.runtime_class_name, &wanted.runtime_class_name),
     ];
     changes.into_iter().flatten().collect()
@@ -168,6 +175,7 @@ mod tests {
             hami_core: false,
             block_visible_devices: false,
             runtime_class: Some("nvidia".to_owned()),
+            guard: kai_settings::admission::GuardRules::OFF,
         }
     }
 

@@ -69,6 +69,12 @@ pub struct Spec {
     /// Volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<Volume>>,
+    /// Security context of all containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security_context: Option<Value>,
+    /// Secrets with which images are pulled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_secrets: Option<Vec<Value>>,
 }
 
 /// A container.
@@ -87,6 +93,28 @@ pub struct Container {
     /// Requests, limits and claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
+    /// Volumes in the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_mounts: Option<Vec<VolumeMount>>,
+    #[serde(flatten)]
+    others: OtherFields,
+}
+
+impl Container {
+    /// Image of the container.
+    pub fn image(&self) -> Option<&str> {
+        self.others.get("image")?.as_str()
+    }
+}
+
+/// A volume in a container.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeMount {
+    /// Name of the volume.
+    pub name: String,
+    /// Where the container finds the volume.
+    pub mount_path: String,
     #[serde(flatten)]
     others: OtherFields,
 }

@@ -170,6 +170,7 @@ mod tests {
     const SHARING: PodRules = PodRules {
         gpu_sharing: true,
         hami_core: false,
+        guard: kai_settings::admission::GuardRules::OFF,
         block_visible_devices: false,
         runtime_class: None,
     };

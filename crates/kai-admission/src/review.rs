@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::pod::Pod;
-use super::{PodRules, QueueRules, Verdict, mutate, pod_groups, pods, queues, quotas, topologies};
+use super::{
+    PodRules, QueueRules, Verdict, guard, mutate, pod_groups, pods, queues, quotas, topologies,
+};
 
 /// What is known beside the question.
 pub struct Known<'a> {
@@ -39,6 +41,14 @@ struct Request {
     object: Option<Value>,
     /// The object as it is; none where it is created.
     old_object: Option<Value>,
+}
+
+impl Review {
+    /// The namespace of the pod, where what the pod is given depends on its labels.
+    pub fn namespace_to_read(&self, rules: &PodRules) -> Option<&str> {
+        let pod: Pod = self.request.decode().ok()?;
+        guard::depends_on_namespace(pod, rules).then_some(&self.request.namespace)
+    }
 }
 
 impl Request {
@@ -134,6 +144,7 @@ fn validate_pod(request: &Request, known: &Known<'_>) -> Result<(), String> {
     pod.metadata.namespace.get_or_insert_with(|| request.namespace.clone());
     let before: Option<Pod> = request.old_object.as_ref().map(decode).transpose()?;
     pods::validate_change(before.as_ref(), &pod)?;
+    guard::validate(before.as_ref(), &pod)?;
     pods::validate(&pod, request.operation == "CREATE", known.rules)
 }
 

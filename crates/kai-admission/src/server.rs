@@ -25,11 +25,11 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::AdmissionSettings;
 use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
 use super::classes::RuntimeClasses;
 use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
 use super::review::{self, Known, Review};
+use super::{AdmissionSettings, namespace_label};
 
 /// The name under which registrations are written.
 const MANAGER: &str = "kai-admission";
@@ -114,9 +114,19 @@ async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) ->
             }
         }
     }
+    let mut rules = settings.pods.clone();
+    if path == paths::MUTATE_POD_PATH {
+        rules = match namespace_label::narrow(client, &review, &rules).await {
+            Ok(rules) => rules,
+            Err(error) => {
+                let what = format!("cannot read the namespace of the pod: {error}");
+                return text(StatusCode::INTERNAL_SERVER_ERROR, what);
+            }
+        };
+    }
     let known = Known {
         scheduler: &settings.scheduler_name,
-        rules: &settings.pods,
+        rules: &rules,
         queues: queues.as_deref(),
         queue_rules: settings.queue_rules,
     };

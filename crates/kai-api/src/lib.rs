@@ -5,6 +5,7 @@ pub mod config;
 pub mod crds;
 pub mod cron;
 pub mod duration;
+pub mod enforcement;
 pub mod function;
 pub mod json;
 pub mod names;

@@ -5,6 +5,7 @@
 
 mod answers;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::bind_request::BindRequestStatus;
@@ -522,13 +523,13 @@ impl Binder {
             }
             return Move::fail(format!("only {prepared} of {needed} pods of its group are ready"));
         }
-        let mut annotations =
-            BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE, request.received().to_owned())]);
+        let mut annotations: BTreeMap<Cow<'static, str>, String> =
+            BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE.into(), request.received().to_owned())]);
         let zones = &request.spec.predicted_numa_zones;
         if !zones.is_empty()
             && let Ok(text) = serde_json::to_string(zones)
         {
-            annotations.insert(scheduling::NUMA_PREDICTED, text);
+            annotations.insert(scheduling::NUMA_PREDICTED.into(), text);
         }
         if request.is_fraction() {
             match self.reserved_devices(request) {
@@ -538,7 +539,8 @@ impl Binder {
                     }
                     let pairs: Vec<String> =
                         devices.iter().map(|(group, device)| format!("{group}={device}")).collect();
-                    annotations.insert(gpu::DEVICES, pairs.join(","));
+                    annotations.insert(gpu::DEVICES.into(), pairs.join(","));
+                    annotations.extend(self.limit_annotations(request, pod, &devices));
                 }
                 Ok(None) => return Move::Next(Stage::Reserve), // a reservation was lost
                 Err(reason) => return Move::fail(reason),
@@ -548,7 +550,7 @@ impl Binder {
             let labels = if request.is_fraction() { request.group_labels() } else { Vec::new() };
             let signer = &self.settings.signer;
             let placement = signer.sign(&view.metadata, &request.node, &labels, &annotations);
-            annotations.extend(placement.map(|text| (scheduling::PLACEMENT, text)));
+            annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));
         }
         Move::write(BindStep::Bind {
             uid: pod.uid.clone(),

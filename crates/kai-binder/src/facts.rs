@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::cdi::ClusterPolicies;
 use super::claims::Claims;
 use super::index::Index;
+use super::memory_limits::PodLimits;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
 use super::room::Share;
@@ -111,6 +112,8 @@ pub(super) struct PodFacts {
     pub(super) view: Option<Box<view::Pod>>,
     /// Taints it tolerates.
     pub(super) tolerations: Vec<view::Toleration>,
+    /// How its limit of GPU memory is kept, since it has a node.
+    pub(super) limits: PodLimits,
 }
 
 /// Where a pod is in its life.
@@ -170,6 +173,7 @@ impl PodFacts {
             view: (node.is_none() && is_ours).then(|| Box::new(pod.clone())),
             tolerations: if groups.is_empty() { Vec::new() } else { pod.spec.tolerations.clone() },
             groups,
+            limits: node.map(|_| PodLimits::read(&metadata.annotations)).unwrap_or_default(),
         }
     }
 

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_api::names::guard::ENFORCED;
 use kai_client::watch::Change;
-use kai_core::input::Text;
 use kai_core::input::pod::{GpuRequest, PodRole};
+use kai_core::input::{ObjectName, Text};
 use kai_core::world::gpu_facts::Sharing;
 use kai_serve::metrics_text::{Labels, Page};
 use kai_translate::pod::{self as pods, PodRules};
@@ -57,8 +58,12 @@ pub struct DeviceGpus {
     pub total_mib: i64,
     /// MiB of each pod on it.
     pub pods: BTreeMap<String, i64>,
-    /// Pods cannot use more than they were given.
+    /// No pod on it can use more than its limit.
     pub enforced: bool,
+    /// How the limit of each pod is kept, as the pod says.
+    pub enforcement: BTreeMap<String, String>,
+    /// MiB that the processes of a pod hold, where the node agent tells.
+    pub processes_mib: BTreeMap<String, i64>,
 }
 
 /// The GPUs of a cluster with these nodes and pods.
@@ -114,13 +119,26 @@ fn gpus_of(facts: &Facts, name: &Text) -> Option<NodeGpus> {
         facts.devices_of_node(name).filter(on_it).map(|key| key.group.to_string()).collect()
     };
     let shares = facts.shares(name, &known).into_iter();
-    let devices = shares.map(|(uuid, SharedDevice { total_mib, pods })| DeviceGpus {
-        groups: groups(&uuid),
-        uuid,
-        used_mib: pods.values().sum(),
-        total_mib,
-        pods,
-        enforced: false, // nothing in this release limits what a process takes
+    let devices = shares.map(|(uuid, SharedDevice { total_mib, pods })| {
+        let limits = |pod: &String| {
+            let (namespace, name) = pod.split_once('/')?;
+            Some(&facts.pod(&ObjectName::new(namespace, name))?.limits)
+        };
+        let status = |pod: &String| limits(pod)?.status.clone();
+        let held = |pod: &String| limits(pod)?.used_mib.get(&uuid).copied();
+        let enforcement: BTreeMap<String, String> =
+            pods.keys().filter_map(|pod| Some((pod.clone(), status(pod)?))).collect();
+        let is_enforced = |pod: &String| enforcement.get(pod).is_some_and(|one| one == ENFORCED);
+        DeviceGpus {
+            groups: groups(&uuid),
+            used_mib: pods.values().sum(),
+            total_mib,
+            enforced: !pods.is_empty() && pods.keys().all(is_enforced),
+            processes_mib: pods.keys().filter_map(|pod| Some((pod.clone(), held(pod)?))).collect(),
+            enforcement,
+            uuid,
+            pods,
+        }
     });
     let trouble = match known.sharing {
         Sharing::UnknownDeviceCount => {
@@ -213,7 +231,8 @@ mod tests {
             "spec": {"nodeName": "n"},
         });
         let user = json!({
-            "metadata": {"name": "p", "namespace": "a", "labels": {"runai-gpu-group": "g"}, "annotations": {"gpu-memory": "30720"}},
+            "metadata": {"name": "p", "namespace": "a", "labels": {"runai-gpu-group": "g"}, "annotations": {
+                "gpu-memory": "30720", "kai.scheduler/gpu-memory-enforcement-status": "enforced", "kai.scheduler/gpu-memory-used": "GPU-1=512,GPU-2=7"}},
             "spec": {"nodeName": "n", "schedulerName": "kai-scheduler"},
         });
         let labels = json!({"nvidia.com/gpu.memory": "131072"});
@@ -228,7 +247,9 @@ mod tests {
             used_mib: 30_720,
             total_mib: 131_072,
             pods: [("a/p".to_owned(), 30_720)].into(),
-            enforced: false,
+            enforced: true,
+            enforcement: [("a/p".to_owned(), "enforced".to_owned())].into(),
+            processes_mib: [("a/p".to_owned(), 512)].into(),
         };
         let expected = NodeGpus {
             node: "n".to_owned(),

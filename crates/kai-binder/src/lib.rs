@@ -15,6 +15,7 @@
 //! | `notes` | what is written on nodes: shares, rungs |
 //! | `conditions` | conditions of nodes: are their GPUs understood, do reservation pods find them |
 //! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
+//! | `memory_limits` | limits of the GPU memory of sharing pods, and whether they are kept |
 //! | `room` | whether a device has room for one more |
 //! | `scaling` | scaling pods that may still come to a node |
 //! | `gang` | pods that are bound together or not at all |
@@ -44,6 +45,7 @@ mod holdings;
 mod index;
 mod ladder;
 pub mod listing;
+mod memory_limits;
 mod notes;
 mod profile;
 mod repair;
@@ -113,6 +115,8 @@ pub struct Binder {
     repairs: BTreeMap<ObjectName, Repair>,
     ladders: BTreeMap<Text, Ladder>,
     notes: BTreeMap<Text, NoteMemory>,
+    /// Limits of pods that were written anew, and when they are written again if the pod does not show them.
+    limits_written: BTreeMap<ObjectName, (String, Timestamp)>,
     due: BTreeSet<Item>,
     timers: BTreeSet<(Timestamp, Item)>,
     orders: Vec<Order>,
@@ -147,6 +151,7 @@ impl Binder {
             repairs: BTreeMap::new(),
             ladders: BTreeMap::new(),
             notes: BTreeMap::new(),
+            limits_written: BTreeMap::new(),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             orders: Vec::new(),
@@ -167,6 +172,7 @@ impl Binder {
         self.limits = ReservationLimits::default();
         self.repairs.clear();
         self.notes.clear();
+        self.limits_written.clear();
         self.due.clear();
         self.timers.clear();
         self.facts.claims.forget_giving();

@@ -74,6 +74,7 @@ impl Binder {
         if self.ladders.contains_key(name) {
             self.ladder(name); // the node may be another one now
         }
+        self.refresh_limits(name, now);
         let Some(note) = self.note(name) else { return };
         let memory = self.notes.entry(name.clone()).or_default();
         if memory.busy {

@@ -41,6 +41,11 @@ fn target(pod: &view::Pod) -> Result<Target<'_>, String> {
     }
 }
 
+/// The container that gets the share.
+pub(super) fn sharing_container(pod: &view::Pod) -> Option<&view::Container> {
+    target(pod).ok().map(|target| target.container)
+}
+
 /// The names of the map of capabilities and of the map of variables.
 fn names(pod: &view::Pod, target: &Target<'_>) -> Result<(String, String), String> {
     let prefix = pod.metadata.annotations.get(gpu::SHARED_CONFIG_MAP).ok_or_else(|| {

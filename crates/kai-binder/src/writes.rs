@@ -1,5 +1,6 @@
 //! Orders of the binder, and how each is written. Every write names the UID of what it is meant for, and may be repeated.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kai_client::failure::Failure;
@@ -31,6 +32,8 @@ pub(super) enum Order {
     Evict { pod: ObjectName, uid: Text, message: String },
     /// Write on a node what is known of its GPUs.
     Note { node: Text, note: Note, now: Timestamp },
+    /// Write the limits of GPU memory of a pod anew: its neighbours are others.
+    Limit { pod: ObjectName, uid: Text, key: String, text: String },
     /// A step of a bind.
     Write { request: ObjectName, attempt: u64, pod: ObjectName, write: BindStep },
     /// Remove what a bind left on a pod.
@@ -55,7 +58,7 @@ pub(super) enum BindStep {
     /// Name that claim in the status of the pod.
     NameClaim { uid: Text, status: Box<Value> },
     /// Bind the pod, with annotations.
-    Bind { uid: Text, node: Text, annotations: BTreeMap<&'static str, String> },
+    Bind { uid: Text, node: Text, annotations: BTreeMap<Cow<'static, str>, String> },
     /// Undo what was done to the pod.
     Undo(Undo),
     /// Tell how it ended.
@@ -147,6 +150,14 @@ pub(super) async fn carry_out(writer: &Writer, order: Order) -> Option<Report> {
         Order::Note { node, note, now } => {
             let ended = write_note(writer, &node, note, now).await;
             Some(Report::Noted { node, ended })
+        }
+        Order::Limit { pod, uid, key, text } => {
+            let target = Target::of_uid(Resource::PODS, &pod, &uid);
+            let patch = Patch::object(json!({"metadata": {"annotations": {key: text}}}));
+            if let Err(failure) = writer.write(&Write::Patch(target, patch)).await {
+                tracing::warn!(%pod, %failure, "failed to update the GPU memory limits of a pod");
+            }
+            None
         }
         Order::Write { request, attempt, pod, write } => {
             let ended = write_step(writer, &request, &pod, write).await;

@@ -12,6 +12,8 @@ use crate::tree::Tree;
 pub const REPOSITORY: &str = "localhost/kai-scheduler/kai";
 /// Path of the program in the image.
 pub const PROGRAM: &str = "/usr/bin/kai";
+/// Path of the library that limits GPU memory in the image.
+pub const GUARD_LIBRARY: &str = "/usr/lib/kai/libkai_guard.so";
 /// User and group of its containers, where the cluster assigns none.
 const USER: u32 = 10_000;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::enforcement::Enforcement;
 use kai_api::names::objects;
 
 use crate::planner::Settings;
@@ -17,6 +18,31 @@ pub struct PodRules {
     pub block_visible_devices: bool,
     /// Runtime class of pods that share devices, if it exists; none: as they say.
     pub runtime_class: Option<String>,
+    /// How the library that limits GPU memory comes into pods.
+    pub guard: GuardRules,
+}
+
+/// How the library that limits GPU memory comes into pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardRules {
+    /// What holds for every pod at least.
+    pub enforcement: Enforcement,
+    /// Image with the library; none: it is not known, so no pod gets the library.
+    pub image: Option<String>,
+    /// When the image is pulled; none: as the API server decides.
+    pub pull_policy: Option<String>,
+    /// Secrets of the pod's namespace with which the image is pulled.
+    pub pull_secrets: Vec<String>,
+}
+
+impl GuardRules {
+    /// No pod gets the library.
+    pub const OFF: Self = Self {
+        enforcement: Enforcement::Off,
+        image: None,
+        pull_policy: None,
+        pull_secrets: Vec::new(),
+    };
 }
 
 impl Default for PodRules {
@@ -26,6 +52,7 @@ impl Default for PodRules {
             hami_core: false,
             block_visible_devices: false,
             runtime_class: Some("nvidia".to_owned()),
+            guard: GuardRules::OFF,
         }
     }
 }

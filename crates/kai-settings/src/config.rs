@@ -6,6 +6,7 @@ use kai_api::config::{
     Admission, Binder, ConfigSpec, Global, Image, NodeScaleAdjuster, PodGrouper, QueueController,
     ResourceReservation, Webhooks,
 };
+use kai_api::enforcement::Enforcement;
 use kai_api::function::Function;
 use kai_api::names::objects::{RESERVATION_IMAGE, SCALING_POD_IMAGE};
 use kai_core::input::ObjectName;
@@ -21,6 +22,7 @@ use crate::flags::Flagged;
 use crate::metrics::QueueLabel;
 use crate::planner::Settings;
 use crate::scale_adjuster::ScaleAdjusterSettings;
+use crate::sharing_mode;
 
 /// What `Config` says about the parts of the process that are no planners. What is none is as the command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct AdmissionWishes {
     pub gpu_sharing: Option<bool>,
     /// The memory of shared devices is limited by `HAMi`'s library.
     pub hami_core: Option<bool>,
+    /// How limits of GPU memory are treated at least.
+    pub enforcement: Enforcement,
     /// Containers may not reach for devices by themselves.
     pub block_visible_devices: Option<bool>,
     /// Runtime class of pods that share devices; empty: as they say.
@@ -90,6 +94,7 @@ pub fn configure(spec: &ConfigSpec, base: &Settings) -> Configured {
     configured.wishes.admission.queues = configured.webhooks("queueController", queues);
     configured.scale_adjuster(spec.node_scale_adjuster.clone().unwrap_or_default());
     configured.functions(spec);
+    sharing_mode::apply(&mut configured, &global);
     configured
 }
 

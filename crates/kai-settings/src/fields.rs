@@ -42,6 +42,8 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
     ("global.podLabelSelector", Honoured, "by grouping and admission"),
     ("global.namespaceLabelSelector", Honoured, "by grouping and admission"),
     ("global.jsonLog", Honoured, "while running"),
+    ("global.gpuSharingMode", Honoured, "`Guard` is ours; see [GPU memory](gpu-memory.md)"),
+    ("global.gpuMemoryEnforcement", Honoured, "ours; see [GPU memory](gpu-memory.md)"),
     ("global.replicaCount", Nothing, "the value `operator.replicaCount` of the chart sets it"),
     ("global.openshift", Nothing, "the chart detects it; `kai manifests --openshift`"),
     ("global.securityContext", Nothing, "the value `global.securityContext` of the chart sets it"),

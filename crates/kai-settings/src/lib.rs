@@ -7,7 +7,7 @@
 //! | [`binder`], [`admission`], [`scale_adjuster`] | settings of these components |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`config_file`] | KAI's configuration file |
-//! | [`config`], [`shard`] | what `Config` and `SchedulingShard` set |
+//! | [`config`], [`shard`], `sharing_mode` | what `Config` and `SchedulingShard` set |
 //! | [`fields`] | which of their fields are honoured |
 
 pub mod admission;
@@ -20,5 +20,6 @@ pub mod metrics;
 pub mod planner;
 pub mod scale_adjuster;
 pub mod shard;
+mod sharing_mode;
 pub mod status;
 pub mod usage;

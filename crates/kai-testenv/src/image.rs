@@ -37,7 +37,20 @@ impl Image {
 
     /// Writes the image of `kai` as it is shipped, with this program, into `folder`.
     pub fn write_product(name: &str, program: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
-        let files = product::files(program, Platform::host())?;
+        Self::write_product_with(name, program, &[], folder)
+    }
+
+    /// The same with further files of this machine, and where they are in the image.
+    pub fn write_product_with(
+        name: &str,
+        program: &Path,
+        more: &[(PathBuf, &str)],
+        folder: &Path,
+    ) -> anyhow::Result<PathBuf> {
+        let mut files = product::files(program, Platform::host())?;
+        for (from, at) in more {
+            files.copy(from, at)?;
+        }
         let image = product::image(name, [(Platform::host(), files)].into());
         let file = folder.join("product.tar");
         fs::write(&file, image.archive()?.bytes)

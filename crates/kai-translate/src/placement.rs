@@ -4,6 +4,7 @@
 //! The annotation holds the pod's UID, its node, and the value of every metadata key on which accounting depends (queue,
 //! priority, GPU request, GPU groups, devices), a key that the pod did not have included. Reading a pod restores them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl PlacementSigner {
         metadata: &ObjectMeta,
         node: &str,
         groups: &[(String, String)],
-        annotations: &BTreeMap<&'static str, String>,
+        annotations: &BTreeMap<Cow<'static, str>, String>,
     ) -> Option<String> {
         let key = self.key.as_ref()?;
         let mut placement = Placement::of(metadata, node, &self.label_keys);
@@ -83,7 +84,7 @@ impl PlacementSigner {
         let groups = groups.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
         placement.labels.extend(groups);
         let written = annotations.iter().filter(|(key, _)| is_attested_annotation(key));
-        let written = written.map(|(key, value)| ((*key).to_owned(), Some(value.clone())));
+        let written = written.map(|(key, value)| (key.to_string(), Some(value.clone())));
         placement.annotations.extend(written);
         Some(placement.encode(key))
     }
@@ -234,7 +235,7 @@ mod tests {
             label_keys: vec!["kai.scheduler/queue".to_owned()],
         };
         let groups = [("runai-gpu-group".to_owned(), "g".to_owned())];
-        let written = BTreeMap::from([(gpu::DEVICES, "g=GPU-1".to_owned())]);
+        let written = BTreeMap::from([(gpu::DEVICES.into(), "g=GPU-1".to_owned())]);
         signer.sign(&sharing_pod(), "n", &groups, &written).expect("a text")
     }
 

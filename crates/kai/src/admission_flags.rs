@@ -1,7 +1,9 @@
 //! Flags of admission, most of them KAI's.
 
 use clap::{Args, ValueEnum};
-use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules, PodScope, QueueRules};
+use kai_settings::admission::{
+    AdmissionSettings, FailurePolicy, GuardRules, PodRules, PodScope, QueueRules,
+};
 use kai_settings::config::AdmissionWishes;
 use kai_settings::flags::Flagged;
 
@@ -113,6 +115,7 @@ impl AdmissionFlags {
                 runtime_class: class.map_or(PodRules::default().runtime_class, |class| {
                     (!class.is_empty()).then(|| class.clone())
                 }),
+                guard: GuardRules::OFF, // flags of its own
             },
             scope: PodScope {
                 namespaces_with: wishes.namespaces_with.clone(),

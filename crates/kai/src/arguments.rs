@@ -9,6 +9,7 @@ use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::explain::ExplainArguments;
 use crate::gpus::GpusArguments;
+use crate::guard::GuardArguments;
 use crate::manifests::ManifestsArguments;
 use crate::run::RunArguments;
 use crate::scenario::ScenarioArguments;
@@ -44,6 +45,8 @@ pub(crate) enum Verb {
     Gpus(GpusArguments),
     /// Node agents: GPU reservation and NUMA reporting.
     Agent(AgentArguments),
+    /// Install the library that limits GPU memory; runs as init container of sharing pods.
+    Guard(GuardArguments),
     /// Print the manifests to install: CRDs, RBAC, priority classes, default queues, Deployments.
     Manifests(ManifestsArguments),
     /// Run scenarios: small clusters with expected decisions, in virtual time.

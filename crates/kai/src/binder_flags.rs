@@ -140,6 +140,8 @@ impl BinderArguments {
             scale_adjust_namespace: around.scale_adjuster.namespace.clone(),
             node_pool_label_key: around.partition.key.clone(),
             signer: usual.signer,
+            enforcement: usual.enforcement,
+            nv_fractions: usual.nv_fractions,
         }
     }
 

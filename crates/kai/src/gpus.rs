@@ -1,11 +1,12 @@
 //! `kai gpus`: the GPUs of a cluster, and the pods that use them.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use kai_binder::NodeGpus;
 use kai_binder::listing;
+use kai_binder::{DeviceGpus, NodeGpus};
 use kai_client::client;
 use kai_settings::binder::BinderSettings;
 
@@ -86,15 +87,38 @@ fn table(nodes: &[NodeGpus]) -> String {
         for device in &node.devices {
             let [name, advertised, physical] = start.clone();
             let pods: Vec<String> =
-                device.pods.iter().map(|(pod, mib)| format!("{pod} ({mib})")).collect();
-            let enforced = if device.enforced { "yes" } else { "no" };
+                device.pods.iter().map(|(pod, mib)| share(device, pod, *mib)).collect();
+            let enforced = enforcement(device);
             let used = format!("{}/{}", device.used_mib, device.total_mib);
             let (device, uuid) = (device.groups.join(","), device.uuid.clone());
-            let (pods, enforced) = (pods.join(" "), enforced.to_owned());
+            let pods = pods.join(" ");
             rows.push([name, advertised, physical, device, uuid, used, pods, enforced]);
         }
     }
     aligned(&rows)
+}
+
+/// A pod with the MiB that it was given, and those that its processes hold, where they are known.
+fn share(device: &DeviceGpus, pod: &str, mib: i64) -> String {
+    match device.processes_mib.get(pod) {
+        Some(held) => format!("{pod} ({mib}, holds {held})"),
+        None => format!("{pod} ({mib})"),
+    }
+}
+
+/// Whether limits on a device are kept: one word where all pods say the same, else every pod with what it says.
+fn enforcement(device: &DeviceGpus) -> String {
+    let said = |pod: &String| device.enforcement.get(pod).map_or("unknown", String::as_str);
+    let all: BTreeSet<&str> = device.pods.keys().map(said).collect();
+    match all.len() {
+        0 => "-".to_owned(),
+        1 => all.into_iter().collect(),
+        _ => {
+            let each: Vec<String> =
+                device.pods.keys().map(|pod| format!("{pod}: {}", said(pod))).collect();
+            each.join("; ")
+        }
+    }
 }
 
 fn gpus(count: i64) -> String {
@@ -115,8 +139,6 @@ fn aligned(rows: &[[String; 8]]) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use kai_binder::DeviceGpus;
-
     use super::*;
 
     #[test]
@@ -128,6 +150,12 @@ mod tests {
             total_mib: 32_600,
             pods: [("a/p".to_owned(), 8000), ("a/q".to_owned(), 8000)].into(),
             enforced: false,
+            enforcement: [
+                ("a/p".to_owned(), "enforced".to_owned()),
+                ("a/q".to_owned(), "off".to_owned()),
+            ]
+            .into(),
+            processes_mib: [("a/p".to_owned(), 512)].into(),
         };
         let node = |name: &str, devices, memory_mib, trouble| NodeGpus {
             node: name.to_owned(),
@@ -144,7 +172,7 @@ mod tests {
         ]);
         let expected = "\
 NODE  ADVERTISED  PHYSICAL  DEVICE  UUID   USED/TOTAL MiB  PODS                                 ENFORCED
-n1    100         1         g1      GPU-1  16000/32600     a/p (8000) a/q (8000)                no
+n1    100         1         g1      GPU-1  16000/32600     a/p (8000, holds 512) a/q (8000)     a/p: enforced; a/q: off
 n2    100         1         -       -      0/unknown       the memory of its GPUs is not known  -
 ";
         assert_eq!(shown, expected);

@@ -14,6 +14,8 @@ mod embedded;
 mod explain;
 mod gpus;
 mod grouper_flags;
+mod guard;
+mod guard_flags;
 mod log;
 mod manifests;
 mod output;
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Gpus(arguments) => gpus::run(&arguments),
         Verb::Agent(arguments) => agent::run(&arguments),
+        Verb::Guard(arguments) => guard::run(&arguments),
         Verb::Manifests(arguments) => manifests::run(&arguments),
         Verb::Scenario(arguments) => scenario::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),

@@ -30,6 +30,7 @@ use crate::admission_flags::AdmissionFlags;
 use crate::binder_flags::BinderArguments;
 use crate::controller_flags::ControllerFlags;
 use crate::grouper_flags::GrouperArguments;
+use crate::guard_flags::GuardFlags;
 use crate::log::Log;
 use crate::scaling_flags::ScalingArguments;
 use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
@@ -107,6 +108,9 @@ pub(crate) struct RunArguments {
 
     #[command(flatten)]
     admission: AdmissionFlags,
+
+    #[command(flatten)]
+    guard: GuardFlags,
 
     #[command(flatten)]
     controllers: ControllerFlags,
@@ -298,7 +302,10 @@ impl Surroundings<'_> {
             hami_core: self.arguments.binder.hami_core().or(wishes.admission.hami_core),
             ..wishes.admission.clone()
         };
-        self.arguments.admission.settings(asked_for, &self.flagged, &wishes)
+        let mut settings = self.arguments.admission.settings(asked_for, &self.flagged, &wishes)?;
+        let own_image = self.arguments.image.as_deref().filter(|image| !image.is_empty());
+        settings.pods.guard = self.arguments.guard.rules(wishes.enforcement, own_image);
+        Some(settings)
     }
 
     /// Starts admission where it runs here; where its settings are changed.
@@ -345,6 +352,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
     settings.scale_adjuster = arguments.scaling.settings(&settings);
     let binds = functions.contains(&Function::Binder);
     settings.binder = binds.then(|| arguments.binder.settings(&settings));
+    settings.binder.iter_mut().for_each(|binder| arguments.guard.apply(binder));
     if functions.contains(&Function::PodGrouper) {
         settings.grouper.iter_mut().for_each(|config| arguments.grouper.apply(config));
     } else {

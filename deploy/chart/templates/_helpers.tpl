@@ -41,6 +41,14 @@
 {{- else if .Values.global.gpuSharing -}}true{{- end -}}
 {{- end -}}
 
+{{/* How limits of GPU memory are treated at least; empty: they are off. */}}
+{{- define "kai.gpuMemoryEnforcement" -}}
+{{- $least := .Values.global.gpuMemoryEnforcement | default "off" | toString -}}
+{{- if eq $least "false" -}}{{- $least = "off" -}}{{- end -}}
+{{- if eq (.Values.global.gpuSharingMode | default "") "Guard" -}}{{- $least = "enforce" -}}{{- end -}}
+{{- if ne $least "off" -}}{{ $least }}{{- end -}}
+{{- end -}}
+
 {{/* Plugins of the binder, with those that the sharing mode asks for. */}}
 {{- define "kai.binderPlugins" -}}
 {{- $plugins := deepCopy (.Values.binder.plugins | default dict) -}}
@@ -82,6 +90,12 @@
 {{- if ne .Release.Namespace "kai-scheduler" -}}{{- $args = append $args (printf "--namespace=%s" .Release.Namespace) -}}{{- end -}}
 {{- if $v.global.blockNvidiaVisibleDevices -}}{{- $args = append $args "--block-nvidia-visible-devices" -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "HamiCore" -}}{{- $args = append $args "--hami-core-enabled" -}}{{- end -}}
+{{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}
+{{- with include "kai.gpuMemoryEnforcement" . -}}{{- $args = append $args (printf "--gpu-memory-enforcement=%s" .) -}}{{- end -}}
+{{- if include "kai.gpuSharing" . -}}
+{{- with $v.global.imagePullPolicy -}}{{- $args = append $args (printf "--guard-pull-policy=%s" .) -}}{{- end -}}
+{{- with $v.global.guardPullSecrets -}}{{- $args = append $args (printf "--guard-pull-secrets=%s" (join "," .)) -}}{{- end -}}
+{{- end -}}
 {{- $class := $v.admission.gpuFractionRuntimeClassName -}}
 {{- if kindIs "invalid" $class -}}{{- $class = dig "gpuPodRuntimeClassName" "nvidia" $v.admission -}}{{- end -}}
 {{- if and (kindIs "string" $class) (ne $class "nvidia") -}}{{- $args = append $args (printf "--gpu-fraction-runtime-class-name=%s" $class) -}}{{- end -}}

@@ -11,8 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use kai_image::product::{self, REPOSITORY};
+use kai_image::product::{self, GUARD_LIBRARY, REPOSITORY};
 use kai_image::{Platform, Tree};
+
+use crate::guard;
 
 const DOCUMENTS: &str = "/usr/share/doc/kai";
 
@@ -65,9 +67,12 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<bool> {
     let bill = sbom::spdx(&packages, &order.name);
     let texts = licences::collect(root, &packages)?;
     let mut trees = BTreeMap::new();
+    guard::build(root)?;
     for platform in &order.platforms {
         let program = build::program(root, *platform, &order.profile, &order.folder)?;
-        trees.insert(*platform, files(&program, *platform, &bill, &texts)?);
+        let mut tree = files(&program, *platform, &bill, &texts)?;
+        tree.copy(&guard::library(root, platform.machine()), GUARD_LIBRARY)?;
+        trees.insert(*platform, tree);
     }
     let archive = product::image(&order.name, trees).archive()?;
     let write = |name: &str, content: &[u8]| {

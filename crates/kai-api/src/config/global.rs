@@ -41,6 +41,10 @@ settings! {
         namespace_label_selector: BTreeMap<String, String>,
         /// Pods that are looked at.
         pod_label_selector: BTreeMap<String, String>,
+        /// How pods share GPUs: `Disabled`, `NonMemoryEnforced`, `HamiCore`, `NvFractions` or `Guard`.
+        gpu_sharing_mode: String,
+        /// How limits of GPU memory are treated at least: `off`, `report` or `enforce`.
+        gpu_memory_enforcement: String,
         /// Logs as JSON.
         json_log: bool,
         /// Autoscaler of components that say nothing else.

@@ -7,6 +7,7 @@ pub mod components;
 pub mod defaults;
 pub mod env;
 pub mod gpu;
+pub mod guard;
 pub mod legacy;
 pub mod node;
 pub mod objects;

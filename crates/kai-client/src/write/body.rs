@@ -35,7 +35,7 @@ struct BindingMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: &'a str,
-    annotations: &'a std::collections::BTreeMap<&'static str, String>,
+    annotations: &'a std::collections::BTreeMap<std::borrow::Cow<'static, str>, String>,
 }
 
 #[derive(Serialize)]
@@ -208,7 +208,7 @@ mod tests {
             pod: pod(),
             uid: "u".into(),
             node: "n".into(),
-            annotations: [("a", "b".to_owned())].into(),
+            annotations: [("a".into(), "b".to_owned())].into(),
         });
         let body = json!({
             "apiVersion": "v1", "kind": "Binding",

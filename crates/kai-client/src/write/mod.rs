@@ -9,6 +9,7 @@
 mod body;
 mod writer;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kai_core::input::{ObjectName, Text};
@@ -90,7 +91,7 @@ pub struct BindPod {
     /// The node.
     pub node: Text,
     /// Annotations that the pod gets in the same write.
-    pub annotations: BTreeMap<&'static str, String>,
+    pub annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 /// How an object is removed.

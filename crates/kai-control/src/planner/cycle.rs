@@ -112,12 +112,13 @@ impl Planner {
         let kind = received(&entry.base.request.gpu);
         self.in_flight.insert(pod.clone());
         if gang.is_none() && self.is_bound_at_once(step) {
-            let mut annotations = BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE, kind.to_owned())]);
+            let mut annotations =
+                BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE.into(), kind.to_owned())]);
             if let Some(zones) = numa_zones {
-                annotations.insert(scheduling::NUMA_PREDICTED, zones.to_string());
+                annotations.insert(scheduling::NUMA_PREDICTED.into(), zones.to_string());
             }
             let placement = self.signer.sign(&entry.view.metadata, node, &[], &annotations);
-            annotations.extend(placement.map(|text| (scheduling::PLACEMENT, text)));
+            annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));
             let bind = BindPod { pod, uid: step.uid.clone(), node: node.clone(), annotations };
             self.orders.push(Order::Bind(bind));
         } else {

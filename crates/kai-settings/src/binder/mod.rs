@@ -4,6 +4,7 @@ mod plugins;
 
 use std::collections::BTreeMap;
 
+use kai_api::enforcement::Enforcement;
 use kai_api::names::{defaults, objects, workload};
 use kai_core::time::Span;
 use kai_translate::placement::PlacementSigner;
@@ -35,6 +36,10 @@ pub struct BinderSettings {
     pub node_pool_label_key: String,
     /// How placements are signed.
     pub signer: PlacementSigner,
+    /// How limits of GPU memory are treated at least.
+    pub enforcement: Enforcement,
+    /// NVIDIA's driver is told limits of memory where it can keep them.
+    pub nv_fractions: bool,
 }
 
 /// How devices are reserved.
@@ -154,6 +159,8 @@ impl Default for BinderSettings {
             scale_adjust_namespace: objects::SCALE_ADJUST.to_owned(),
             node_pool_label_key: workload::NODE_POOL.to_owned(),
             signer: PlacementSigner::default(),
+            enforcement: Enforcement::Off,
+            nv_fractions: false,
         }
     }
 }

@@ -60,7 +60,8 @@ impl BinderPlugins {
         self.0.contains(&plugin)
     }
 
-    fn switch(&mut self, plugin: BinderPlugin, on: bool) {
+    /// Turns a part on or off.
+    pub(crate) fn switch(&mut self, plugin: BinderPlugin, on: bool) {
         if on {
             self.0.insert(plugin);
         } else {

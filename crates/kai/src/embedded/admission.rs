@@ -1,8 +1,9 @@
 //! Our webhooks on an embedded cluster: registered as after an install, answered in this process.
 
 use anyhow::Context;
-use kai_admission::{registration, review};
+use kai_admission::{guard, registration, review};
 use kai_api::names::admission as paths;
+use kai_api::names::guard::ENFORCEMENT;
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
 use kai_settings::admission::{AdmissionSettings, PodRules};
@@ -31,8 +32,15 @@ pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyh
             cluster.list(("scheduling.run.ai", "queues")).map(|one| Value::clone(one)).collect()
         });
         let queues = queues.as_deref();
-        let known = review::Known { scheduler: &scheduler, rules: &pods, queues, queue_rules };
-        review::answer(path, &review::Review::deserialize(asked).ok()?, &known)
+        let asked = review::Review::deserialize(asked).ok()?;
+        let label = asked.namespace_to_read(&pods).and_then(|name| {
+            let mut all = cluster.list(("", "namespaces"));
+            let found = all.find(|one| one["metadata"]["name"] == name)?;
+            found["metadata"]["labels"][ENFORCEMENT].as_str().map(str::to_owned)
+        });
+        let rules = guard::narrow(&pods, label.as_deref());
+        let known = review::Known { scheduler: &scheduler, rules: &rules, queues, queue_rules };
+        review::answer(path, &asked, &known)
     }));
     // Nobody calls over a network, so there is nobody whose certificate must be trusted.
     for (_, configuration) in registration::configurations(settings, None) {
