@@ -54,7 +54,7 @@ pub enum AdmissionError {
     Registration(Failure),
 }
 
-/// Starts to serve, then registers; both are looked after from then on.
+/// Starts to serve, then registers; both are reconciled from then on.
 pub async fn start(
     client: Client,
     env: Env,
@@ -188,7 +188,7 @@ impl Guard {
             pause = match self.renew(&settings).await {
                 Ok(()) => LOOK_AGAIN,
                 Err(error) => {
-                    tracing::warn!(%error, "admission was not looked after");
+                    tracing::warn!(%error, "failed to reconcile the admission webhooks");
                     TRY_AGAIN
                 }
             };

@@ -96,7 +96,7 @@ pub struct SubGroup {
     pub topology_constraint: Option<TopologyConstraint>,
 }
 
-/// How a pod group fares.
+/// Status of a pod group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodGroupStatus {

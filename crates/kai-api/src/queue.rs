@@ -62,7 +62,7 @@ pub struct QueueResources {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueResource {
-    /// What the queue is entitled to.
+    /// Quota, limit and weight of one resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<f64>,
     /// Share of what others leave over.

@@ -178,7 +178,7 @@ pub struct ActionConfig {
     pub priority: Option<i64>,
 }
 
-/// How the shard fares.
+/// Status of the shard.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SchedulingShardStatus {
     /// Conditions of the shard.

@@ -68,7 +68,7 @@ pub struct Pod {
     pub metadata: ObjectMeta,
     /// What is asked for.
     pub spec: PodSpec,
-    /// How it fares.
+    /// Status.
     pub status: PodStatus,
 }
 
@@ -122,7 +122,7 @@ pub struct WorkloadReference {
     pub pod_group_replica_key: Option<String>,
 }
 
-/// How a pod fares.
+/// Status of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodStatus {

@@ -18,7 +18,7 @@ use kai_client::failure::Failure;
 
 /// After so many reservations that came to nothing, pods on the device cannot be helped any more.
 const REPAIRS: u32 = 3;
-/// A pod that was told to go and stays is told again after this time.
+/// The eviction of a pod that stays is repeated after this time.
 const EVICT_AGAIN: Span = seconds(30);
 
 /// What is remembered of a shared device.
@@ -32,7 +32,7 @@ pub(super) struct DeviceMemory {
     idle_since: Option<Timestamp>,
     /// Since when this reservation has been waited for.
     awaited: Option<(Text, Timestamp)>,
-    /// Why those who wait for it wait in vain.
+    /// Why the pods that wait for it cannot get it.
     failure: Option<String>,
     /// Reservations in a row that came to nothing.
     tries: u32,
@@ -41,7 +41,7 @@ pub(super) struct DeviceMemory {
     making: Option<(ObjectName, Rung)>,
     /// Reservations that were discarded, and when.
     pub(super) discarded: BTreeMap<ObjectName, Timestamp>,
-    /// Users that were told to go, and when.
+    /// Users that were evicted, and when.
     evicted: BTreeMap<ObjectName, Timestamp>,
 }
 

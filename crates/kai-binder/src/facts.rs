@@ -120,7 +120,7 @@ pub(super) struct PodFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Alive,
-    /// It was told to go and holds what it has.
+    /// It was evicted and holds what it has.
     Leaving,
     Ended,
 }

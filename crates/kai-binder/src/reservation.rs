@@ -191,7 +191,7 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         "name": objects::RESERVATION_CONTAINER,
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
-        // Of our image; KAI's, which heeds flags only, is content with it.
+        // Of our image; KAI's, which reads flags only, is content with it.
         "args": ["agent", "reserve"],
         // What it says last is why it failed.
         "terminationMessagePolicy": "FallbackToLogsOnError",

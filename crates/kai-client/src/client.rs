@@ -17,7 +17,7 @@ pub enum ClientError {
     NoCluster {
         /// Why no kubeconfig tells it.
         kubeconfig: String,
-        /// Why the surroundings do not.
+        /// Why the environment does not.
         in_cluster: String,
     },
     /// The client cannot be built.
@@ -36,7 +36,7 @@ impl ClientError {
     }
 }
 
-/// A client for the cluster of a kubeconfig, or of the surroundings where none is given. It repeats nothing by itself: an
+/// A client for the cluster of a kubeconfig, or of the environment where none is given. It repeats nothing by itself: an
 /// answer such as 429 means something here.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
@@ -45,7 +45,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
             let used = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
             used.map_err(|why| ClientError::kubeconfig(&why))?
         }
-        None => surroundings().await?,
+        None => environment().await?,
     };
     config.default_retry = false;
     config.read_timeout = None;
@@ -55,7 +55,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
 }
 
 /// The cluster of the user's kubeconfig, or else the one in whose pod we are.
-async fn surroundings() -> Result<Config, ClientError> {
+async fn environment() -> Result<Config, ClientError> {
     match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
         Ok(config) => Ok(config),
         Err(kubeconfig) => {

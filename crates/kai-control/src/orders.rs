@@ -77,7 +77,7 @@ pub enum Report {
     },
     /// The group of a pod is known.
     Grouped(Box<crate::grouper::Grouped>),
-    /// The group of a pod was looked for in vain, and is looked for again.
+    /// The group of a pod was looked for without success, and is looked for again.
     NotGrouped {
         /// The pod.
         pod: ObjectName,

@@ -83,7 +83,7 @@ pub enum StepKind {
         /// NUMA zones it is expected to get, in the notation of KAI's annotation.
         numa_zones: Option<Text>,
     },
-    /// It is promised a place that others are leaving.
+    /// It is nominated to capacity that its victims still hold.
     Nominate {
         /// Node.
         node: Text,
@@ -267,7 +267,7 @@ pub fn assume(world: &mut World, plan: &CyclePlan) {
 }
 
 impl Cycle<'_> {
-    /// Pods that were told to go too long ago are not expected to leave soon.
+    /// Pods that were evicted too long ago are not expected to leave soon.
     fn mark_stuck_pods(&mut self) {
         let due = self.world.releasing_pods();
         for (moment, task) in due {

@@ -18,7 +18,7 @@ pub enum Status {
     Bound,
     /// Runs.
     Running,
-    /// Was told to go and still holds its resources.
+    /// Was evicted and still holds its resources.
     Releasing,
     /// Ended well.
     Succeeded,
@@ -28,7 +28,7 @@ pub enum Status {
     Unknown,
     /// Was deleted.
     Deleted,
-    /// Was told to go long ago; its resources are not expected back soon.
+    /// Was evicted long ago; its resources are not expected back soon.
     StuckInReleasing,
 }
 

@@ -1,4 +1,4 @@
-//! Nodes that are nobody's: pods that are bound to them start, pods that are told to go are gone, and reservation pods
+//! Nodes that are nobody's: pods that are bound to them start, pods that are evicted are gone, and reservation pods
 //! say which device they hold. Volumes are made where a node was chosen for their claims.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
 const MOST_DEVICES: u32 = 64;
 const RESERVATIONS: &str = "kai-resource-reservation";
 
-/// How pods end that are told to go.
+/// How pods end that are evicted.
 #[derive(Debug, Default)]
 pub struct Ends {
     slowly: AtomicBool,
@@ -37,7 +37,7 @@ impl Ends {
     }
 }
 
-/// Plays the kubelet of every node until it is dropped; pods that are told to go are gone at once.
+/// Plays the kubelet of every node until it is dropped; pods that are evicted are gone at once.
 pub async fn play(client: Client) {
     play_with(client, &Ends::default()).await;
 }

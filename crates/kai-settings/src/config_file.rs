@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::planner::Settings;
 use crate::shard::{known_plugin, search_budgets};
-use crate::usage::{Surroundings, read};
+use crate::usage::{Environment, read};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -38,7 +38,7 @@ struct Plugin {
 pub fn apply(
     text: &str,
     settings: &mut Settings,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<Vec<String>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let mut notices = Vec::new();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn told(text: &str, settings: &mut Settings) -> Result<Vec<String>, String> {
-        apply(text, settings, &Surroundings { variable: &|_| None, prometheus: None })
+        apply(text, settings, &Environment { variable: &|_| None, prometheus: None })
     }
 
     #[test]

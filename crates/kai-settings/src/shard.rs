@@ -10,7 +10,7 @@ use kai_core::input::Text;
 
 use crate::flags::{Flagged, apply_shard_args};
 use crate::planner::Settings;
-use crate::usage::{Surroundings, read as read_usage};
+use crate::usage::{Environment, read as read_usage};
 
 const PACK: &str = "binpack";
 const SPREAD: &str = "spread";
@@ -57,7 +57,7 @@ pub(crate) fn known_plugin(name: &str) -> bool {
 pub fn settings(
     shard: &SchedulingShard,
     base: &Settings,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> (Settings, Vec<String>) {
     let spec = &shard.spec;
     let mut flagged = Flagged { settings: base.clone(), ..Flagged::default() };
@@ -260,7 +260,7 @@ mod tests {
 
     fn told(spec: &Value) -> (Settings, Vec<String>) {
         let shard = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "s"}, "spec": spec});
-        let around = Surroundings { variable: &|_| None, prometheus: None };
+        let around = Environment { variable: &|_| None, prometheus: None };
         let shard = serde_json::from_value(shard).expect("a shard");
         settings(&shard, &Flagged::default().settings, &around)
     }

@@ -193,16 +193,16 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         "an address is in use or not ours; another address, or 0 to disable the listener, helps",
     )?;
     let divided = is_divided(arguments);
-    let surroundings = Surroundings { arguments, flagged: flagged.clone(), log };
+    let environment = Environment { arguments, flagged: flagged.clone(), log };
     let wishes =
         if divided { shards::wishes(&client, &flagged.settings).await } else { Wishes::default() };
-    let admission = surroundings.start_admission(&client, &env, &wishes).await?;
-    let heed = |wishes: &Wishes| surroundings.heed(admission.as_ref(), wishes);
+    let admission = environment.start_admission(&client, &env, &wishes).await?;
+    let apply = |wishes: &Wishes| environment.apply(admission.as_ref(), wishes);
     let mut settings = settings(arguments, flagged)?;
     arguments.trust.load_key(&client, &env, &mut settings).await;
     read_kind_defaults(&client, arguments, &mut settings).await;
     let told = Told { client, env, questions };
-    follow(settings, divided, told, heed, shutdown).await;
+    follow(settings, divided, told, apply, shutdown).await;
     Ok(0)
 }
 
@@ -247,19 +247,19 @@ async fn follow(
     settings: Settings,
     divided: bool,
     told: Told,
-    heed: impl Fn(&Wishes) + Send + Sync,
+    apply: impl Fn(&Wishes) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let Told { client, env, questions } = told;
     if settings.functions.is_empty() {
         let config =
-            Box::pin(shards::follow_config(client, env, settings, heed, std::future::pending()));
+            Box::pin(shards::follow_config(client, env, settings, apply, std::future::pending()));
         tokio::select! { biased;
             () = run::answer_until(questions, shutdown) => {}
             () = config => {}
         }
     } else if divided {
-        Box::pin(shards::run(client, env, settings, questions, heed, shutdown)).await;
+        Box::pin(shards::run(client, env, settings, questions, apply, shutdown)).await;
     } else {
         Box::pin(run::run(client, env, settings, questions, shutdown)).await;
     }
@@ -289,13 +289,13 @@ fn is_divided(arguments: &RunArguments) -> bool {
 }
 
 /// What is neither planned nor asked for.
-struct Surroundings<'a> {
+struct Environment<'a> {
     arguments: &'a RunArguments,
     flagged: Flagged,
     log: Arc<Log>,
 }
 
-impl Surroundings<'_> {
+impl Environment<'_> {
     fn admission(&self, wishes: &Wishes) -> Option<AdmissionSettings> {
         let asked_for = self.arguments.only.contains(&Function::Admission);
         let wishes = AdmissionWishes {
@@ -323,7 +323,7 @@ impl Surroundings<'_> {
     }
 
     /// Does what `Config` wishes where the command line says nothing else.
-    fn heed(&self, admission: Option<&watch::Sender<AdmissionSettings>>, wishes: &Wishes) {
+    fn apply(&self, admission: Option<&watch::Sender<AdmissionSettings>>, wishes: &Wishes) {
         if !self.arguments.scheduler.names("log-json")
             && let Err(error) = self.log.set_json(wishes.json_log.unwrap_or(false))
         {

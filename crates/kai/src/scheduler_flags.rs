@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use kai_settings::config_file;
 use kai_settings::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, apply};
 use kai_settings::planner::Settings;
-use kai_settings::usage::Surroundings;
+use kai_settings::usage::Environment;
 
 /// The flag that names the part of the cluster; whoever gives it schedules that part only.
 pub(crate) const PARTITION_FLAG: &str = "partition-label-value";
@@ -42,7 +42,7 @@ pub(crate) fn apply_file(path: &Path, settings: &mut Settings) -> anyhow::Result
     let text = std::fs::read_to_string(path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     let variable = |name: &str| std::env::var(name).ok();
-    let around = Surroundings { variable: &variable, prometheus: None };
+    let around = Environment { variable: &variable, prometheus: None };
     let notices = config_file::apply(&text, settings, &around);
     for notice in notices.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))? {
         tracing::warn!("{}: {notice}", path.display());

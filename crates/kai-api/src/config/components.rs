@@ -296,7 +296,7 @@ settings! {
         storage_class_name: String,
         /// An instance that is there already.
         external_prometheus_url: String,
-        /// How that instance is looked after.
+        /// Health checks of that instance.
         external_prometheus_health_probe: HealthProbe,
         /// What is scraped.
         service_monitor: ServiceMonitor,
@@ -308,7 +308,7 @@ settings! {
 }
 
 settings! {
-    /// How an external Prometheus is looked after.
+    /// Health checks of an external Prometheus.
     HealthProbe {
         /// Seconds between two probes.
         interval: i64,

@@ -80,7 +80,7 @@ pub struct ConfigSpec {
     pub numa_placement_exporter: Option<NumaPlacementExporter>,
 }
 
-/// How the installation fares.
+/// Status of the installation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConfigStatus {
     /// Conditions of the installation.

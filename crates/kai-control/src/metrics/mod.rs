@@ -294,11 +294,7 @@ impl Metrics {
             ];
             (labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(), *count)
         });
-        page.counted(
-            "pod_group_evicted_pods_total",
-            "Pods of a group that were told to go.",
-            evicted,
-        );
+        page.counted("pod_group_evicted_pods_total", "Pods of a group that were evicted.", evicted);
     }
 
     fn add_times(&self, page: &mut Page) {

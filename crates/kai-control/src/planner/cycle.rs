@@ -217,7 +217,7 @@ impl Planner {
     }
 }
 
-/// A pod that a plan binds and, for somebody who came later in it, tells to go again simply waits on: nothing is written.
+/// If a later job in the same plan needs the capacity of a pod that the plan binds, that pod stays pending: nothing is written.
 fn drop_stillborn(made: &mut CyclePlan) {
     let binds = |step: &&Step| matches!(step.kind, StepKind::Bind { .. });
     let evicts = |step: &Step| matches!(step.kind, StepKind::Evict { .. });

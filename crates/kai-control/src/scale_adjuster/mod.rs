@@ -46,7 +46,7 @@ pub struct ScaleAdjuster {
     facts: Facts,
     /// Scaling pods that are on their way, by the pod they stand for.
     making: BTreeMap<ObjectName, Making>,
-    /// Scaling pods that were told to go.
+    /// Scaling pods that were evicted.
     removing: BTreeMap<ObjectName, Removing>,
     /// Pods for which none could be made.
     refused: BTreeMap<ObjectName, Refused>,
@@ -65,7 +65,7 @@ struct Making {
     until: Option<Timestamp>,
 }
 
-/// A scaling pod that was told to go.
+/// A scaling pod that was evicted.
 struct Removing {
     uid: Text,
     failures: u32,
@@ -234,7 +234,7 @@ impl ScaleAdjuster {
         }
     }
 
-    /// Pods that have a scaling pod or will have one (one that was told to go still has the name), and those for which none
+    /// Pods that have a scaling pod or will have one (one that was evicted still has the name), and those for which none
     /// could be made a moment ago: others of their class may have more luck.
     fn passed_over(&self, now: Timestamp) -> BTreeSet<&ObjectName> {
         let existing = self.facts.scaling().map(|(_, pod)| &pod.origin);

@@ -28,7 +28,7 @@ pub(super) struct ScalingPod {
     pub(super) origin: ObjectName,
     /// Devices it asks for.
     pub(super) devices: i64,
-    /// It was told to go.
+    /// It was evicted.
     pub(super) leaving: bool,
     /// It ran: there is a node.
     pub(super) ended: bool,

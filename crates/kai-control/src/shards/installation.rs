@@ -11,7 +11,7 @@ use kai_client::watch::Change;
 use kai_core::input::Text;
 use kai_settings::planner::{Publish, Settings};
 use kai_settings::status::Duties;
-use kai_settings::usage::Surroundings;
+use kai_settings::usage::Environment;
 use kai_translate::decode::decode;
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ impl Installation {
     pub(super) fn parts(&self, base: Settings) -> Vec<Part> {
         let prometheus = self.prometheus(&base.namespace);
         let variable = |name: &str| std::env::var(name).ok();
-        let around = Surroundings { variable: &variable, prometheus: prometheus.as_deref() };
+        let around = Environment { variable: &variable, prometheus: prometheus.as_deref() };
         let mut parts: Vec<Part> = self
             .shards
             .iter()

@@ -35,14 +35,14 @@ use installation::Installation;
 pub(crate) use installation::Part;
 use kai_settings::config::{Configured, Wishes};
 
-/// Runs the planners that `Config` and shards ask for until `shutdown` is done. `heed` is told what `Config` says about the
+/// Runs the planners that `Config` and shards ask for until `shutdown` is done. `apply` receives what `Config` says about the
 /// rest of the process, first and whenever it changes.
 pub async fn run(
     client: Client,
     env: Env,
     base: Settings,
     mut questions: Receiver<Question>,
-    heed: impl Fn(&Wishes) + Send + Sync,
+    apply: impl Fn(&Wishes) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut changes =
@@ -59,7 +59,7 @@ pub async fn run(
         }
     }
     let mut plan = plan(&client, &installation, &base).await;
-    heed(&plan.wishes);
+    apply(&plan.wishes);
     loop {
         let mut planners = Planners::start(&client, &env, plan.parts.clone());
         let mut leading = Leading::new();
@@ -79,7 +79,7 @@ pub async fn run(
                     apply_waiting(&mut installation, &mut changes);
                     let next = self::plan(&client, &installation, &base).await;
                     if next.wishes != plan.wishes {
-                        heed(&next.wishes);
+                        apply(&next.wishes);
                     }
                     let same = next.parts == plan.parts;
                     plan = next;
@@ -98,7 +98,7 @@ pub async fn run(
         // What changed while the planners ended counts together with what made them end.
         if apply_waiting(&mut installation, &mut changes) {
             plan = self::plan(&client, &installation, &base).await;
-            heed(&plan.wishes);
+            apply(&plan.wishes);
         }
         tracing::info!("settings changed: planners begin anew");
     }
@@ -119,13 +119,13 @@ pub async fn follow_config(
     client: Client,
     env: Env,
     base: Settings,
-    heed: impl Fn(&Wishes) + Send + Sync,
+    apply: impl Fn(&Wishes) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut changes = watch_settings(&client, &env, base.lists, &[Kind::Config]);
     let mut shutdown = std::pin::pin!(shutdown);
     let mut installation = Installation::default();
-    let mut heeded = None;
+    let mut applied = None;
     loop {
         tokio::select! { biased;
             () = &mut shutdown => return,
@@ -135,9 +135,9 @@ pub async fn follow_config(
             },
         }
         let wishes = installation.configured(&base).wishes;
-        if heeded.as_ref() != Some(&wishes) {
-            heed(&wishes);
-            heeded = Some(wishes);
+        if applied.as_ref() != Some(&wishes) {
+            apply(&wishes);
+            applied = Some(wishes);
         }
     }
 }

@@ -76,7 +76,7 @@ pub struct Statuses {
     announced: BTreeMap<Target, Text>,
     /// Pods whose bind was ordered.
     binding: BTreeMap<ObjectName, OrderedBind>,
-    /// What is told once a pod was told to go.
+    /// What is told once a pod was evicted.
     evicting: BTreeMap<ObjectName, Event>,
     schedule: Schedule,
     /// What is to be told about grouping, as soon as somebody knows the time.

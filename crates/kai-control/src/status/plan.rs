@@ -144,7 +144,7 @@ impl Statuses {
         }
     }
 
-    /// A pod was told to go.
+    /// A pod was evicted.
     pub fn note_evicted(&mut self, pod: &ObjectName, now: Timestamp) {
         if let Some(event) = self.evicting.remove(pod) {
             self.events.push(event, now);

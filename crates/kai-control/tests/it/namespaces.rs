@@ -1,4 +1,4 @@
-//! Labels of namespaces: pods that select by them, and grouping that heeds them. A change takes effect at once.
+//! Labels of namespaces: pods that select by them, and grouping that follows them. A change takes effect at once.
 
 use serde_json::{Value, json};
 

@@ -77,7 +77,10 @@ fn a_lasting_failure_backs_off_to_minutes_and_says_what_is_missing() {
     assert!((5..16).contains(&posted.len()), "{posted:?}");
     let last = posted[posted.len() - 1] - posted[posted.len() - 2];
     assert!(last >= 60.0, "{posted:?}");
-    assert!(times(&writes, RESERVATION).is_empty(), "no device is reserved in vain: {writes:#?}");
+    assert!(
+        times(&writes, RESERVATION).is_empty(),
+        "no device is reserved without need: {writes:#?}"
+    );
     let failed = writes.iter().find(|line| line.contains("\"Failed\""));
     let said = "the annotation runai/shared-gpu-configmap is missing because the admission webhook did not see the pod";
     assert!(failed.is_some_and(|line| line.contains(said)), "{failed:?}");

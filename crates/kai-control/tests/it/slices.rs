@@ -67,7 +67,7 @@ fn a_group_that_got_the_device_of_another_is_given_one_of_its_own() {
         })
         .into();
     assert_eq!(given, BTreeSet::from(["GPU-0", "GPU-1"]));
-    assert_eq!(reserved(pods), ["GPU-0", "GPU-1"], "what was tried in vain is gone");
+    assert_eq!(reserved(pods), ["GPU-0", "GPU-1"], "what was tried without success is gone");
 }
 
 #[test]

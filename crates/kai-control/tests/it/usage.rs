@@ -10,7 +10,7 @@ use kai_core::fairness::QueueResource;
 use kai_core::time::Timestamp;
 use kai_serve::http::{Asked, Limits, Plain, content, serve};
 use kai_settings::planner::Settings;
-use kai_settings::usage::{Source, Surroundings, UsageSettings, read};
+use kai_settings::usage::{Environment, Source, UsageSettings, read};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::channel;
@@ -22,7 +22,7 @@ use crate::{node, pod, running, times, writes};
 
 fn settings(config: Value) -> UsageSettings {
     let config = serde_json::from_value(config).expect("a configuration");
-    read(&config, &Surroundings { variable: &|_| None, prometheus: None }).expect("settings")
+    read(&config, &Environment { variable: &|_| None, prometheus: None }).expect("settings")
 }
 
 /// Half a minute counts, and what is fifteen seconds old counts half.

@@ -364,7 +364,7 @@ impl World {
             || self.is_satisfied(Scope::whole(id), Member::Set(0))
     }
 
-    /// Some pods were promised a place that had none before.
+    /// Some pods were nominated that were not before.
     pub(crate) fn has_newcomers(&self, id: JobId) -> bool {
         let job = self.job(id);
         job.counts.of(Status::Pipelined) > 0 && job.tasks().any(|task| self.is_newcomer(task))
@@ -375,7 +375,7 @@ impl World {
         task.state.status == Status::Pipelined && task.spec.status == Status::Pending
     }
 
-    /// As [`Self::is_whole_or_absent`], but those who were only promised a place do not make up for others.
+    /// As [`Self::is_whole_or_absent`], but pods that are only nominated do not make up for others.
     pub(crate) fn is_whole_or_absent_without_newcomers(&self, id: JobId) -> bool {
         let job = self.job(id);
         let members = |leaf: usize| {

@@ -20,9 +20,9 @@ pub(crate) struct Operation {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OperationKind {
-    /// Told to go; what it was before.
+    /// Evicted; what it was before.
     Evict { status: Status, tentative: bool },
-    /// Promised a place.
+    /// Nominated.
     Promise { node: NodeId },
     /// Placed on free resources.
     Allocate { node: NodeId },

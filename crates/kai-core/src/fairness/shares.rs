@@ -1,4 +1,4 @@
-//! What each queue is entitled to, holds and asks for; and the tree the queues form.
+//! What each queue may have, holds and asks for; and the tree the queues form.
 //!
 //! Rules: the amounts of a leaf are part of every ancestor's. A queue may ask for at most its limit
 //! (*requestable*), and may hold at most its quota or its fair share, whichever is more, capped by its limit

@@ -153,7 +153,7 @@ pub fn amounts_line(amounts: &Amounts, compatibility: Compatibility) -> String {
     )
 }
 
-/// What a queue holds and is entitled to, as told to those who lost a pod.
+/// What a queue holds and its fair share, as reported to workloads that lost a pod.
 pub fn queue_line(queue: &QueueNode, compatibility: Compatibility) -> String {
     let shares = &queue.shares;
     format!(

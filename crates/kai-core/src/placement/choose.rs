@@ -26,7 +26,7 @@ pub(crate) struct NodeSearch<'a> {
 }
 
 impl NodeSearch<'_> {
-    /// The best node that was not tried in vain yet.
+    /// The best node that was not tried yet.
     pub(crate) fn best(&mut self, world: &World) -> Option<NodeId> {
         if !world.naive && self.failed.is_empty() && self.index_decides(world) {
             return self.best_by_index(world);

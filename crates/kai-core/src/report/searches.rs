@@ -92,7 +92,7 @@ pub struct SetCounts {
     pub simulated: u32,
     /// Make room, and the rules of the action refuse them.
     pub refused: u32,
-    /// Were tried in vain before.
+    /// Were tried without success before.
     pub duplicate: u32,
 }
 

@@ -282,7 +282,7 @@ fn three_digits(number: f64) -> String {
     }
 }
 
-/// Why a pod is told to go.
+/// Why a pod is evicted.
 pub fn eviction(world: &World, action: ActionKind, task: TaskId, for_job: Option<JobId>) -> String {
     let pod = &world.task(task).spec.name;
     match (action, for_job) {

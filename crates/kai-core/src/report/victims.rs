@@ -64,7 +64,7 @@ pub struct TooLittleFree {
 /// What became of a running job that was looked at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum VictimVerdict {
-    /// Its queue holds no more than it is entitled to.
+    /// Its queue holds no more than its fair share.
     QueueProtected,
     /// It has not run long enough.
     YoungerThanMinRuntime,

@@ -12,7 +12,7 @@
 //!
 //! *Everybody gets a place again, where nobody may be lost.* So victims need room size by size just as the job does.
 //! And a victim job has one attempt, in which it gets what it lacks to its minimum, or one pod beyond it: if more of
-//! it were told to go, some stay away whatever room there is.
+//! it were evicted, some stay away whatever room there is.
 //!
 //! *What may be taken.* Of a queue something may be taken only while it holds more than it is guaranteed. Where only
 //! its GPUs are above that, all that is taken before the last piece is less than what is above, so less than that

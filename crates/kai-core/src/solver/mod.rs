@@ -67,7 +67,7 @@ pub(crate) struct Search {
     pub(crate) feasible: Option<RankSet>,
     /// The order in which victims are collected, as far as it was needed.
     pub(crate) trace: Trace,
-    /// Sets of victims that were tried in vain.
+    /// Sets of victims that were tried without success.
     pub(crate) failures: Failures,
     /// What became of sets of victims.
     pub(crate) sets: SetCounts,
@@ -113,7 +113,7 @@ impl Search {
 /// For how many pods of the job, and which victims.
 type FailedSet = (usize, Box<[TaskId]>);
 
-/// Sets of victims that were tried in vain, with for how many pods of the job. What comes of a set depends on
+/// Sets of victims that were tried without success, with for how many pods of the job. What comes of a set depends on
 /// nothing else, so none is tried twice.
 #[derive(Default)]
 pub(crate) struct Failures {

@@ -81,7 +81,7 @@ pub(crate) fn run(
 /// less than it needs behind; KAI does not mind.
 struct WholeGangs {
     jobs: Vec<JobId>,
-    /// Those that have them even without pods that this cycle promised a place. Such a pod comes later, and may not
+    /// Those that have them even without pods that this cycle nominated. Such a pod comes later, and may not
     /// come at all: nobody who is there goes on the strength of it.
     without_newcomers: Vec<JobId>,
 }

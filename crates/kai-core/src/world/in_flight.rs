@@ -17,7 +17,7 @@ pub(crate) enum Assumed {
         /// Where.
         bind: Bind,
     },
-    /// The pod of this UID was told to go.
+    /// The pod of this UID was evicted.
     Eviction {
         /// UID of the pod.
         uid: Text,
@@ -101,7 +101,7 @@ impl Assumed {
         }
     }
 
-    /// Whether the pod of `uid` was told to go.
+    /// Whether the pod of `uid` was evicted.
     pub(crate) fn evicts(&self, pod: &Text) -> bool {
         matches!(self, Self::Eviction { uid, .. } if uid == pod)
     }

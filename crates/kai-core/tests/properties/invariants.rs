@@ -54,7 +54,7 @@ fn before(cluster: &Cluster) -> Vec<Violation> {
     found
 }
 
-/// Some pod was promised a place and then told to go: its place counts as held until the cycle ends.
+/// Some pod was nominated and then evicted: its capacity counts as held until the cycle ends.
 fn takes_promises_back(plan: &CyclePlan) -> bool {
     plan.steps.iter().enumerate().any(|(at, step)| {
         let promised = |earlier: &Step| {
@@ -72,7 +72,7 @@ fn concerns(plan: &CyclePlan, violation: &Violation, test: fn(&StepKind) -> bool
     })
 }
 
-/// Some pod is told to go twice, as KAI does it (fault 11): what it held is counted as free twice.
+/// Some pod is evicted twice, as KAI does it (fault 11): what it held is counted as free twice.
 fn evicts_twice(plan: &CyclePlan) -> bool {
     let evicts = |step: &&Step| matches!(step.kind, StepKind::Evict { .. });
     let mut pods: Vec<_> = plan.steps.iter().filter(evicts).map(|step| &step.pod).collect();

@@ -1,5 +1,5 @@
 //! Nobody is made to go beyond what the rules of fairness allow, told from the plan alone: every victim unit is taken
-//! while its queue, before that unit, holds more than it is entitled to, and the queue that takes stays within its
+//! while its queue, before that unit, holds more than its fair share, and the queue that takes stays within its
 //! own fair share.
 
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ impl<'w> Replay<'w> {
         }
     }
 
-    /// What the pods that are promised a place for their own job ask for.
+    /// What the pods that are nominated for their own job ask for.
     fn reclaimer(&self, steps: &[Step], queue: QueueId, preemptible: bool) -> Reclaimer {
         let memories = self.world.nodes().map(|(_, node)| node.gpus.memory_mib);
         let smallest = memories.filter(|mib| *mib > 100).min().or(Some(100));

@@ -14,7 +14,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("devices: two halves make a GPU", |room| Box::pin(devices(room))),
 ];
 
-/// Four jobs of one pod each; they make their pods again where they are told to go.
+/// Four jobs of one pod each; they make their pods again where they are evicted.
 async fn four_jobs(room: &Room, member: &Pod) -> anyhow::Result<()> {
     for at in 0..4 {
         let object = job(room, &format!("one-{at}"), member);

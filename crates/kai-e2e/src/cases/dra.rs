@@ -211,7 +211,7 @@ async fn device_plugin(room: &Room) -> anyhow::Result<()> {
     room.stays("no claim is made", Duration::from_secs(2), none).await
 }
 
-/// Makes a job of one pod that is made again where it is told to go.
+/// Makes a job of one pod that is made again where it is evicted.
 async fn job(room: &Room, name: &str, pod: &Pod) -> anyhow::Result<()> {
     let template = room.pod_object(pod);
     let labels = &template["metadata"]["labels"];

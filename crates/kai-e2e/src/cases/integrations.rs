@@ -88,7 +88,7 @@ async fn built_in(
     room.until(&format!("its pods have {groups} groups"), grouped).await
 }
 
-/// A job, as Kubernetes makes it of a pod; its pods are made again where they are told to go.
+/// A job, as Kubernetes makes it of a pod; its pods are made again where they are evicted.
 pub(super) fn job(room: &Room, name: &str, member: &crate::objects::Pod) -> Value {
     let template = room.pod_object(member);
     let mut inner = template["spec"].clone();

@@ -18,7 +18,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("without min sub-groups: two of each", |room| Box::pin(members_only(room, 2, (6, 0)))),
     ("without min sub-groups: one sub-group fails", |room| Box::pin(one_fails(room))),
     ("without min sub-groups: only members count", |room| Box::pin(only_members(room))),
-    ("an optional subtree runs where there is room", |room| {
+    ("an optional subtree runs where capacity is free", |room| {
         Box::pin(optional_subtree(room, None, (2, 0)))
     }),
     ("an optional subtree waits where there is none", |room| {

@@ -107,7 +107,7 @@ async fn two_claims(room: &Room) -> anyhow::Result<()> {
     room.pod(&mounts(pod("p", "q"), &["one", "two"])).await?;
     room.unschedulable(&["p"]).await?;
     let claim = room.see_volume_claim("one").await?;
-    ensure!(claim["spec"]["volumeName"].is_null(), "nothing is bound in vain: {claim}");
+    ensure!(claim["spec"]["volumeName"].is_null(), "nothing is bound without need: {claim}");
     room.volume("w", "hand", "n0").await?;
     room.ready(&["p"]).await
 }

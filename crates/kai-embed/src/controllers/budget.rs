@@ -1,4 +1,4 @@
-//! Disruption budgets: how many pods may be told to go.
+//! Disruption budgets: how many pods may be evicted.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
     if !is_reservation(pod) {
         return Ok(());
     }
-    let Surroundings { nvml, visible, machine_has } = surroundings(cluster, pod);
+    let Environment { nvml, visible, machine_has } = environment(cluster, pod);
     let reserved =
         reserve(&nvml, &visible, Some(machine_has)).map_err(|error| error.to_string())?;
     let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return Ok(()) };
@@ -36,13 +36,13 @@ pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
 
 /// What the container of a pod sees: the devices it was given, the variable that names them, and how many devices are
 /// on the machine's bus.
-struct Surroundings {
+struct Environment {
     nvml: ListedNvml,
     visible: VisibleDevices,
     machine_has: u64,
 }
 
-fn surroundings(cluster: &Cluster, pod: &Value) -> Surroundings {
+fn environment(cluster: &Cluster, pod: &Value) -> Environment {
     let run = cluster.nodes.runs.get(uid(pod));
     let node = run.and_then(|run| cluster.store.get(&id(NODES), &Key::new("", &*run.node)));
     // NVML does not tell the memory of a GPU that has none of its own.
@@ -68,5 +68,5 @@ fn surroundings(cluster: &Cluster, pod: &Value) -> Surroundings {
         .collect();
     let visible = VisibleDevices::of_names(named.iter().map(String::as_str));
     let nvml = ListedNvml { driver: DRIVER.to_owned(), devices: given };
-    Surroundings { nvml, visible, machine_has: all.len() as u64 }
+    Environment { nvml, visible, machine_has: all.len() as u64 }
 }

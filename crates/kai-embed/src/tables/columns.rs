@@ -152,7 +152,7 @@ const PODS: &[Column] = &[
     wide("Readiness Gates", |_, _| json!("<none>")),
 ];
 
-/// One word for how a pod fares.
+/// Status of a pod in one word.
 fn pod_status(pod: &Value) -> &str {
     if is_terminating(pod) {
         return "Terminating";

@@ -55,8 +55,8 @@ const PROMETHEUS: &str = "prometheus";
 /// Our own record: nothing else is needed.
 pub const RECORDER: &str = "recorder";
 
-/// What of the surroundings a configuration may refer to.
-pub struct Surroundings<'a> {
+/// What of the environment a configuration may refer to.
+pub struct Environment<'a> {
     /// Environment variables.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The Prometheus of the installation.
@@ -64,7 +64,7 @@ pub struct Surroundings<'a> {
 }
 
 /// Reads a configuration; what makes no sense otherwise.
-pub fn read(config: &UsageDbConfig, around: &Surroundings<'_>) -> Result<UsageSettings, String> {
+pub fn read(config: &UsageDbConfig, around: &Environment<'_>) -> Result<UsageSettings, String> {
     let params = config.usage_params.clone().unwrap_or_default();
     let source = match config.client_type.as_str() {
         PROMETHEUS => Source::Prometheus(Box::new(prometheus(config, &params, around)?)),
@@ -90,7 +90,7 @@ pub fn read(config: &UsageDbConfig, around: &Surroundings<'_>) -> Result<UsageSe
 fn prometheus(
     config: &UsageDbConfig,
     params: &UsageParams,
-    around: &Surroundings<'_>,
+    around: &Environment<'_>,
 ) -> Result<PrometheusSettings, String> {
     let extra = |key: &str, usual: &str| {
         params.extra_params.get(key).map_or_else(|| usual.to_owned(), Clone::clone)
@@ -116,7 +116,7 @@ fn prometheus(
     })
 }
 
-fn address(config: &UsageDbConfig, around: &Surroundings<'_>) -> Result<String, String> {
+fn address(config: &UsageDbConfig, around: &Environment<'_>) -> Result<String, String> {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     match (given(&config.connection_string), given(&config.connection_string_env_var)) {
         (Some(_), Some(_)) => Err("usageDBConfig: connectionString and connectionStringEnvVar \
@@ -215,7 +215,7 @@ mod tests {
     fn told(config: &Value) -> Result<UsageSettings, String> {
         let config = serde_json::from_value(config.clone()).expect("a configuration");
         let variable = |name: &str| (name == "DB").then(|| "http://db".to_owned());
-        read(&config, &Surroundings { variable: &variable, prometheus: None })
+        read(&config, &Environment { variable: &variable, prometheus: None })
     }
 
     #[test]

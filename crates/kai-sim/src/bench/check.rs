@@ -23,9 +23,9 @@ pub struct Decided {
     pub bound: usize,
     /// Promised resources that others are leaving.
     pub pipelined: usize,
-    /// Told to go for good.
+    /// Evicted for good.
     pub releasing: usize,
-    /// Told to go, and promised another place.
+    /// Evicted, and nominated to another node.
     pub moved: usize,
 }
 

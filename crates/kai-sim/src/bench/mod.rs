@@ -152,7 +152,7 @@ impl Built {
     }
 
     /// What will not hold once a cycle's plan is carried out, counted from the pods alone. What holds meanwhile is not
-    /// looked at: a promise that is taken back is told to go as if it had been there.
+    /// looked at: a promise that is taken back is evicted as if it had been there.
     pub fn made_worse(&mut self) -> Vec<Violation> {
         let before = violations(&self.world);
         let mut after = Vec::new();

@@ -171,7 +171,7 @@ pub struct CountExpectation {
 pub struct CallLimits {
     /// Tasks placed on free resources.
     pub bind_max: Option<usize>,
-    /// Tasks told to go.
+    /// Tasks evicted.
     pub evict_max: Option<usize>,
     /// Tasks promised resources that are being released.
     pub pipeline_max: Option<usize>,

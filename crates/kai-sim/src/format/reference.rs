@@ -98,7 +98,7 @@ pub struct ReferenceEvent {
 pub enum Call {
     /// It is placed on free resources.
     Bind,
-    /// It is told to go.
+    /// It is evicted.
     Evict,
     /// It is promised resources that are being released.
     Pipeline,

@@ -24,7 +24,7 @@ pub enum Status {
     Bound,
     /// Runs.
     Running,
-    /// Was told to go and still holds its resources.
+    /// Was evicted and still holds its resources.
     Releasing,
     /// Ended well.
     Succeeded,
@@ -34,7 +34,7 @@ pub enum Status {
     Unknown,
     /// Is gone.
     Deleted,
-    /// Was told to go long ago and still holds its resources.
+    /// Was evicted long ago and still holds its resources.
     StuckInReleasing,
 }
 

@@ -212,7 +212,7 @@ pub struct Task {
     pub nominated_node: Option<String>,
     /// A binding that was begun.
     pub bind_request: Option<BindRequest>,
-    /// When it was told to go.
+    /// When it was evicted.
     pub evicted_at_s: Option<f64>,
 }
 

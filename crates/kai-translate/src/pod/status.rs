@@ -5,7 +5,7 @@ use kai_core::time::{Span, Timestamp};
 
 use crate::view;
 
-/// The status, and when a pod that was told to go starts to count as stuck.
+/// The status, and when a pod that was evicted starts to count as stuck.
 pub(super) fn status(
     pod: &view::Pod,
     deleted: Option<Timestamp>,

@@ -14,7 +14,7 @@ pub struct Node {
     pub metadata: ObjectMeta,
     /// What is asked of it.
     pub spec: NodeSpec,
-    /// How it fares.
+    /// Status.
     pub status: NodeStatus,
 }
 
@@ -41,7 +41,7 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// How a node fares.
+/// Status of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {

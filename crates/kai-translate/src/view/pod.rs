@@ -17,7 +17,7 @@ pub struct Pod {
     pub metadata: ObjectMeta,
     /// What it asks for.
     pub spec: PodSpec,
-    /// How it fares.
+    /// Status.
     pub status: PodStatus,
 }
 
@@ -236,7 +236,7 @@ pub struct PodResourceClaim {
     pub resource_claim_template_name: Option<String>,
 }
 
-/// How a pod fares.
+/// Status of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
@@ -268,7 +268,7 @@ pub struct PodStatus {
     pub conditions: Vec<PodCondition>,
 }
 
-/// How a container fares.
+/// Status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {

@@ -44,7 +44,7 @@ pub(crate) struct Measurement {
     /// The median.
     pub(crate) cycle_ms: f64,
     pub(crate) cycles: usize,
-    /// Pods that waited, and pods that were told to go.
+    /// Pods that waited, and pods that were evicted.
     pub(crate) pods_decided: usize,
     pub(crate) work_units: u64,
     /// Memory of the process once the world was built.

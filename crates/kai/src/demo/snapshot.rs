@@ -59,7 +59,7 @@ pub(super) struct Snapshot {
     pub(super) nodes: Vec<NodeView>,
     /// Queues of the walk-through, parents before their children.
     pub(super) queues: Vec<QueueView>,
-    /// Why pods were told to go, by the name of the pod or of its group.
+    /// Why pods were evicted, by the name of the pod or of its group.
     evictions: Vec<(String, String)>,
 }
 
@@ -123,7 +123,7 @@ impl Snapshot {
 /// Something the scheduler did.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Decision {
-    /// A pod was told to go.
+    /// A pod was evicted.
     Left(String, String),
     /// Why.
     Because(String),

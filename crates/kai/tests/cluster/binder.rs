@@ -145,7 +145,9 @@ async fn a_device_is_not_given_to_two_groups() {
         "collision-n-1"
     );
     world
-        .wait("what was tried in vain is gone", async || world.reservations().await.len() == 2)
+        .wait("what was tried without success is gone", async || {
+            world.reservations().await.len() == 2
+        })
         .await;
 }
 

@@ -35,7 +35,7 @@ async fn a_disruption_budget_protects_a_victim() {
     assert!(low["metadata"]["deletionTimestamp"].is_null(), "the budget was not respected");
     world.delete(&budget, &json!({})).await;
     world
-        .wait("low is told to go", async || {
+        .wait("low is evicted", async || {
             world.see_pod("low").await.expect("low")["metadata"]["deletionTimestamp"].is_string()
         })
         .await;

@@ -17,7 +17,7 @@ async fn condition(world: &World, kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn config_is_read_live_and_tells_how_it_fares() {
+async fn config_is_read_live_and_its_status_reports_errors() {
     let Some(mut world) = World::alone("configured").await else { return };
     let spec = json!({
         "binder": {"plugins": {"magic": {"enabled": true}}},

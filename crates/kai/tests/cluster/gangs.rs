@@ -70,7 +70,7 @@ async fn a_gang_that_stays_below_its_minimum_is_evicted_whole_with_the_reason() 
         })
         .await;
     world
-        .wait("the rest of the gang is told to go", async || {
+        .wait("the rest of the gang is evicted", async || {
             let pod = world.see_pod("taken").await;
             pod.is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_string())
         })

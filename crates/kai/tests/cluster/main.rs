@@ -198,7 +198,7 @@ async fn a_higher_priority_preempts_through_the_eviction_api() {
     let labels = [(QUEUE, queue.as_str()), ("priorityClassName", "build-preemptible")];
     world.create_pod(&world.pod("high", &labels, &json!({"nvidia.com/gpu": "1"}))).await;
     world
-        .wait("low is told to go", async || {
+        .wait("low is evicted", async || {
             let low = world.see_pod("low").await.expect("nobody but the node removes it");
             low["metadata"]["deletionTimestamp"].is_string()
         })

@@ -72,7 +72,7 @@ async fn the_fifth_is_told_why(site: &Site) {
     assert_eq!(site.pods().await.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).count(), 1);
 }
 
-/// A pod that is told to go keeps its part until its container has ended.
+/// A pod that is evicted keeps its part until its container has ended.
 async fn the_fifth_waits_for_the_old_container(site: &Site) {
     let pods = site.pods().await;
     let (running, waiting): (Vec<Value>, Vec<Value>) =

@@ -1,7 +1,7 @@
 //! Claims of pods that come and go in a cycle, and GPUs that several pods of one node share through a claim.
 //!
 //! Rule: a pod that is placed is entered in its claims; claims without devices get them now, the same as before
-//! where those were given back in this cycle and are still free. A pod that is told to go is struck from its
+//! where those were given back in this cycle and are still free. A pod that is evicted is struck from its
 //! claims; the last one frees the devices. A GPU that several pods of a node share counts once: as held while one
 //! of them stays, as on its way out when all go. KAI counts a shared GPU with the pod that came first, only where
 //! the claim was allocated before the cycle, and never as on its way out.
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// Frees the claims of a pod that was told to go in a cycle.
+    /// Frees the claims of a pod that was evicted in a cycle.
     pub(crate) fn free_claims(&mut self, task: TaskId) {
         if !self.uses_claims() {
             return;
@@ -185,7 +185,7 @@ impl World {
         given.collect()
     }
 
-    /// Whether a pod that was told to go in this cycle can still have the devices it had: only then it can stay
+    /// Whether a pod that was evicted in this cycle can still have the devices it had: only then it can stay
     /// as if nothing had happened.
     pub(crate) fn keeps_devices(&self, task: TaskId) -> bool {
         self.task(task).claims.claims.iter().all(|at| {

@@ -3,7 +3,7 @@
 //! Rule: a node that refuses pods it cannot align is only offered to pods that can be aligned on what its zones
 //! have free. Guaranteed pods are aligned by CPU, memory and huge pages, all pods by the devices that zones
 //! report. Nodes on which a pod spans few zones score high. What a pod will take of each zone is drawn when it
-//! is placed, returned when it is told to go, and told in its bind request.
+//! is placed, returned when it is evicted, and told in its bind request.
 
 mod demand;
 mod evaluate;
@@ -153,7 +153,7 @@ impl World {
         self.change_zones(task, node, NumaState::draw);
     }
 
-    /// Returns the zones of a pod that was told to go in a cycle.
+    /// Returns the zones of a pod that was evicted in a cycle.
     pub(crate) fn return_zones(&mut self, task: TaskId, node: NodeId) {
         self.change_zones(task, node, NumaState::give_back);
     }

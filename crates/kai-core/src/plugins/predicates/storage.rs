@@ -2,7 +2,7 @@
 //!
 //! Rules: only classes count that wait for a pod's node and whose driver publishes capacities. A node uses the
 //! capacities it reaches; one that reaches two of a class uses none, because nobody knows which would be taken.
-//! A pod needs capacity for its claims that have no volume yet; a pod told to go in this cycle also for the claims
+//! A pod needs capacity for its claims that have no volume yet; a pod evicted in this cycle also for the claims
 //! it owns, which go with it. A capacity has left what it publishes less the claims without volume of pods on any
 //! node that reaches it. Claims whose owner is gone let nothing start. Pods on their way out give the claims they
 //! own back: enough for a promise, not for a start.
@@ -176,7 +176,7 @@ fn owns(pod: &PodSpec, claim: &VolumeClaimSpec) -> bool {
             .is_some_and(|owner| *owner == pod.uid || *owner == pod.name.name)
 }
 
-/// The pod that owns the claim exists and was not told to go; claims without owner live by themselves.
+/// The pod that owns the claim exists and was not evicted; claims without owner live by themselves.
 fn owner_lives(world: &World, user: &PodSpec, claim: &VolumeClaimSpec) -> bool {
     if claim.owner_pod.is_none() {
         return true;
@@ -187,7 +187,7 @@ fn owner_lives(world: &World, user: &PodSpec, claim: &VolumeClaimSpec) -> bool {
     stays(user) || world.tasks().any(|(_, task)| stays(&task.spec))
 }
 
-/// The pod was told to go in this cycle: what it owns goes with it and must be made anew where it goes.
+/// The pod was evicted in this cycle: what it owns goes with it and must be made anew where it goes.
 fn loses_its_claims(pod: &Task) -> bool {
     pod.state.tentative && !pod.state.status.is_allocated()
 }

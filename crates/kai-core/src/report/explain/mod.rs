@@ -201,7 +201,9 @@ pub fn victims(considered: &VictimsConsidered) -> Vec<String> {
     let sets = considered.simulations;
     let tried = match sets {
         0 => "tried no set of victims".to_owned(),
-        _ => format!("tried {} in vain", counted(sets, "set of victims", "sets of victims")),
+        _ => {
+            format!("tried {} without success", counted(sets, "set of victims", "sets of victims"))
+        }
     };
     let spared = counted(jobs, "running job", "running jobs");
     let mut lines = vec![format!("{} spared {spared} and {tried}", considered.action.name())];
@@ -256,7 +258,7 @@ fn too_little_free(free: &TooLittleFree) -> String {
 
 fn verdict_text(verdict: VictimVerdict) -> &'static str {
     match verdict {
-        VictimVerdict::QueueProtected => "their queue holds no more than it is entitled to",
+        VictimVerdict::QueueProtected => "their queue holds no more than its fair share",
         VictimVerdict::YoungerThanMinRuntime => "they have not run long enough",
         VictimVerdict::NotPreemptible => "they may not be preempted",
         VictimVerdict::PriorityNotLower => "their priority is not lower",

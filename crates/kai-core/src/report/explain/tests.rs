@@ -117,7 +117,7 @@ fn victims_are_told_by_queue_and_verdict_with_few_examples() {
         Some(TooLittleFree { needed_centi: 250, free_centi: 200, needed_mib: 0, free_mib: 0 });
     considered.budget_spent = true;
     let expected = [
-        "reclaim spared 5 running jobs and tried 1 set of victims in vain",
+        "reclaim spared 5 running jobs and tried 1 set of victims without success",
         "1 job of queue a: taking them does not help (ns/lone)",
         "5 jobs of queue b: they may not be preempted (ns/v0, ns/v1, ns/v2 and 2 more)",
         "the rules of the action refused 1",

@@ -51,5 +51,5 @@ pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
     stage
         .apply("A second one waits, although a GPU is free: the queue may have one.", SECOND)
         .await?;
-    stage.apply("A build comes: the training pod is told to go.", BUILD).await
+    stage.apply("A build comes: the training pod is evicted.", BUILD).await
 }

@@ -4,7 +4,7 @@ use kai_embed::nodes::NodeProfile;
 
 use super::super::stage::Stage;
 
-pub(super) const ABOUT: &str = "One node with 8 GPUs. Two departments, research and product, are entitled to 4 each; \
+pub(super) const ABOUT: &str = "One node with 8 GPUs. Two departments, research and product, have a quota of 4 each; \
 each has one team. What one does not use the other may borrow, until the owner wants it back.";
 
 const QUEUES: &str = "
@@ -66,9 +66,6 @@ pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
         .apply("Vision wants 8 GPUs. Nobody else is there: it borrows the 4 of product.", VISION)
         .await?;
     stage
-        .apply(
-            "Search wants the 4 GPUs its department is entitled to: vision gives them back.",
-            SEARCH,
-        )
+        .apply("Search wants the 4 GPUs of its department's quota: vision gives them back.", SEARCH)
         .await
 }
