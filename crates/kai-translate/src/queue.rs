@@ -1,10 +1,13 @@
 //! Queues.
 
+use std::collections::BTreeMap;
+
 use kai_api::duration::DurationText;
 use kai_api::names::{defaults, scheduling};
 use kai_api::queue::{Queue, QueueResource};
 use kai_core::fairness::Amounts;
 use kai_core::input::QueueSpec;
+use kai_core::input::queue::GpuTypeBound;
 use kai_core::time::{Span, Timestamp};
 
 use crate::problem::{Complaints, Translated, annotation_path};
@@ -38,6 +41,7 @@ pub fn translate(queue: &Queue) -> Translated<QueueSpec> {
         quota: amounts(|resource| resource.quota, true),
         limit: amounts(|resource| resource.limit, true),
         lending_limit: lending_limit(queue, &mut complaints),
+        gpu_types: gpu_types(queue, &mut complaints),
         over_quota_weight: amounts(|resource| resource.over_quota_weight, false),
         preempt_min_runtime: span(
             queue.spec.preempt_min_runtime.as_ref(),
@@ -60,6 +64,49 @@ fn lending_limit(queue: &Queue, complaints: &mut Complaints) -> Option<Amounts> 
     let read = number.ok_or_else(|| format!("must be a number of GPUs of at least 0, is {text:?}"));
     let gpus = complaints.check(|| annotation_path(scheduling::GPU_LENDING_LIMIT), read)?;
     Some(Amounts::new(defaults::UNLIMITED, defaults::UNLIMITED, gpus))
+}
+
+/// Quotas and limits for single types of GPU, from annotations.
+fn gpu_types(queue: &Queue, complaints: &mut Complaints) -> Vec<GpuTypeBound> {
+    let mut bounds: BTreeMap<String, GpuTypeBound> = BTreeMap::new();
+    let annotations = queue.metadata.annotations.as_ref();
+    for key in [scheduling::GPU_TYPE_QUOTAS, scheduling::GPU_TYPE_LIMITS] {
+        let Some(text) = annotations.and_then(|annotations| annotations.get(key)) else { continue };
+        let read = parse_gpu_types(text);
+        for (product, gpus) in complaints.check(|| annotation_path(key), read).unwrap_or_default() {
+            let bound = bounds.entry(product.clone()).or_insert_with(|| GpuTypeBound {
+                product: product.as_str().into(),
+                quota: None,
+                limit: None,
+            });
+            let field = if key == scheduling::GPU_TYPE_QUOTAS {
+                &mut bound.quota
+            } else {
+                &mut bound.limit
+            };
+            *field = Some(gpus);
+        }
+    }
+    bounds.into_values().collect()
+}
+
+/// `TYPE=GPUS,...`.
+fn parse_gpu_types(text: &str) -> Result<Vec<(String, f64)>, String> {
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    entries
+        .map(|entry| {
+            let (product, gpus) = entry.split_once('=').unwrap_or((entry, ""));
+            let gpus = gpus.trim().parse::<f64>().ok();
+            let gpus = gpus.filter(|gpus| gpus.is_finite() && (0.0..=1e9).contains(gpus));
+            let product = product.trim();
+            match gpus.filter(|_| !product.is_empty()) {
+                Some(gpus) => Ok((product.to_owned(), gpus)),
+                None => {
+                    Err(format!("must be TYPE=GPUS,... with GPUS of at least 0, has {entry:?}"))
+                }
+            }
+        })
+        .collect()
 }
 
 /// A duration; one that cannot be read is complained about.

@@ -134,7 +134,7 @@ fn queues() {
         fields! { spec;
             "name" => spec.name, "display_name" => spec.display_name, "parent" => spec.parent,
             "priority" => spec.priority, "created" => spec.created.nanos, "quota" => spec.quota, "limit" => spec.limit,
-            "over_quota_weight" => spec.over_quota_weight, "lending_limit" => spec.lending_limit, "preempt_min_runtime" => spec.preempt_min_runtime,
+            "over_quota_weight" => spec.over_quota_weight, "lending_limit" => spec.lending_limit, "gpu_types" => spec.gpu_types, "preempt_min_runtime" => spec.preempt_min_runtime,
             "reclaim_min_runtime" => spec.reclaim_min_runtime,
         }
     };

@@ -53,3 +53,10 @@ pub const PLACEMENT_KEY: (&str, &str) = ("kai-placement-key", "key");
 
 /// Annotation on a queue, ours: how many GPUs of its unused quota other queues may use; without it all of them.
 pub const GPU_LENDING_LIMIT: &str = "kai.scheduler/gpu-lending-limit";
+
+/// Annotation on a queue, ours: how many GPUs of single types are kept for it, as `TYPE=GPUS,...`; the type is the nodes'
+/// label `nvidia.com/gpu.product`.
+pub const GPU_TYPE_QUOTAS: &str = "kai.scheduler/gpu-type-quotas";
+
+/// Annotation on a queue, ours: how many GPUs of single types it holds at most, as `TYPE=GPUS,...`.
+pub const GPU_TYPE_LIMITS: &str = "kai.scheduler/gpu-type-limits";

@@ -72,6 +72,7 @@ fn queue() -> QueueSpec {
         limit: Amounts::from_fn(|_| -1.0),
         over_quota_weight: Amounts::from_fn(|_| 1.0),
         preempt_min_runtime: None,
+        gpu_types: Vec::new(),
         lending_limit: None,
         reclaim_min_runtime: None,
     }

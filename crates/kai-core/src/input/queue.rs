@@ -23,10 +23,23 @@ pub struct QueueSpec {
     pub limit: Amounts,
     /// How much of its unused quota other queues may use; none: all of it. KAI lends all.
     pub lending_limit: Option<Amounts>,
+    /// Bounds for single types of GPU, beside those for all GPUs. KAI has none.
+    pub gpu_types: Vec<GpuTypeBound>,
     /// Weight in the division of what is left.
     pub over_quota_weight: Amounts,
     /// How long a victim of preemption must have run.
     pub preempt_min_runtime: Option<Span>,
     /// How long a victim of reclaim must have run.
     pub reclaim_min_runtime: Option<Span>,
+}
+
+/// What a queue may hold of one type of GPU.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GpuTypeBound {
+    /// Label `nvidia.com/gpu.product` of the nodes.
+    pub product: Text,
+    /// GPUs that are kept for the queue.
+    pub quota: Option<f64>,
+    /// GPUs that the queue never exceeds.
+    pub limit: Option<f64>,
 }

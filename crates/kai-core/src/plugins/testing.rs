@@ -108,6 +108,7 @@ pub(crate) fn queue(name: &str) -> QueueSpec {
         limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
         preempt_min_runtime: None,
+        gpu_types: Vec::new(),
         lending_limit: None,
         reclaim_min_runtime: None,
     }

@@ -24,6 +24,8 @@ pub enum NodeRefusal {
 pub enum Rule {
     /// MIG and whole GPUs do not mix.
     GpuKind,
+    /// A bound of the pod's queue for this type of GPU.
+    GpuTypeBound,
     /// The memory of the node's GPUs is not known.
     GpuMemoryUnknown,
     /// The node is time-sliced and its number of devices is not known.

@@ -55,6 +55,7 @@ impl World {
                 | Undo::ResidentAdded(_)
                 | Undo::ResidentChanged(..)
                 | Undo::Queue(..)
+                | Undo::GpuType(..)
                 | Undo::Zones(..)
                 | Undo::Claim(..)
                 | Undo::LastStart(..) => {}
@@ -91,6 +92,7 @@ impl World {
                     shares.allocated = allocated;
                     shares.allocated_non_preemptible = non_preemptible;
                 }
+                Undo::GpuType(at, queue, held) => self.restore_gpu_type(at, queue, held),
                 Undo::Zones(node, amounts) => {
                     if let Some(numa) = &mut self.nodes[node.index()].numa {
                         numa.restore(amounts);
@@ -274,6 +276,7 @@ impl World {
     fn hold(&mut self, task: TaskId, node: NodeId) {
         if self.policy.charges_queues() {
             self.charge_chain(task, 1.0);
+            self.charge_gpu_type(task, node, 1);
         }
         self.draw_zones(task, node);
         self.reserve_claims(task, node);
@@ -283,6 +286,7 @@ impl World {
     fn release(&mut self, task: TaskId, node: NodeId) {
         if self.policy.charges_queues() {
             self.charge_chain(task, -1.0);
+            self.charge_gpu_type(task, node, -1);
         }
         self.return_zones(task, node);
         self.free_claims(task);

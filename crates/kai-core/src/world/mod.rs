@@ -7,6 +7,7 @@ mod apply;
 mod attach;
 mod fingerprint;
 pub mod gpu_facts;
+pub(crate) mod gpu_types;
 pub(crate) mod in_flight;
 pub mod index;
 pub mod job;
@@ -43,6 +44,7 @@ use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
 use crate::resources::ResourceNames;
+use crate::world::gpu_types::GpuTypeAccount;
 use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, JobIndex};
 use crate::world::job::Job;
@@ -70,6 +72,7 @@ pub struct World {
     /// The most NUMA zones that any node has.
     pub(crate) most_zones: usize,
     pub(crate) tree: QueueTree,
+    pub(crate) gpu_types: Vec<GpuTypeAccount>,
     pub(crate) queue_specs: Vec<QueueSpec>,
     pub(crate) queue_ids: BTreeMap<Text, QueueId>,
     pub(crate) held: Vec<Held>,
@@ -157,6 +160,7 @@ impl World {
             numa_specs: BTreeMap::new(),
             most_zones: 0,
             tree: QueueTree::default(),
+            gpu_types: Vec::new(),
             queue_specs: Vec::new(),
             queue_ids: BTreeMap::new(),
             held: Vec::new(),

@@ -195,6 +195,7 @@ impl World {
             node.shares.allocated_non_preemptible = sum.non_preemptible.amounts();
             node.shares.request = node.shares.allocated + sum.pending.amounts(device_mib);
         }
+        self.load_gpu_types();
     }
 
     /// What our pods may use of the cluster, as queues divide it.

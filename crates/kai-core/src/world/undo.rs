@@ -24,6 +24,8 @@ pub(crate) enum Undo {
     ResidentChanged(NodeId, usize, Resident),
     /// What a queue holds: all, and what may not be preempted.
     Queue(QueueId, Amounts, Amounts),
+    /// What a queue holds of one type of GPU, in hundredths.
+    GpuType(usize, QueueId, i64),
     /// Free amounts of a node's NUMA zones.
     Zones(NodeId, ZoneAmounts),
     /// State of a resource claim.

@@ -29,6 +29,7 @@ fn queue(name: &str) -> QueueSpec {
         limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::ZERO,
         preempt_min_runtime: None,
+        gpu_types: Vec::new(),
         lending_limit: None,
         reclaim_min_runtime: None,
     }

@@ -113,6 +113,7 @@ fn queue(sketch: &QueueSketch, parent: Option<Text>, position: usize) -> QueueSp
         limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::new(1.0, 1.0, sketch.weight),
         preempt_min_runtime: None,
+        gpu_types: Vec::new(),
         lending_limit: None,
         reclaim_min_runtime: None,
     }

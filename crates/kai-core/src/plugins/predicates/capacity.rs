@@ -6,9 +6,10 @@
 //! cost is what the placement will be charged with.
 
 use crate::compatibility::Compatibility;
-use crate::fairness::{Amounts, CapacityViolation, check_capacity};
+use crate::fairness::{Amounts, CapacityViolation, QueueResource, check_capacity};
 use crate::ids::{QueueId, TaskId};
 use crate::input::node::WholeGpuPolicy;
+use crate::report::refusal::NodeRefusal;
 use crate::resources::{CPU, MEMORY};
 use crate::world::World;
 use crate::world::node::Node;
@@ -21,6 +22,8 @@ pub(super) struct QueueRoom {
     preemptible: bool,
     /// The answer on nodes where the pod costs the usual.
     usual: Result<(), CapacityViolation>,
+    /// The same for each type of GPU that a queue has a bound for.
+    usual_by_type: Vec<Result<(), NodeRefusal>>,
 }
 
 impl QueueRoom {
@@ -32,7 +35,30 @@ impl QueueRoom {
         let preemptible = job.is_preemptible();
         let cost = usual_cost(world.shape_of(task), world.config.compatibility);
         let usual = check_capacity(&world.tree, queue, &cost, preemptible);
-        Some(Self { queue, preemptible, usual })
+        let gpus = cost[QueueResource::Gpu];
+        let types = 0..world.gpu_types.len();
+        let usual_by_type = types.map(|at| world.check_gpu_type(at, queue, gpus)).collect();
+        Some(Self { queue, preemptible, usual, usual_by_type })
+    }
+
+    /// Whether the queue may hold more GPUs of the node's type.
+    #[inline]
+    pub(super) fn check_type(
+        &self,
+        world: &World,
+        shape: &Shape,
+        node: &Node,
+    ) -> Result<(), NodeRefusal> {
+        if self.usual_by_type.is_empty() {
+            return Ok(());
+        }
+        let Some(at) = world.gpu_type_of(node) else { return Ok(()) };
+        let compatibility = world.config.compatibility;
+        if !depends_on_node(shape, node, compatibility) {
+            return self.usual_by_type.get(at).cloned().unwrap_or(Ok(()));
+        }
+        let cost = cost_on(shape, node, compatibility);
+        world.check_gpu_type(at, self.queue, cost[QueueResource::Gpu])
     }
 
     /// Whether the queue has room for the pod on `node`.
@@ -111,13 +137,12 @@ fn amounts(shape: &Shape, gpus: f64) -> Amounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fairness::{QueueResource, ViolationKind};
+    use crate::fairness::ViolationKind;
     use crate::input::node::WholeGpuPolicy;
     use crate::input::pod::GpuRequest;
     use crate::input::pod_group::Preemptibility;
     use crate::plugins::predicates::testing::{Cluster, gpu_node, pod, queue};
     use crate::plugins::predicates::{TaskContext, check_node};
-    use crate::report::refusal::NodeRefusal;
 
     fn gpu_cost(request: GpuRequest, memory: &str, compatibility: Compatibility) -> f64 {
         let mut cluster = Cluster::with(compatibility);

@@ -160,10 +160,11 @@ impl TaskContext {
     ) -> Result<(), NodeRefusal> {
         let node = world.node(node);
         let shape = world.shape_of(self.task);
-        if let Some(room) = &self.room
-            && let Err(violation) = room.check(world, shape, node)
-        {
-            return Err(NodeRefusal::QueueCapacity(Box::new(violation)));
+        if let Some(room) = &self.room {
+            if let Err(violation) = room.check(world, shape, node) {
+                return Err(NodeRefusal::QueueCapacity(Box::new(violation)));
+            }
+            room.check_type(world, shape, node)?;
         }
         if self.wants_gpus {
             gpu_kind::check(world, self.task, shape, node)?;

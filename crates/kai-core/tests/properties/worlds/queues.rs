@@ -50,6 +50,7 @@ fn queue() -> BoxedStrategy<QueueSpec> {
             limit,
             over_quota_weight,
             preempt_min_runtime: runtime,
+            gpu_types: Vec::new(),
             lending_limit: lent.map(|gpus| Amounts::new(UNLIMITED, UNLIMITED, gpus)),
             reclaim_min_runtime: runtime,
         })

@@ -162,6 +162,7 @@ fn queue_spec(queue: &Queue) -> QueueSpec {
         created: timestamp(queue.created_at_s),
         quota: Amounts::new(quota_cpu, quota_memory, quota_gpu),
         limit: Amounts::new(limit_cpu, limit_memory, limit_gpu),
+        gpu_types: Vec::new(),
         lending_limit: (lends != Amounts::UNBOUNDED).then_some(lends),
         over_quota_weight: Amounts::new(weight_cpu, weight_memory, weight_gpu),
         preempt_min_runtime: queue.preempt_min_runtime_s.map(span),
