@@ -10,6 +10,8 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 /// Reason: no place was found.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// Reason of a pod's condition, ours: a limit of its queue is in the way, so that autoscalers add no nodes for it.
+pub const OVER_QUEUE_LIMIT: &str = "OverQueueLimit";
 /// Reason: the bind failed.
 pub const BINDING_ERROR: &str = "BindingError";
 /// Reason: the bind succeeded.

@@ -109,6 +109,7 @@ impl Planner {
         let texts = TextOptions {
             detailed: settings.config.params.detailed_fit_errors,
             node_pool: settings.partition.name().map(Into::into),
+            kai_reasons: settings.config.compatibility.is_kai(),
         };
         let scheduler = &settings.rules.scheduler_name;
         let leading = match settings.election {

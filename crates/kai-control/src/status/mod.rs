@@ -17,6 +17,7 @@ pub mod amounts;
 mod claimed;
 pub mod events;
 mod plan;
+mod queue_headroom;
 pub mod render;
 pub mod schedule;
 mod seen;
@@ -26,7 +27,7 @@ pub mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kai_api::PodGroup;
-use kai_api::names::status::UNSCHEDULABLE;
+use kai_api::names::status::{BINDING_ERROR, UNSCHEDULABLE};
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
 use kai_core::fairness::QueueResource;
@@ -223,7 +224,7 @@ impl Statuses {
         let target = Target::Pod(pod.clone());
         if self.announced.get(&target) != Some(&verdict.message) {
             self.announced.insert(target.clone(), verdict.message.clone());
-            if !known && verdict.reason == UNSCHEDULABLE {
+            if !known && verdict.reason != BINDING_ERROR {
                 let subject = Subject::Pod(pod.clone(), verdict.uid.clone());
                 let message = verdict.message.clone();
                 let event = Event::new(subject, Severity::Warning, UNSCHEDULABLE, message);

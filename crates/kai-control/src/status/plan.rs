@@ -17,6 +17,7 @@ use kai_translate::time::seconds;
 
 use super::accounts::Member;
 use super::events::{Event, Severity, Subject};
+use super::queue_headroom::QueueHeadroom;
 use super::schedule::Target;
 use super::verdicts::{self, GroupVerdict, PodVerdict};
 use super::{Events, Groups, OrderedBind, Statuses};
@@ -69,10 +70,16 @@ impl Statuses {
     ) {
         let mut pods: BTreeMap<ObjectName, PodVerdict> = BTreeMap::new();
         let mut told: BTreeMap<ObjectName, GroupVerdict> = BTreeMap::new();
+        let mut headroom = QueueHeadroom::new(&self.accounts);
         for report in &made.waiting {
             let is_placed = |pod: &ObjectName| placed.contains(pod);
             let object = groups.get(&report.job);
-            let verdicts = verdicts::of_job(report, object, &self.accounts, is_placed, &self.texts);
+            let mut verdicts =
+                verdicts::of_job(report, object, &self.accounts, is_placed, &self.texts);
+            let over_limit = if self.texts.kai_reasons { None } else { headroom.take(report) };
+            if let Some(over_limit) = over_limit {
+                verdicts::mark_over_limit(&mut verdicts, &over_limit);
+            }
             pods.extend(verdicts.pods);
             told.insert(report.job.clone(), verdicts.group);
         }

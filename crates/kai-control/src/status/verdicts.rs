@@ -20,6 +20,7 @@ use kai_translate::time;
 
 use super::accounts::Accounts;
 use super::amounts::resources_of;
+use super::queue_headroom::OverLimit;
 
 const UNABLE_TO_SCHEDULE_POD: &str = "Unable to schedule pod";
 
@@ -28,7 +29,7 @@ const UNABLE_TO_SCHEDULE_POD: &str = "Unable to schedule pod";
 pub struct PodVerdict {
     /// Its UID.
     pub uid: Text,
-    /// `Unschedulable` or `BindingError`.
+    /// `Unschedulable`, `OverQueueLimit` or `BindingError`.
     pub reason: &'static str,
     /// Why.
     pub message: Text,
@@ -65,6 +66,8 @@ pub struct TextOptions {
     pub detailed: bool,
     /// Our node pool; none: the default one.
     pub node_pool: Option<Text>,
+    /// Pods over a limit of their queue are `Unschedulable` as all others, as KAI has it: autoscalers add nodes for them.
+    pub kai_reasons: bool,
 }
 
 impl TextOptions {
@@ -117,6 +120,23 @@ pub fn of_job(
     }
     let reasons = report.errors.iter().map(|error| reason_of(error, report, accounts)).collect();
     JobVerdicts { group: GroupVerdict::Unschedulable { message, reasons }, pods }
+}
+
+/// Gives pods that wait for a limit of their queue a reason for which autoscalers add no nodes.
+pub(super) fn mark_over_limit(verdicts: &mut JobVerdicts, over_limit: &OverLimit) {
+    for (_, verdict) in &mut verdicts.pods {
+        if verdict.reason != status::UNSCHEDULABLE {
+            continue;
+        }
+        verdict.reason = status::OVER_QUEUE_LIMIT;
+        if let OverLimit::AfterOthers(queue) = over_limit {
+            let message = &verdict.message;
+            verdict.message = format!(
+                "{message}\nMore nodes are not asked for: workloads before it take what is left of the limit of queue {queue}"
+            )
+            .into();
+        }
+    }
 }
 
 /// Groups that give up after one failed attempt are told on which pool.

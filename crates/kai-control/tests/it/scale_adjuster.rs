@@ -12,6 +12,8 @@ const NODES: &str = "/api/v1/nodes";
 const MADE: &str = "POST /api/v1/namespaces/kai-scale-adjust/pods ";
 const REMOVED: &str = "DELETE /api/v1/namespaces/kai-scale-adjust/pods/";
 
+const OVER_LIMIT: &str = r#""reason":"OverQueueLimit""#;
+
 fn sharing(name: &str, portion: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
@@ -210,5 +212,26 @@ fn pods_over_the_limit_of_their_queue_ask_for_nothing() {
     let log = tell(story);
     let writes = writes(&log);
     assert!(writes.iter().any(|line| line.contains("allowable limit of GPUs")), "{writes:#?}");
+    assert!(writes.iter().any(|line| line.contains(OVER_LIMIT)), "{writes:#?}");
     assert!(times(&writes, MADE).is_empty(), "{writes:#?}");
+}
+
+/// No pod alone is over the limit, but all of them together are.
+#[test]
+fn pods_ask_for_no_more_nodes_than_the_limit_of_their_queue_allows() {
+    let pods = (0..10).map(|at| sharing(&format!("p{at}"), "0.5"));
+    let mut story = story(pods.collect());
+    let queues = story.objects.iter_mut().filter(|(path, _)| path.contains("queues"));
+    for (_, queue) in queues {
+        queue["spec"]["resources"]["gpu"] = json!({"quota": 0, "limit": 2, "overQuotaWeight": 1});
+    }
+    let (log, objects) = play(story);
+    let writes = writes(&log);
+    assert_eq!(times(&writes, MADE).len(), 2, "{writes:#?}");
+    let reasons = |wanted: &str| {
+        let pods = objects[PODS].iter().filter(|pod| pod["metadata"]["namespace"] == "a");
+        let conditions = pods.filter_map(|pod| pod["status"]["conditions"].as_array());
+        conditions.flatten().filter(|one| one["reason"] == wanted).count()
+    };
+    assert_eq!((reasons("Unschedulable"), reasons("OverQueueLimit")), (4, 6));
 }
