@@ -121,6 +121,7 @@ pub async fn answer_until(
                 Question::Metrics(answer) => drop(answer.send(String::new())),
                 Question::Frame(_, answer) => drop(answer.send(Some(Frame::default()))),
                 Question::JobOrder(_, answer) => drop(answer.send(None)),
+                Question::Check(answer) => drop(answer.send(Vec::new())),
             },
         }
     }
@@ -398,6 +399,7 @@ impl Runner {
         self.planner.record_usage(self.env.now());
         self.send_orders();
         self.plan_if_due();
+        self.planner.check_if_due(self.env.now());
         self.tell();
     }
 
@@ -409,8 +411,15 @@ impl Runner {
         let scale = self.scale_adjuster.as_ref().and_then(ScaleDriver::wake_at);
         let planner = &self.planner;
         let selectors = planner.has_selectors_waiting().then(|| self.env.now());
-        let others =
-            [planner.tell_at(), planner.record_at(), planner.evict_at(), binder, scale, selectors];
+        let others = [
+            planner.tell_at(),
+            planner.record_at(),
+            planner.evict_at(),
+            binder,
+            scale,
+            selectors,
+            planner.check_at(),
+        ];
         others.into_iter().chain([planned]).flatten().min()
     }
 

@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_core::check::{Severity, Violation};
 use kai_core::config::{ActionKind, Config};
 use kai_core::fairness::{Amounts, QueueResource};
 use kai_core::input::{ObjectName, QueueSpec, Text};
@@ -40,6 +41,8 @@ pub struct Metrics {
     filtered: ByAction,
     preemptions: u64,
     panics: u64,
+    /// Rules that the latest check found broken, by whose they are.
+    violations: BTreeMap<&'static str, u64>,
     evicted: BTreeMap<(ObjectName, Text, &'static str), u64>,
     fair_shares: Vec<(Text, Amounts)>,
     /// Past usage by queue.
@@ -74,6 +77,7 @@ impl Metrics {
             filtered: zero(),
             preemptions: 0,
             panics: 0,
+            violations: [("cluster", 0), ("planner", 0)].into(),
             evicted: BTreeMap::new(),
             fair_shares: Vec::new(),
             usages: Usages::new(),
@@ -88,6 +92,15 @@ impl Metrics {
     /// How many planners before this one panicked.
     pub fn note_panics(&mut self, panics: u64) {
         self.panics = panics;
+    }
+
+    /// What the latest check of the world found.
+    pub fn note_violations(&mut self, violations: &[Violation]) {
+        let count = |severity| {
+            violations.iter().filter(|violation| violation.severity == severity).count() as u64
+        };
+        self.violations.insert("cluster", count(Severity::Cluster));
+        self.violations.insert("planner", count(Severity::Books));
     }
 
     /// How long a cycle took.
@@ -278,6 +291,13 @@ impl Metrics {
             "total_preemption_attempts",
             "Groups for which others were preempted.",
             [(Labels::new(), self.preemptions)],
+        );
+        page.gauges(
+            "world_violations",
+            "Rules that the latest check found broken.",
+            self.violations
+                .iter()
+                .map(|(of, count)| (vec![("of".to_owned(), (*of).to_owned())], *count as f64)),
         );
         page.counted(
             "planner_panics_total",

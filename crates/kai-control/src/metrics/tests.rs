@@ -39,6 +39,7 @@ const METRICS: &[(&str, &str, &[&str])] = &[
     ("scenarios_simulation_by_action", "counter", &["action"]),
     ("scenarios_filtered_by_action", "counter", &["action"]),
     ("total_preemption_attempts", "counter", &[]),
+    ("world_violations", "gauge", &["of"]),
     ("planner_panics_total", "counter", &[]),
     ("queue_fair_share_cpu_cores", "gauge", QUEUE),
     ("queue_fair_share_memory_gb", "gauge", QUEUE),

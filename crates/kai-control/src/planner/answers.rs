@@ -29,6 +29,7 @@ impl Planner {
             }
             Question::Frame(_, answer) => drop(answer.send(Some(self.frame()))),
             Question::JobOrder(_, answer) => drop(answer.send(self.shown_job_order())),
+            Question::Check(answer) => drop(answer.send(self.checked())),
         }
     }
 

@@ -58,6 +58,7 @@ impl Planner {
         made.waiting.retain(|report| !report.pods.iter().any(|one| self.avoids_nodes(&one.pod)));
         self.statuses.note_plan(&made, &self.groups, now);
         self.job_order = self.reflects_job_order().then_some(made.job_order);
+        self.check_counts_in_debug_builds();
     }
 
     /// The plan, with how long each action took; what devices had left is noted only where it is logged.

@@ -16,6 +16,7 @@ mod objects;
 mod pods;
 mod queue_access;
 mod requests;
+mod self_check;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,6 +102,8 @@ pub struct Planner {
     dirty: bool,
     /// When time alone changes the plan.
     wake_at: Option<Timestamp>,
+    /// When counts and rules are checked next.
+    check_at: Option<Timestamp>,
 }
 
 impl Planner {
@@ -152,6 +155,7 @@ impl Planner {
             orders: Vec::new(),
             dirty: false,
             wake_at: None,
+            check_at: None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `/metrics` | `--listen-address` | metrics with KAI's names |
 //! | `/healthz`, `/readyz` | both addresses | 200 while the loop turns; 200 once everything was listed |
-//! | `/get-snapshot`, `/get-job-order`, `/debug/flags/v` | the local port, from this machine only | what the scheduler sees |
+//! | `/get-snapshot`, `/get-job-order`, `/debug/check`, `/debug/flags/v` | the local port, from this machine only | what the scheduler sees |
 //!
 //! The loop itself answers, between two changes: what it says is consistent, and a loop that hangs says nothing.
 
@@ -72,6 +72,8 @@ pub enum Question {
     Frame(Shard, oneshot::Sender<Option<Frame>>),
     /// Jobs of a shard in the order in which they would be tried; none: nobody notes it.
     JobOrder(Shard, oneshot::Sender<Option<Value>>),
+    /// Rules that the cluster or the planner's counts break, one line each.
+    Check(oneshot::Sender<Vec<String>>),
 }
 
 /// Starts to answer; the addresses that are listened on.
@@ -169,6 +171,7 @@ impl Desk {
             }
             (&Method::GET, "/get-snapshot") if from_here => self.snapshot(shard(&asked)).await,
             (&Method::GET, "/get-job-order") if from_here => self.job_order(shard(&asked)).await,
+            (&Method::GET, "/debug/check") if from_here => self.check().await,
             (&Method::PUT, "/debug/flags/v") if from_here => {
                 self.change_verbosity(asked.request.body())
             }
@@ -192,6 +195,15 @@ impl Desk {
         match self.ask(|answer| Question::JobOrder(shard, answer)).await {
             Some(Some(order)) => content(StatusCode::OK, "application/json", order.to_string()),
             Some(None) => text(StatusCode::NOT_FOUND, "plugin not found"),
+            None => hangs(),
+        }
+    }
+
+    /// 200 where every rule holds, 500 with the violations otherwise.
+    async fn check(&self) -> Answer {
+        match self.ask(Question::Check).await {
+            Some(found) if found.is_empty() => text(StatusCode::OK, "every rule holds\n"),
+            Some(found) => text(StatusCode::INTERNAL_SERVER_ERROR, found.join("\n") + "\n"),
             None => hangs(),
         }
     }

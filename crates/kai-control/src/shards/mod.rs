@@ -370,6 +370,10 @@ impl Planners {
                     let told = ask_all(&one, |answer| Question::Frame(None, answer)).await;
                     let _ = answer.send(told.into_iter().flatten().next());
                 }
+                Question::Check(answer) => {
+                    let found = ask_all(&planners, Question::Check).await;
+                    let _ = answer.send(found.into_iter().flatten().collect());
+                }
                 Question::JobOrder(shard, answer) => {
                     let one = one_of(&planners, &shards, shard.as_deref());
                     let told = ask_all(&one, |answer| Question::JobOrder(None, answer)).await;

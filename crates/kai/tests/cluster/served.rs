@@ -110,3 +110,31 @@ async fn health_metrics_and_a_snapshot_are_served() {
     assert_eq!(ask(local, "PUT", "/debug/flags/v", "much").expect("an answer").0, 400);
     assert_eq!(ask(local, "GET", "/nothing", "").expect("an answer").0, 404);
 }
+
+#[tokio::test]
+async fn broken_rules_are_shown_when_asked_for() {
+    let Some(mut world) = World::alone("checked").await else { return };
+    world.queue("q", open(), open()).await;
+    world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
+    let local = free_port();
+    world.start_kai("kai", &[&format!("--plugin-server-port={local}")]).await;
+    let check = || {
+        let (status, body) = ask(local, "GET", "/debug/check", "")?;
+        Some((status, String::from_utf8_lossy(&body).into_owned()))
+    };
+    world.wait("every rule holds", async || check().is_some_and(|(status, _)| status == 200)).await;
+    // Another scheduler gives away more than the node has.
+    let mut pod = world.pod("foreign", &[], &json!({"cpu": "100"}));
+    pod["spec"]["schedulerName"] = json!("other");
+    pod["spec"]["nodeName"] = json!("checked-n");
+    world.create_pod(&pod).await;
+    world
+        .wait("the node is named", async || {
+            check().is_some_and(|(status, body)| {
+                status == 500
+                    && body.contains("cluster: NodeAmount: ")
+                    && body.contains("checked-n")
+            })
+        })
+        .await;
+}
