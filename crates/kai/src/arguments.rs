@@ -59,6 +59,8 @@ pub(crate) enum Verb {
     Completions(CompletionsArguments),
     /// Write manual pages.
     Man(ManArguments),
+    /// Print version, commit and platform.
+    Version,
 }
 
 #[cfg(test)]

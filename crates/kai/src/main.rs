@@ -27,6 +27,7 @@ mod shell;
 mod simulate;
 mod trust_flags;
 mod up;
+mod version;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Bundle(arguments) => bundle::run(&arguments),
         Verb::Completions(arguments) => shell::completions(&arguments),
         Verb::Man(arguments) => shell::man(&arguments),
+        Verb::Version => version::run(),
     };
     match ended {
         Ok(code) => ExitCode::from(code),
