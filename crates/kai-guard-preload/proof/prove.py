@@ -189,7 +189,7 @@ def training_steps(box, off):
     """Three processes, without the library, in enforce and in off, take turns on one GPU, a block of steps at a time, in
     another order every round; each block is compared with the block without the library of the same round. Processes
     differ by chance (addresses, cores), so all of this is repeated with new ones."""
-    sets, rounds = 5, 24
+    sets, rounds = 8, 16
     ratios = {"enforce": [], "off": []}
     without_ms = []
     command = ("python3", f"{HERE}/torch_train.py")

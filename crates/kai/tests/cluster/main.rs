@@ -13,6 +13,7 @@ mod explained;
 mod faults;
 mod gangs;
 mod gpus;
+mod guard;
 mod holdings;
 mod installation;
 mod kubernetes_groups;

@@ -22,7 +22,7 @@ impl World {
     }
 
     /// A client of somebody who may edit everything in our namespace.
-    async fn tenant(&self) -> Client {
+    pub(crate) async fn tenant(&self) -> Client {
         let api = "/apis/rbac.authorization.k8s.io/v1";
         let path = format!("{api}/namespaces/{}/rolebindings", self.name);
         let subject = json!({"kind": "ServiceAccount", "name": "tenant", "namespace": self.name});
