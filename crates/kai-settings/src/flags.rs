@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use kai_api::duration::{Units, parse_duration};
 use kai_api::names::{objects, workload};
 use kai_core::time::Span;
+use kai_translate::gpus::whole_gpu_policy;
 use kai_translate::partition::Partition;
 
 use crate::planner::Settings;
@@ -252,6 +253,17 @@ pub const FLAGS: &[Flag] = &[
         "Place GPU pods only on GPU workers and other pods only on CPU workers",
         |to, value| boolean(value, &mut to.settings.config.params.restrict_node_scheduling),
     )),
+    planner(
+        "whole-gpu-policy",
+        "physical",
+        "What a pod with nvidia.com/gpu: 1 holds on a time-sliced node: physical, one GPU, or replica, a replica's part of its memory; the node label kai.scheduler/whole-gpu-policy has precedence",
+        |to, value| {
+            let policy = whole_gpu_policy(value);
+            to.settings.config.params.whole_gpu_policy =
+                policy.ok_or("must be physical or replica")?;
+            Ok(())
+        },
+    ),
     planners(
         "nodepool-label-key",
         "kai.scheduler/node-pool",
@@ -560,7 +572,7 @@ mod tests {
     ];
 
     /// Flags that KAI does not have.
-    const OURS: [&str; 1] = ["disruption-budget-delay"];
+    const OURS: [&str; 2] = ["disruption-budget-delay", "whole-gpu-policy"];
 
     #[test]
     fn disruption_budgets_delay_for_a_time_or_forever() {

@@ -2,9 +2,10 @@
 //! and the node's own memory where its GPU uses that.
 
 use kai_api::names::{node as names, resources};
-use kai_core::input::node::ObservedGpus;
+use kai_core::input::node::{ObservedGpus, WholeGpuPolicy};
 
 use crate::platform::has_unified_memory;
+use crate::problem::Complaints;
 use crate::view;
 
 /// What the system of a node with unified memory keeps for itself.
@@ -47,6 +48,29 @@ pub struct Probed {
     pub count: Option<i64>,
     /// MiB of each.
     pub memory_mib: Option<i64>,
+}
+
+/// How a policy for whole GPUs is written.
+pub fn whole_gpu_policy(value: &str) -> Option<WholeGpuPolicy> {
+    match value {
+        "physical" => Some(WholeGpuPolicy::Physical),
+        "replica" => Some(WholeGpuPolicy::Replica),
+        _ => None,
+    }
+}
+
+/// The policy of a node for whole GPUs; none: that of the cluster.
+pub(crate) fn policy_of_node(
+    node: &view::Node,
+    complaints: &mut Complaints,
+) -> Option<WholeGpuPolicy> {
+    let value = node.metadata.labels.get(names::WHOLE_GPU_POLICY)?;
+    let policy = whole_gpu_policy(value);
+    if policy.is_none() {
+        let field = format!("metadata.labels[{}]", names::WHOLE_GPU_POLICY);
+        complaints.add(field, format!("must be physical or replica, is {value:?}"));
+    }
+    policy
 }
 
 /// What is known beside labels.

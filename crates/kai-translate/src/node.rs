@@ -38,6 +38,7 @@ pub fn translate(node: &view::Node, probed: &Probed) -> Translated<NodeSpec> {
         })
     });
     let taints = taints.collect();
+    let whole_gpu_policy = gpus::policy_of_node(node, &mut complaints);
     let spec = NodeSpec {
         name: name.into(),
         labels: selectors::labels(&node.metadata.labels),
@@ -56,7 +57,7 @@ pub fn translate(node: &view::Node, probed: &Probed) -> Translated<NodeSpec> {
         gpu_memory_known: None,
         seen_gpu_uuids: probed.uuids.iter().map(|uuid| uuid.as_str().into()).collect(),
         observed_gpus: gpus::observed(node, probed),
-        whole_gpu_policy: None,
+        whole_gpu_policy,
     };
     complaints.with(spec)
 }

@@ -24,6 +24,9 @@ pub const TEGRA: &str = "kai.scheduler/tegra";
 /// Label or annotation, ours: whether containers on the node are told devices in the notation of CDI, `on` or `off`.
 pub const CDI: &str = "kai.scheduler/cdi";
 
+/// Label, ours: what a pod with one whole GPU holds on a time-sliced node, `physical` or `replica`; otherwise the setting decides.
+pub const WHOLE_GPU_POLICY: &str = "kai.scheduler/whole-gpu-policy";
+
 /// Annotation, ours: what reservation pods on the node are given, rung by rung, and the rung that worked. JSON.
 pub const LADDER: &str = "kai.scheduler/reservation-ladder";
 
