@@ -21,7 +21,7 @@ use crate::report::refused_nodes::RefusedNodes;
 use crate::report::searches::SearchReport;
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
-use crate::report::{explain, text};
+use crate::report::{explain, preemption_policy, text};
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::world::World;
@@ -412,6 +412,8 @@ impl Cycle<'_> {
             .map(|(task, fit)| pod_report(task, fit))
             .collect();
         pods.sort_by(|left, right| left.pod.cmp(&right.pod));
+        let refusal = fit.cannot_reclaim.map(|refusal| told.refusal(self.world, refusal));
+        let cannot_reclaim = preemption_policy::never_preempts(self.world, job).or(refusal);
         JobReport {
             job: entry.spec.name.clone(),
             queue: entry.spec.queue.clone(),
@@ -419,7 +421,7 @@ impl Cycle<'_> {
             bounds,
             errors,
             pods,
-            cannot_reclaim: fit.cannot_reclaim.map(|refusal| told.refusal(self.world, refusal)),
+            cannot_reclaim,
             victims: fit.victims.into_iter().map(|victims| self.told(victims)).collect(),
         }
     }

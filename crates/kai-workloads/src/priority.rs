@@ -81,7 +81,7 @@ pub(crate) fn preemptibility(
             workload::PREEMPTIBLE | workload::NON_PREEMPTIBLE => return Some(value.to_owned()),
             _ => notices.push(Notice::Ignored {
                 place: format!("{object}: {}", label_path(workload::PREEMPTIBILITY)),
-                problem: format!("{value:?} is neither preemptible nor non-preemptible"),
+                problem: preemptibility_problem(value),
             }),
         }
     }
@@ -89,6 +89,14 @@ pub(crate) fn preemptibility(
         .map(|(_, default)| default.preemptibility.as_str())
         .find(|value| [workload::PREEMPTIBLE, workload::NON_PREEMPTIBLE].contains(value))
         .map(str::to_owned)
+}
+
+/// Why a value of the label does not count.
+fn preemptibility_problem(value: &str) -> String {
+    if value == workload::SEMI_PREEMPTIBLE {
+        return "this release does not support semi-preemptible: a workload is preemptible or non-preemptible as a whole, here by its priority".to_owned();
+    }
+    format!("{value:?} is neither preemptible nor non-preemptible")
 }
 
 /// The first valid duration among the annotations of owners and pod, in nanoseconds.

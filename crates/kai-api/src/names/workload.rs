@@ -69,6 +69,12 @@ pub const SEGMENT_TOPOLOGY_PREFERRED: &str = "kai.scheduler/segment-topology-pre
 /// Annotation on a `Job`, a `JobSet` or a replicated job's template: gang size.
 pub const BATCH_MIN_MEMBER: &str = "kai.scheduler/batch-min-member";
 
+/// Annotation on a workload without sub-groups, else on its pods: gang size.
+pub const MIN_MEMBER: &str = "kai.scheduler/min-member";
+
+/// Value of [`PREEMPTIBILITY`] that KAI 0.18 has and this release does not.
+pub const SEMI_PREEMPTIBLE: &str = "semi-preemptible";
+
 /// Label on a pod: integer; higher goes first among the pods of one group.
 pub const TASK_PRIORITY: &str = "kai.scheduler/task-priority";
 

@@ -5,6 +5,7 @@ pub mod device_trials;
 pub mod explain;
 pub mod held_back;
 pub mod job_fit;
+pub(crate) mod preemption_policy;
 pub mod refusal;
 pub mod refused_nodes;
 pub mod searches;

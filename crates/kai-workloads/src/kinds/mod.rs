@@ -9,6 +9,7 @@ mod karta;
 mod knative;
 mod kubeflow;
 mod lws;
+mod min_member;
 pub(crate) mod pod;
 mod pytorch;
 mod ray;
@@ -31,6 +32,7 @@ pub(crate) fn plan(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
         Some(plan) => plan,
         None => by_kind(case)?,
     };
+    min_member::apply(case, &mut plan);
     check_parts(case, &plan)?;
     let exists = |name: &String| plan.sub_groups.iter().any(|part| part.name == *name);
     if let Some(name) = plan.pod_sub_group.take_if(|name| !exists(name)) {
