@@ -9,6 +9,7 @@
 //! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
 //! | [`pod`] | a pod as reviews carry it |
 //! | [`guard`], `namespace_label`, `container_memory` | the library that limits GPU memory; requests and limits of single containers |
+//! | `queue_use` | which queues a pod may use |
 //! | `classes` | runtime classes that exist |
 //! | [`review`] | questions and answers of the API server |
 //! | [`certificates`] | our authority and our certificate |
@@ -25,6 +26,7 @@ mod namespace_label;
 pub mod pod;
 pub mod pod_groups;
 pub mod pods;
+mod queue_use;
 pub mod queues;
 pub mod quotas;
 pub mod registration;

@@ -1,6 +1,7 @@
 //! Questions of the API server and our answers. Pure.
 
 use k8s_openapi::ByteString;
+use kai_api::Queue;
 use kai_api::names::admission as paths;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,20 @@ pub struct Known<'a> {
 #[serde(default)]
 pub struct Review {
     request: Request,
+}
+
+impl Review {
+    /// Namespace and object where one is created.
+    pub(super) fn new_object(&self) -> Option<(&str, &Value)> {
+        let Request { operation, namespace, object, .. } = &self.request;
+        let object = object.as_ref().filter(|_| operation == "CREATE")?;
+        Some((namespace, object))
+    }
+
+    /// The answer that denies it.
+    pub(super) fn denied(&self, why: String) -> Value {
+        response(&self.request.uid, &Verdict::refused(why), &[])
+    }
 }
 
 /// What is about to be written.
@@ -65,21 +80,15 @@ fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
 /// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
 pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
     let request = &review.request;
-    let object = request.object.as_ref().unwrap_or(&Value::Null);
-    let old = request.old_object.as_ref().unwrap_or(&Value::Null);
     let (verdict, patch) = match path {
         paths::MUTATE_POD_PATH => mutate_pod(request, known),
         paths::VALIDATE_POD_PATH => {
             let refused = validate_pod(request, known).err();
             (Verdict { refused, warnings: Vec::new() }, Vec::new())
         }
-        paths::VALIDATE_QUEUE_PATH if request.operation == "DELETE" => {
-            let among = known.queue_rules.deny_parent_deletion.then(|| known.queues.unwrap_or(&[]));
-            (queues::validate_deletion(old, among), Vec::new())
-        }
-        paths::VALIDATE_QUEUE_PATH => (queue(object, old, known), Vec::new()),
+        paths::VALIDATE_QUEUE_PATH => (validate_queue(request, known), Vec::new()),
         paths::VALIDATE_POD_GROUP_PATH => (validate_pod_group(request), Vec::new()),
-        paths::VALIDATE_TOPOLOGY_PATH => (topologies::validate(object), Vec::new()),
+        paths::VALIDATE_TOPOLOGY_PATH => (validate_topology(request), Vec::new()),
         _ => return None,
     };
     Some(response(&request.uid, &verdict, &patch))
@@ -89,6 +98,30 @@ fn validate_pod_group(request: &Request) -> Verdict {
     let is_new = request.operation == "CREATE";
     match request.decode() {
         Ok(group) => pod_groups::validate(&group, is_new),
+        Err(why) => Verdict::refused(why),
+    }
+}
+
+fn validate_topology(request: &Request) -> Verdict {
+    match request.decode() {
+        Ok(topology) => topologies::validate(&topology),
+        Err(why) => Verdict::refused(why),
+    }
+}
+
+/// Queues that do not have the shape of one are denied before a rule looks at them.
+fn validate_queue(request: &Request, known: &Known<'_>) -> Verdict {
+    let object = request.object.as_ref().unwrap_or(&Value::Null);
+    let old = request.old_object.as_ref().unwrap_or(&Value::Null);
+    if request.operation == "DELETE" {
+        let among = known.queue_rules.deny_parent_deletion.then(|| known.queues.unwrap_or(&[]));
+        return match decode::<Queue>(old) {
+            Ok(_) => queues::validate_deletion(old, among),
+            Err(why) => Verdict::refused(why),
+        };
+    }
+    match request.decode::<Queue>() {
+        Ok(_) => queue(object, old, known),
         Err(why) => Verdict::refused(why),
     }
 }
@@ -270,6 +303,32 @@ mod tests {
                 assert!(text.starts_with("cannot decode the object"), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn malformed_queues_and_topologies_are_denied() {
+        let queue = |spec: Value| json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}, "spec": spec});
+        let topology = |spec: Value| json!({"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}, "spec": spec});
+        let malformed = [
+            (paths::VALIDATE_QUEUE_PATH, queue(json!(7))),
+            (paths::VALIDATE_QUEUE_PATH, queue(json!({"parentQueue": {"a": 1}}))),
+            (paths::VALIDATE_QUEUE_PATH, queue(json!({"resources": {"gpu": {"quota": "all"}}}))),
+            (paths::VALIDATE_QUEUE_PATH, json!([])),
+            (paths::VALIDATE_TOPOLOGY_PATH, topology(json!({"levels": "rack"}))),
+            (paths::VALIDATE_TOPOLOGY_PATH, topology(json!({"levels": [{"nodeLabel": 1}]}))),
+            (paths::VALIDATE_TOPOLOGY_PATH, Value::Null),
+        ];
+        for (path, object) in malformed {
+            let told = ask(path, &json!({"uid": "u", "operation": "CREATE", "object": object}));
+            assert_eq!(told["allowed"], false, "{path} {object}");
+            let text = told["status"]["message"].as_str().expect("a message");
+            assert!(text.starts_with("cannot decode the object"), "{text}");
+        }
+        let told = ask(
+            paths::VALIDATE_QUEUE_PATH,
+            &json!({"uid": "u", "operation": "DELETE", "oldObject": {"status": 1}}),
+        );
+        assert_eq!(told["allowed"], false);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
 use super::classes::RuntimeClasses;
+use super::queue_use::QueueUse;
 use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
 use super::review::{self, Known, Review};
 use super::{AdmissionSettings, namespace_label};
@@ -70,14 +71,15 @@ pub async fn start(
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| AdmissionError::Listen(settings.port, error))?;
-    let office = Arc::new((client.clone(), RuntimeClasses::follow(&client, &env)));
+    let classes = RuntimeClasses::follow(&client, &env);
+    let office = Arc::new((client.clone(), classes, QueueUse::follow(&client, &env)));
     let asked_by = changing.clone();
     let answer = move |asked: Asked| {
         let (office, settings) = (Arc::clone(&office), asked_by.borrow().clone());
         async move {
-            let (client, classes) = &*office;
+            let (client, classes, queues) = &*office;
             let pods = classes.narrow(&settings.pods);
-            answer(client, &asked, &AdmissionSettings { pods, ..settings }).await
+            answer(client, queues, &asked, &AdmissionSettings { pods, ..settings }).await
         }
     };
     env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), Limits::REVIEWS, answer));
@@ -96,7 +98,12 @@ fn names(settings: &AdmissionSettings) -> BTreeSet<String> {
     names
 }
 
-async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) -> Answer {
+async fn answer(
+    client: &Client,
+    queue_use: &QueueUse,
+    asked: &Asked,
+    settings: &AdmissionSettings,
+) -> Answer {
     let review: Review = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
@@ -112,6 +119,16 @@ async fn answer(client: &Client, asked: &Asked, settings: &AdmissionSettings) ->
             Err(error) => {
                 tracing::warn!(%error, "cannot list queues, so cycles of parent queues are not found");
             }
+        }
+    }
+    if path == paths::VALIDATE_POD_PATH {
+        match queue_use.denial(client, &review, settings).await {
+            Ok(None) => {}
+            Ok(Some(why)) => {
+                let denied = review.denied(why).to_string();
+                return content(StatusCode::OK, "application/json", denied);
+            }
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
     let mut rules = settings.pods.clone();

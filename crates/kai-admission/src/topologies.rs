@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use kai_api::Topology;
 
 use super::Verdict;
 
 /// A topology that is created or changed.
-pub fn validate(topology: &Value) -> Verdict {
-    let levels = || topology["spec"]["levels"].as_array().into_iter().flatten();
-    let labels: BTreeSet<&str> = levels().filter_map(|level| level["nodeLabel"].as_str()).collect();
+pub fn validate(topology: &Topology) -> Verdict {
+    let levels = &topology.spec.levels;
+    let labels: BTreeSet<&str> = levels.iter().map(|level| level.node_label.as_str()).collect();
     let mut seen = BTreeSet::new();
     let (mut twice, mut conflicting) = (BTreeSet::new(), BTreeSet::new());
-    for alias in levels().filter_map(|level| level["alias"].as_str()) {
+    for alias in levels.iter().filter_map(|level| level.alias.as_deref()) {
         if !seen.insert(alias) {
             twice.insert(alias);
         }
@@ -42,17 +42,22 @@ pub fn validate(topology: &Value) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use kai_api::topology::{TopologyLevel, TopologySpec};
 
     use super::*;
 
     #[test]
     fn an_alias_means_one_level() {
-        let level = |label: &str, alias: &str| json!({"nodeLabel": label, "alias": alias});
-        let told = |levels: Value| validate(&json!({"spec": {"levels": levels}})).refused;
-        assert_eq!(told(json!([level("a", "zone"), {"nodeLabel": "b"}])), None);
+        let level = |label: &str, alias: &str| TopologyLevel {
+            node_label: label.to_owned(),
+            alias: (!alias.is_empty()).then(|| alias.to_owned()),
+        };
+        let told = |levels: Vec<TopologyLevel>| {
+            validate(&Topology::new("t", TopologySpec { levels })).refused
+        };
+        assert_eq!(told(vec![level("a", "zone"), level("b", "")]), None);
         assert_eq!(
-            told(json!([level("a", "zone"), level("b", "zone"), level("c", "a")])).as_deref(),
+            told(vec![level("a", "zone"), level("b", "zone"), level("c", "a")]).as_deref(),
             Some(
                 "invalid topology aliases: aliases must be unique within the topology; duplicated: [zone]; an alias must not equal a nodeLabel; conflicting: [a]"
             )

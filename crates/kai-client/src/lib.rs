@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | set-up of a client |
+//! | [`access`] | which queues and priority classes a service account may use |
 //! | [`device_api`] | older versions of `resource.k8s.io` |
 //! | [`lease`] | leader election, and the gate that closes when a lease expires |
 //! | [`kinds`] | the watched kinds |
@@ -17,6 +18,7 @@
 //! | [`placement_key`] | the key with which placements are signed |
 //! | [`own_pod`] | the pod that this process runs in |
 
+pub mod access;
 pub mod client;
 pub mod device_api;
 pub mod env;

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::FutureExt;
 use kai_api::PodGroup;
 use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
+use kai_client::access::{Account, denial};
 use kai_client::env::Env;
 use kai_client::failure::Failure;
 use kai_client::lease::Gate;
@@ -80,6 +83,12 @@ pub enum GroupError {
     /// The objects make no sense.
     #[error(transparent)]
     Objects(#[from] kai_workloads::GroupingError),
+    /// The pod's service account may not use queue or priority class.
+    #[error("{0}")]
+    Denied(String),
+    /// The rules panicked.
+    #[error("grouping it panicked; the log says where")]
+    Panicked,
     /// The API server did not answer in time.
     #[error("the API server did not answer within {} s", ATTEMPT_DEADLINE.nanos / 1_000_000_000)]
     Deadline,
@@ -123,6 +132,19 @@ impl Failures {
 #[derive(Deserialize)]
 struct List<T> {
     items: Vec<T>,
+}
+
+/// A pod as far as its service account goes.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccountedPod {
+    spec: AccountedSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AccountedSpec {
+    service_account_name: String,
 }
 
 impl Grouper {
@@ -199,7 +221,7 @@ impl Grouper {
         attempt: impl Future<Output = Result<T, E>>,
     ) -> Result<T, GroupError> {
         tokio::select! { biased;
-            ended = attempt => ended.map_err(Into::into),
+            ended = without_panics(attempt) => ended,
             () = self.env.sleep(ATTEMPT_DEADLINE) => Err(GroupError::Deadline),
         }
     }
@@ -227,10 +249,12 @@ impl Grouper {
                     return Ok(Grouping::LeftAlone);
                 }
                 Decision::Group(plan) if plan.is_own_group_of(pod) => {
+                    self.authorize(pod, &plan).await?;
                     return Ok(Grouping::Own(plan));
                 }
                 Decision::Group(_) if !self.gate.is_open() => return Ok(Grouping::Postponed),
                 Decision::Group(plan) => {
+                    self.authorize(pod, &plan).await?;
                     self.write(pod, &plan).await?;
                     return Ok(Grouping::Linked(for_its_author(&plan)));
                 }
@@ -242,6 +266,24 @@ impl Grouper {
             }
         }
         Err(GroupError::Endless)
+    }
+
+    /// Asks whether the pod's service account may use queue and priority class, where that is configured. Until it may, the pod
+    /// has no group and stays pending.
+    async fn authorize(&self, pod: &Pod, plan: &PodGroupPlan) -> Result<(), GroupError> {
+        if !self.config.authorize_queues {
+            return Ok(());
+        }
+        let path = Resource::PODS.object(&pod_name(pod));
+        let found: Option<AccountedPod> = self.writer.read(&path).await?;
+        let spec = found.unwrap_or_default().spec;
+        let account =
+            Account { namespace: &pod.metadata.namespace, name: &spec.service_account_name };
+        let (queue, class) = (&plan.queue, &plan.priority_class_name);
+        match denial(self.writer.client(), account, queue, class).await? {
+            None => Ok(()),
+            Some(why) => Err(GroupError::Denied(why)),
+        }
     }
 
     /// Writes the group, then links the pod to it.
@@ -413,6 +455,16 @@ impl Grouper {
     }
 }
 
+/// A panic ends the attempt only: attempts share nothing that it could leave half changed.
+async fn without_panics<T, E: Into<GroupError>>(
+    attempt: impl Future<Output = Result<T, E>>,
+) -> Result<T, GroupError> {
+    match AssertUnwindSafe(attempt).catch_unwind().await {
+        Ok(ended) => ended.map_err(Into::into),
+        Err(_) => Err(GroupError::Panicked),
+    }
+}
+
 /// Priority classes and preemptibility of kinds, from a config map.
 pub async fn kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDefaults, String> {
     let found: Option<Value> = read(client, &Resource::CONFIG_MAPS.object(place))
@@ -439,7 +491,21 @@ fn pod_name(pod: &Pod) -> ObjectName {
 
 #[cfg(test)]
 mod tests {
-    use super::Failures;
+    use futures::FutureExt;
+
+    use super::{Failures, GroupError, without_panics};
+
+    #[test]
+    fn a_panic_while_grouping_ends_the_attempt_only() {
+        let attempt = async {
+            let owners: Vec<u8> = Vec::new();
+            Ok::<u8, GroupError>(owners.iter().copied().max().expect("as the test wants"))
+        };
+        let ended = without_panics(attempt).now_or_never().expect("it ends at once");
+        assert!(matches!(ended, Err(GroupError::Panicked)), "{ended:?}");
+        let fine = without_panics(async { Ok::<u8, GroupError>(1) }).now_or_never();
+        assert!(matches!(fine, Some(Ok(1))), "{fine:?}");
+    }
 
     #[test]
     fn what_fails_twice_in_the_same_way_is_told_once() {

@@ -47,6 +47,8 @@ pub struct Wanted<'a> {
     pub pull_policy: &'a str,
     /// Replicas of each Deployment; one of them acts.
     pub replicas: u32,
+    /// Service accounts need the verb `use` on queues and priority classes.
+    pub queue_authorization: bool,
     /// How long disruption budgets may delay reclaim: a duration, or `forever`.
     pub disruption_budget_delay: &'a str,
 }
@@ -60,6 +62,10 @@ impl Wanted<'_> {
         let mut all: Vec<String> = first.iter().map(|text| (*text).to_owned()).collect();
         if self.scheduler_name != SCHEDULER_NAME {
             all.push(format!("--scheduler-name={}", self.scheduler_name));
+        }
+        let asks = [Function::PodGrouper, Function::Admission];
+        if self.queue_authorization && asks.iter().any(|one| functions.contains(one)) {
+            all.push("--queue-authorization".to_owned());
         }
         if functions.contains(&Function::Scheduler) {
             if self.disruption_budget_delay != USUAL_BUDGET_DELAY {
@@ -360,6 +366,7 @@ mod tests {
             image: "kai:1",
             scheduler_name: SCHEDULER_NAME,
             disruption_budget_delay: "10m",
+            queue_authorization: false,
             scale_adjuster: false,
             numa_agent: false,
             gpu_sharing: false,

@@ -30,6 +30,9 @@ pub const BLOCK_VISIBLE_DEVICES: &str = include_str!("../../../deploy/block-visi
 /// The scheduler may delete victims; not installed where disruption budgets delay reclaim forever.
 pub const DELETE_VICTIMS: &str = include_str!("../../../deploy/delete-victims.yaml");
 
+/// Service accounts are asked about with `--queue-authorization`; installed where that is asked for.
+pub const QUEUE_AUTHORIZATION: &str = include_str!("../../../deploy/queue-authorization.yaml");
+
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
     definitions_and_roles().chain([DEFAULT_QUEUES])
@@ -96,6 +99,20 @@ mod tests {
                 json!([kai_api::names::scheduling::PLACEMENT_KEY.0]),
             ];
             assert!(!text.contains("secrets") || own.contains(&rule["resourceNames"]), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_role_may_create_webhooks_or_change_those_of_others() {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(RBAC).expect("YAML");
+        let rules =
+            objects.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten());
+        let about = rules.filter(|rule| rule["resources"].to_string().contains("webhookconfig"));
+        let about: Vec<&Value> = about.collect();
+        assert!(!about.is_empty());
+        for rule in about {
+            assert!(rule["resourceNames"].is_array(), "{rule}");
+            assert_eq!(rule["verbs"], json!(["get", "patch"]), "{rule}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kai_api::enforcement::Enforcement;
-use kai_api::names::objects;
+use kai_api::names::{objects, workload};
 
 use crate::planner::Settings;
 
@@ -88,6 +88,10 @@ pub struct AdmissionSettings {
     pub namespace: String,
     /// Pods with this `spec.schedulerName` are ours.
     pub scheduler_name: String,
+    /// Key of the label that names the queue of a pod.
+    pub queue_label_key: String,
+    /// Service accounts need the verb `use` on queues and priority classes.
+    pub authorize_queues: bool,
     /// Rules for pods.
     pub pods: PodRules,
     /// Which pods are looked at, of those that are ours.
@@ -112,6 +116,8 @@ impl Default for AdmissionSettings {
             url: None,
             namespace: objects::NAMESPACE.to_owned(),
             scheduler_name: Settings::default().rules.scheduler_name,
+            queue_label_key: workload::QUEUE.to_owned(),
+            authorize_queues: false,
             pods: PodRules::default(),
             scope: PodScope::default(),
             queues: true,

@@ -288,6 +288,15 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
+    switch(process(
+        "queue-authorization",
+        "false",
+        "Require that the service account of a pod has the verb use on the queue and the priority class of its workload",
+        |to, value| {
+            let grouper = to.settings.grouper.get_or_insert_default();
+            boolean(value, &mut grouper.authorize_queues)
+        },
+    )),
     planner(
         "partition-label-value",
         "",
@@ -572,7 +581,8 @@ mod tests {
     ];
 
     /// Flags that KAI does not have.
-    const OURS: [&str; 2] = ["disruption-budget-delay", "whole-gpu-policy"];
+    const OURS: [&str; 3] =
+        ["disruption-budget-delay", "queue-authorization", "whole-gpu-policy"];
 
     #[test]
     fn disruption_budgets_delay_for_a_time_or_forever() {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`planner`], [`status`], [`metrics`], [`usage`] | settings of the scheduling controllers |
 //! | [`binder`], [`admission`], [`scale_adjuster`] | settings of these components |
+//! | [`queue_access`] | annotations of queues that say who may use them |
 //! | [`flags`] | KAI's scheduler flags |
 //! | [`config_file`] | KAI's configuration file |
 //! | [`config`], [`shard`], `sharing_mode` | what `Config` and `SchedulingShard` set |
@@ -18,6 +19,7 @@ pub mod fields;
 pub mod flags;
 pub mod metrics;
 pub mod planner;
+pub mod queue_access;
 pub mod scale_adjuster;
 pub mod shard;
 mod sharing_mode;

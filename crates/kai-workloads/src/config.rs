@@ -30,6 +30,8 @@ pub struct GrouperConfig {
     pub workload_api: bool,
     /// A `Job` that says nothing else is a gang of its parallelism.
     pub job_gang_from_parallelism: bool,
+    /// Service accounts of pods need the verb `use` on queue and priority class.
+    pub authorize_queues: bool,
     /// Defaults per kind.
     pub kind_defaults: KindDefaults,
 }
@@ -47,6 +49,7 @@ impl Default for GrouperConfig {
             karta: true,
             workload_api: true,
             job_gang_from_parallelism: false,
+            authorize_queues: false,
             kind_defaults: KindDefaults::default(),
         }
     }

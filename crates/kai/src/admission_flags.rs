@@ -100,11 +100,14 @@ impl AdmissionFlags {
         let name = &flagged.settings.rules.scheduler_name;
         let usual = *name == Flagged::default().settings.rules.scheduler_name;
         let name = wishes.scheduler_name.as_ref().filter(|_| usual).unwrap_or(name);
+        let grouper = flagged.settings.grouper.as_ref();
         Some(AdmissionSettings {
             port,
             url: self.webhook_url.clone(),
             namespace: flagged.namespace.clone(),
             scheduler_name: name.clone(),
+            queue_label_key: flagged.settings.config.params.queue_label_key.to_string(),
+            authorize_queues: grouper.is_some_and(|grouper| grouper.authorize_queues),
             pods: PodRules {
                 gpu_sharing: is(self.gpu_sharing_enabled, wishes.gpu_sharing),
                 hami_core: is(self.hami_core_enabled, wishes.hami_core),

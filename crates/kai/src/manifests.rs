@@ -53,6 +53,10 @@ pub(crate) struct ManifestsArguments {
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = budget_delay)]
     disruption_budget_delay: String,
 
+    /// Require that the service account of a pod has the verb `use` on the queue and the priority class of its workload
+    #[arg(long)]
+    queue_authorization: bool,
+
     /// Schedule pods with this `spec.schedulerName`.
     #[arg(long, default_value = SCHEDULER_NAME, value_name = "NAME")]
     scheduler_name: String,
@@ -109,14 +113,16 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
         openshift: arguments.openshift,
         pull_policy: &arguments.pull_policy,
         replicas: arguments.replicas,
+        queue_authorization: arguments.queue_authorization,
         disruption_budget_delay: &arguments.disruption_budget_delay,
     };
     let deletes =
         (arguments.disruption_budget_delay != FOREVER).then_some(manifests::DELETE_VICTIMS);
     let by_hand = (wanted.layout == Layout::Nothing).then_some(manifests::BY_HAND);
+    let asks = arguments.queue_authorization.then_some(manifests::QUEUE_AUTHORIZATION);
     let blocked =
         arguments.block_nvidia_visible_devices.then_some(manifests::BLOCK_VISIBLE_DEVICES);
-    for document in [deletes, by_hand, blocked].into_iter().flatten() {
+    for document in [deletes, asks, by_hand, blocked].into_iter().flatten() {
         text = format!("{text}---\n{}\n", document.trim_end());
     }
     for object in hardened(deployments::objects(wanted)) {

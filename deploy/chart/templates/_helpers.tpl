@@ -88,6 +88,7 @@
 {{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
 {{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
 {{- if ne .Release.Namespace "kai-scheduler" -}}{{- $args = append $args (printf "--namespace=%s" .Release.Namespace) -}}{{- end -}}
+{{- if $v.global.queueAuthorization -}}{{- $args = append $args "--queue-authorization" -}}{{- end -}}
 {{- if $v.global.blockNvidiaVisibleDevices -}}{{- $args = append $args "--block-nvidia-visible-devices" -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "HamiCore" -}}{{- $args = append $args "--hami-core-enabled" -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}

@@ -3,6 +3,7 @@
 
 mod admission;
 mod apart;
+mod attacks;
 mod binder;
 mod budgets;
 mod chart;
@@ -21,6 +22,7 @@ mod leases;
 mod logged;
 mod mortal;
 mod namespaces;
+mod queue_access;
 mod registered;
 mod scaling;
 mod served;

@@ -258,6 +258,19 @@ async fn pod_that_calls_itself_a_reservation_is_counted() {
     world.wait_bound("whole").await;
 }
 
+/// The pod pretends that the map is the one that the binder writes.
+fn own_map(mut pod: Value) -> Value {
+    pod["metadata"]["annotations"] = json!({"runai/shared-gpu-configmap": "m"});
+    pod
+}
+
+/// The pod has a device claim too.
+fn claiming(mut pod: Value) -> Value {
+    pod["spec"]["resourceClaims"] = json!([{"name": "device", "resourceClaimName": "c"}]);
+    pod["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "device"}]);
+    pod
+}
+
 #[tokio::test]
 async fn tenants_cannot_choose_devices() {
     let Some(world) = World::alone("chooser").await else { return };
@@ -286,6 +299,8 @@ async fn tenants_cannot_choose_devices() {
         chosen(json!([{"name": name, "value": "all"}]), json!([])),
         chosen(json!([{"name": name, "valueFrom": reference}]), json!([])),
         chosen(json!([]), json!([{"prefix": "NVIDIA_", "configMapRef": {"name": "m"}}])),
+        own_map(chosen(json!([{"name": name, "valueFrom": reference}]), json!([]))),
+        claiming(chosen(json!([{"name": name, "value": "all"}]), json!([]))),
     ];
     let pods = world.pod_path("");
     let is_in_effect = async || {
@@ -300,6 +315,9 @@ async fn tenants_cannot_choose_devices() {
     let maps = format!("/api/v1/namespaces/{}/configmaps", world.name);
     let map = json!({"metadata": {"name": "m"}, "data": {name: "all"}});
     assert_denied(&tenant, "POST", &maps, &map, name).await;
+    let secret = json!({"metadata": {"name": "m"}, "stringData": {name: "all"}});
+    let secrets = format!("/api/v1/namespaces/{}/secrets", world.name);
+    assert_denied(&tenant, "POST", &secrets, &secret, name).await;
     let allowed = chosen(json!([{"name": name, "value": "void"}]), json!([]));
     send(&tenant, "POST", &pods, "application/json", &allowed).await.expect("a pod");
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "chooser", "uid": "u"});

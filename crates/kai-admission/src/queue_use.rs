@@ -1,0 +1,175 @@
+//! Which queues and priority classes a new pod may use: annotations of queues say so, and RBAC where that is asked for. Pods
+//! whose queue is a label of their owner are checked by the planner and the pod grouper, by the same rules.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kai_api::Queue;
+use kai_api::names::workload;
+use kai_client::access::{Account, denial};
+use kai_client::env::Env;
+use kai_client::kinds::Kind;
+use kai_client::watch::{Change, Lists, watch};
+use kai_core::input::Text;
+use kai_settings::queue_access::{Applicant, QueueAccess};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::mpsc::channel;
+
+use super::AdmissionSettings;
+use super::review::Review;
+
+/// Queues and namespaces that exist; empty until they were listed.
+#[derive(Debug, Default)]
+pub(super) struct QueueUse {
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    access: QueueAccess,
+    /// Labels of namespaces.
+    namespaces: BTreeMap<Text, BTreeMap<String, String>>,
+}
+
+/// What a pod says about its queue.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AppliedPod {
+    metadata: AppliedMetadata,
+    spec: AppliedSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AppliedMetadata {
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AppliedSpec {
+    #[serde(rename = "schedulerName")]
+    scheduler: String,
+    #[serde(rename = "serviceAccountName")]
+    account: String,
+    #[serde(rename = "priorityClassName")]
+    priority_class: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Namespace {
+    metadata: AppliedMetadata,
+}
+
+impl QueueUse {
+    /// Follows queues and namespaces for as long as the process lives.
+    pub(super) fn follow(client: &Client, env: &Env) -> Arc<Self> {
+        let known = Arc::new(Self::default());
+        let (sink, mut changes) = channel(64);
+        for kind in [Kind::Queue, Kind::Namespace] {
+            let watched = watch(client.clone(), env.clone(), kind, Lists::default(), sink.clone());
+            env.spawn("watch", watched);
+        }
+        let kept = Arc::clone(&known);
+        env.spawn("watch", async move {
+            while let Some(change) = changes.recv().await {
+                kept.known.write().unwrap_or_else(PoisonError::into_inner).take(change);
+            }
+        });
+        known
+    }
+
+    /// Why the new pod of a review may not use its queue or its priority class; none: it may, or it is no such pod.
+    pub(super) async fn denial(
+        &self,
+        client: &Client,
+        review: &Review,
+        settings: &AdmissionSettings,
+    ) -> Result<Option<String>, kai_client::failure::Failure> {
+        let Some((namespace, object)) = review.new_object() else { return Ok(None) };
+        // A pod that cannot be decoded is denied by the other rules.
+        let Ok(pod) = AppliedPod::deserialize(object) else { return Ok(None) };
+        let labels = pod.metadata.labels.unwrap_or_default();
+        let label = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
+        let queue = label(&settings.queue_label_key);
+        if pod.spec.scheduler != settings.scheduler_name || queue.is_empty() {
+            return Ok(None);
+        }
+        let class = match label(workload::PRIORITY_CLASS_NAME) {
+            "" => pod.spec.priority_class.as_str(),
+            class => class,
+        };
+        if let Some(why) = self.annotated_denial(namespace, queue, class) {
+            return Ok(Some(why));
+        }
+        if !settings.authorize_queues {
+            return Ok(None);
+        }
+        let account = Account { namespace, name: &pod.spec.account };
+        denial(client, account, queue, class).await
+    }
+
+    fn annotated_denial(&self, namespace: &str, queue: &str, class: &str) -> Option<String> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let namespace_labels = known.namespaces.get(namespace);
+        let applicant = Applicant { namespace, namespace_labels, priority_class: class };
+        known.access.denial(queue, applicant).map(|why| why.to_string())
+    }
+}
+
+impl Known {
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Object(Kind::Queue, object) => self.set_queue(&object),
+            Change::Object(Kind::Namespace, object) => {
+                let Some(name) = object["metadata"]["name"].as_str() else { return };
+                let read = Namespace::deserialize(&*object).unwrap_or_default();
+                self.namespaces.insert(name.into(), read.metadata.labels.unwrap_or_default());
+            }
+            Change::Gone(Kind::Queue, name) => {
+                self.access.remove(&name.name);
+            }
+            Change::Gone(Kind::Namespace, name) => {
+                self.namespaces.remove(&name.name);
+            }
+            _ => {}
+        }
+    }
+
+    /// A queue that cannot be decoded is not in use.
+    fn set_queue(&mut self, object: &Value) {
+        let Ok(queue) = Queue::deserialize(object) else { return };
+        let name = queue.metadata.name.unwrap_or_default();
+        let parent = queue.spec.parent_queue.filter(|parent| !parent.is_empty());
+        let annotations = queue.metadata.annotations.unwrap_or_default();
+        self.access.set(name.as_str().into(), parent.as_deref().map(Into::into), &annotations);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn queues_and_namespaces_that_are_watched_decide() {
+        let all = QueueUse::default();
+        let tell = |change: Change| all.known.write().expect("a lock").take(change);
+        let queue = |annotations: Value| {
+            let object = json!({"metadata": {"name": "q", "annotations": annotations}, "spec": {}});
+            Change::Object(Kind::Queue, Box::new(object))
+        };
+        assert_eq!(all.annotated_denial("a", "q", ""), None, "not listed yet: the planner decides");
+        tell(queue(json!({"kai.scheduler/allowed-namespace-selector": "team=x"})));
+        assert!(all.annotated_denial("a", "q", "").is_some());
+        let namespace = json!({"metadata": {"name": "a", "labels": {"team": "x"}}});
+        tell(Change::Object(Kind::Namespace, Box::new(namespace)));
+        assert_eq!(all.annotated_denial("a", "q", ""), None);
+        tell(queue(json!({"kai.scheduler/allowed-priority-classes": "train"})));
+        assert!(all.annotated_denial("a", "q", "inference").is_some());
+    }
+}
