@@ -581,8 +581,7 @@ mod tests {
     ];
 
     /// Flags that KAI does not have.
-    const OURS: [&str; 3] =
-        ["disruption-budget-delay", "queue-authorization", "whole-gpu-policy"];
+    const OURS: [&str; 3] = ["disruption-budget-delay", "queue-authorization", "whole-gpu-policy"];
 
     #[test]
     fn disruption_budgets_delay_for_a_time_or_forever() {
