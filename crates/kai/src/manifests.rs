@@ -46,7 +46,7 @@ pub(crate) struct ManifestsArguments {
     pull_policy: String,
 
     /// Replicas of each Deployment; one of them acts, the others stand by
-    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 2, value_name = "NUMBER")]
     replicas: u32,
 
     /// How long disruption budgets may delay the reclaim of over-quota work before victims are deleted; with `forever` no account may delete pods

@@ -30,7 +30,7 @@
 {{- end -}}
 
 {{- define "kai.replicas" -}}
-{{- .Values.scheduler.replicas | default .Values.operator.replicaCount | default 1 -}}
+{{- .Values.scheduler.replicas | default .Values.operator.replicaCount | default 2 -}}
 {{- end -}}
 
 {{/* Not empty if pods may request fractions of GPUs. */}}

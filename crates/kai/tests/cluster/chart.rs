@@ -90,7 +90,10 @@ fn chart_renders_the_objects_that_kai_manifests_prints() {
     };
     let settings = [
         ("", ""),
-        ("--set global.gpuSharing=true --set operator.replicaCount=1", "--gpu-sharing"),
+        (
+            "--set global.gpuSharing=true --set operator.replicaCount=1",
+            "--gpu-sharing --replicas 1",
+        ),
         ("--set crdupgrader.image.pullPolicy=Never", "--pull-policy Never"),
         ("--set global.registry=r.example/team --set global.tag=2", "--image r.example/team/kai:2"),
         ("--set global.clusterAutoscaling=true", "--node-scale-adjuster"),
