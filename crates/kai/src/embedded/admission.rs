@@ -6,7 +6,7 @@ use kai_api::names::admission as paths;
 use kai_api::names::guard::ENFORCEMENT;
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
-use kai_settings::admission::{AdmissionSettings, PodRules};
+use kai_settings::admission::{AdmissionSettings, GuardRules, PodRules};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,8 +16,9 @@ const ADDRESS: &str = "https://kai.invalid";
 
 /// How admission is set up in an install in which pods may share GPUs.
 pub(super) fn usual() -> AdmissionSettings {
+    let guard = GuardRules { image: Some("kai".to_owned()), ..GuardRules::OFF };
     AdmissionSettings {
-        pods: PodRules { gpu_sharing: true, ..PodRules::default() },
+        pods: PodRules { gpu_sharing: true, guard, ..PodRules::default() },
         url: Some(ADDRESS.to_owned()),
         ..AdmissionSettings::default()
     }

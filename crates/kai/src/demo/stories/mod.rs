@@ -3,6 +3,7 @@
 mod gang;
 mod jetson;
 mod labels;
+mod memory;
 mod preemption;
 mod shares;
 mod sharing;
@@ -35,6 +36,7 @@ enum Plot {
     Slices,
     Labels,
     Jetson,
+    Memory,
 }
 
 impl Story {
@@ -48,12 +50,13 @@ impl Story {
             Plot::Slices => slices::tell(stage).await,
             Plot::Labels => labels::tell(stage).await,
             Plot::Jetson => jetson::tell(stage).await,
+            Plot::Memory => memory::tell(stage).await,
         }
     }
 }
 
 /// All of them, in order.
-pub(super) fn all() -> [Story; 7] {
+pub(super) fn all() -> [Story; 8] {
     [
         Story { title: "Queues and fair share", about: shares::ABOUT, plot: Plot::Shares },
         Story { title: "A gang: all or nothing", about: gang::ABOUT, plot: Plot::Gang },
@@ -66,5 +69,6 @@ pub(super) fn all() -> [Story; 7] {
         Story { title: "Memory of a time-sliced GPU", about: slices::ABOUT, plot: Plot::Slices },
         Story { title: "Without GPU Operator", about: labels::ABOUT, plot: Plot::Labels },
         Story { title: "A Jetson Thor", about: jetson::ABOUT, plot: Plot::Jetson },
+        Story { title: "GPU memory limits", about: memory::ABOUT, plot: Plot::Memory },
     ]
 }
