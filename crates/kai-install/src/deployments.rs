@@ -180,7 +180,10 @@ fn functions(wanted: Wanted<'_>) -> Vec<Value> {
         .flat_map(|function| {
             let name = function.name();
             let first = ["run", "--leader-elect", "--only", name];
-            let arguments = wanted.arguments(&first, &[function]);
+            let mut arguments = wanted.arguments(&first, &[function]);
+            if function == Function::Scheduler && wanted.scale_adjuster {
+                arguments.push("--over-limit-reason=OverQueueLimit".to_owned());
+            }
             let amounts = if function == Function::Admission { &SMALL } else { &WORLD };
             let mut made = vec![deployment(wanted, name, name, &arguments, amounts)];
             // The Service of admission is named as its Deployment and has both ports.

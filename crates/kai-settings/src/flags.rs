@@ -377,6 +377,19 @@ pub const FLAGS: &[Flag] = &[
         "Set the condition DisruptionTarget before deleting a victim; the eviction API sets it itself",
         |to, value| boolean(value, &mut to.settings.mark_victims),
     )),
+    planner(
+        "over-limit-reason",
+        "Unschedulable",
+        "Reason of the condition PodScheduled of pods over a limit of their queue: Unschedulable, as KAI, or OverQueueLimit, for which autoscalers add no nodes; the latter is used where the node scale adjuster runs",
+        |to, value| {
+            to.settings.status.marks_over_limit = match value {
+                "Unschedulable" => false,
+                "OverQueueLimit" => true,
+                _ => return Err("must be Unschedulable or OverQueueLimit".to_owned()),
+            };
+            Ok(())
+        },
+    ),
     switch(planner(
         "schedule-csi-storage",
         "false",
@@ -581,7 +594,8 @@ mod tests {
     ];
 
     /// Flags that KAI does not have.
-    const OURS: [&str; 3] = ["disruption-budget-delay", "queue-authorization", "whole-gpu-policy"];
+    const OURS: [&str; 4] =
+        ["disruption-budget-delay", "queue-authorization", "whole-gpu-policy", "over-limit-reason"];
 
     #[test]
     fn disruption_budgets_delay_for_a_time_or_forever() {

@@ -37,6 +37,8 @@ pub struct StatusSettings {
     pub settle: Span,
     /// Writes at once.
     pub workers: usize,
+    /// Pods over a limit of their queue get a reason of their own, for which autoscalers add no nodes.
+    pub marks_over_limit: bool,
 }
 
 impl Default for StatusSettings {
@@ -46,6 +48,7 @@ impl Default for StatusSettings {
             events: Events::Needed,
             settle: SETTLE,
             workers: 5,
+            marks_over_limit: false,
         }
     }
 }

@@ -21,6 +21,7 @@ mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_api::function::Function;
 use kai_api::{BindRequest, PodGroup};
 use kai_binder::EndedBind;
 use kai_binder::reserved::ReservedDevices;
@@ -112,7 +113,8 @@ impl Planner {
         let texts = TextOptions {
             detailed: settings.config.params.detailed_fit_errors,
             node_pool: settings.partition.name().map(Into::into),
-            kai_reasons: settings.config.compatibility.is_kai(),
+            marks_over_limit: settings.status.marks_over_limit
+                || settings.functions.contains(&Function::NodeScaleAdjuster),
         };
         let scheduler = &settings.rules.scheduler_name;
         let leading = match settings.election {

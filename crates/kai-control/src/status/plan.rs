@@ -76,7 +76,7 @@ impl Statuses {
             let object = groups.get(&report.job);
             let mut verdicts =
                 verdicts::of_job(report, object, &self.accounts, is_placed, &self.texts);
-            let over_limit = if self.texts.kai_reasons { None } else { headroom.take(report) };
+            let over_limit = if self.texts.marks_over_limit { headroom.take(report) } else { None };
             if let Some(over_limit) = over_limit {
                 verdicts::mark_over_limit(&mut verdicts, &over_limit);
             }

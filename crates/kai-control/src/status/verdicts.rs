@@ -66,8 +66,8 @@ pub struct TextOptions {
     pub detailed: bool,
     /// Our node pool; none: the default one.
     pub node_pool: Option<Text>,
-    /// Pods over a limit of their queue are `Unschedulable` as all others, as KAI has it: autoscalers add nodes for them.
-    pub kai_reasons: bool,
+    /// Pods over a limit of their queue are `OverQueueLimit` and not `Unschedulable`: autoscalers add no nodes for them.
+    pub marks_over_limit: bool,
 }
 
 impl TextOptions {

@@ -18,7 +18,7 @@ async fn a_waiting_pod_and_its_queues_are_explained() {
     world
         .wait("b is told why it waits", async || {
             let pod = world.see_pod("b").await.expect("the pod");
-            pod["status"]["conditions"][0]["reason"] == "OverQueueLimit"
+            pod["status"]["conditions"][0]["reason"] == "Unschedulable"
         })
         .await;
     let told = world.explain("kai", &["pod", "b"]).await;

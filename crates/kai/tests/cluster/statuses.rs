@@ -38,7 +38,7 @@ async fn a_pod_over_the_limit_of_its_queue_is_told_so_until_it_fits() {
     world.create_pod(&world.pod("b", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     world
         .wait("b is told why it waits", async || {
-            condition(&world, "b", "PodScheduled").await["reason"] == "OverQueueLimit"
+            condition(&world, "b", "PodScheduled").await["reason"] == "Unschedulable"
         })
         .await;
     let limit = format!(
