@@ -1,4 +1,4 @@
-//! Runs a command, shows what it prints and lets somebody read along.
+//! Runs a command, shows what it prints and passes each line on.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Words that are not used, and what to write instead.
-const UNUSED: [(&str, &str); 14] = [
+const UNUSED: [(&str, &str); 16] = [
     ("surroundings", "environment"),
     ("told to go", "evicted"),
     ("tell to go", "evict"),
@@ -17,6 +17,8 @@ const UNUSED: [(&str, &str); 14] = [
     ("looked after", "reconciled"),
     ("promised a place", "nominated"),
     ("entitled to", "fair share, quota"),
+    ("somebody", "the actor: another writer, a pod, the caller"),
+    ("whoever", "the actor: the writer, the holder, the caller"),
     ("comes to no end", "is cyclic, exceeds the deadline"),
 ];
 

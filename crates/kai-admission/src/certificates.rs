@@ -27,7 +27,7 @@ const RENEW_AUTHORITY: &str = "kai.scheduler/renew-authority";
 const RENEW_CERTIFICATE: &str = "kai.scheduler/renew-certificate";
 /// Annotation of the Secret: the names that the certificate is for.
 const NAMES: &str = "kai.scheduler/certificate-names";
-/// How often somebody else may be faster before we wait.
+/// How often another replica may be faster before we wait.
 const ATTEMPTS: usize = 5;
 
 /// Why there is no certificate.
@@ -39,12 +39,12 @@ pub enum CertificateError {
     /// It cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
-    /// Somebody else writes the Secret all the time.
+    /// Other writers change the Secret all the time.
     #[error("the Secret {POD_TLS_SECRET}: others changed it {ATTEMPTS} times while it was written")]
     Contested,
 }
 
-/// Makes keys. Chance is an input, as time is: whoever plays a story twice brings the same keys.
+/// Makes keys. Chance is an input, as time is: a test that plays a story twice brings the same keys.
 pub trait KeyMaker: Send + Sync {
     /// A new key.
     fn make(&self) -> Result<KeyPair, rcgen::Error>;

@@ -87,7 +87,7 @@ pub fn configurations(
     ]
 }
 
-/// Keeps the namespaces that somebody else excludes from our hooks: some clouds do, and would fight for it.
+/// Keeps the namespaces that other writers exclude from our hooks: some clouds do, and would fight for it.
 pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
     let hooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
     let registered = hooks(registered);
@@ -114,8 +114,8 @@ pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
     }
 }
 
-/// Whether hooks were registered that are to be reached in another way. Who applies a way beside the one that somebody else
-/// applied would have both, which makes no sense.
+/// Whether hooks were registered that are to be reached in another way. An address applied
+/// beside that of another writer would leave both, which makes no sense.
 pub fn is_reached_otherwise(registered: &Value, wanted: &Value) -> bool {
     let hooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
     let by_url = |hook: &Value| hook["clientConfig"]["url"].is_string();

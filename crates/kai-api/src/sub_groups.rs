@@ -1,4 +1,4 @@
-//! The tree of sub-groups of a pod group, checked in linear time: whoever may write a pod group chooses its size.
+//! The tree of sub-groups of a pod group, checked in linear time: the writer of a pod group chooses its size.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! One attempt to carry a bind request out.
 //!
 //! Each stage asks one thing: is it done already, is it time to wait, or what is to be written. A failure undoes what was
-//! done, and is told last, so that whoever reads it finds the pod as it was.
+//! done, and is reported last, so that its reader finds the pod as it was.
 
 mod answers;
 

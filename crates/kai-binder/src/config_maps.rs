@@ -81,7 +81,7 @@ pub(super) async fn apply(
     let target = Target::of_uid(Resource::CONFIG_MAPS, &name, uid);
     let apply = Apply { resource: Resource::CONFIG_MAPS, name, manager: MANAGER, object };
     let answer = writer.write(&Write::Apply(apply)).await?;
-    // Whoever made the map for an earlier release reads the devices under another key.
+    // Programs for an earlier release read the devices under another key.
     let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
     let known = answer["data"].get(legacy::VISIBLE_DEVICES);
     if let (Some(devices), Some(known)) = (devices, known)

@@ -1,4 +1,4 @@
-//! A shared device: its reservation is made when somebody needs it, waited for, repaired when it is lost, and released
+//! A shared device: its reservation is made when a pod needs it, waited for, repaired when it is lost, and released
 //! when nobody needs it any more.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const EVICT_AGAIN: Span = seconds(30);
 pub(super) struct DeviceMemory {
     /// A write is under way.
     busy: bool,
-    /// Somebody needed it since we look.
+    /// A pod needed it since the start.
     needed: bool,
     /// Since when nobody has needed it.
     idle_since: Option<Timestamp>,
@@ -117,7 +117,7 @@ impl Binder {
         }
     }
 
-    /// Reservations that went without leave are removed, unless somebody needs them: then making one anew tells what
+    /// Reservations that went without leave are removed, unless a pod needs them: then making one anew tells what
     /// became of the last.
     pub(super) fn clear_vanished(&mut self) {
         for Vanished { device, pod, uid } in self.facts.take_vanished() {
@@ -152,7 +152,7 @@ impl Binder {
         true
     }
 
-    /// Somebody needs the device: there is one good reservation of it, or there will be.
+    /// A pod needs the device: there is one good reservation of it, or there will be.
     fn keep(
         &mut self,
         key: &DeviceKey,

@@ -120,7 +120,7 @@ pub struct Binder {
     due: BTreeSet<Item>,
     timers: BTreeSet<(Timestamp, Item)>,
     orders: Vec<Order>,
-    /// How binds ended since somebody asked.
+    /// How binds ended since the last call.
     ended: Vec<EndedBind>,
 }
 

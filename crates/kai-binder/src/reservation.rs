@@ -221,7 +221,7 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         json::set(&mut pod, &["spec", "securityContext"], security.clone());
     }
     if is_fake {
-        // Whoever makes such nodes up writes the device on the pod.
+        // The program that simulates such nodes writes the device on the pod.
         if let Some(container) = pod.pointer_mut("/spec/containers/0") {
             json::set(container, &["image"], "ubuntu");
             json::set(container, &["args"], json!(["sleep", "infinity"]));

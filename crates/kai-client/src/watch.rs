@@ -29,7 +29,7 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 const PAGE: u32 = 500;
 /// The server ends a watch after this time; a connection that says nothing for longer is dead.
 const WATCH_SECONDS: i64 = 290;
-/// A watch that ends sooner than this was not wanted by whoever ended it.
+/// A watch that ends sooner than this was not ended on purpose.
 const SHORTEST_WATCH: Span = seconds(1);
 const FIRST_DELAY: Span = Span { nanos: 250_000_000 };
 const LONGEST_DELAY: Span = seconds(30);
@@ -130,7 +130,7 @@ enum Stop {
     Unheard,
     /// The server forgot where we were.
     Forgotten,
-    /// It ended at once and told nothing: whoever asks again at once might ask for ever.
+    /// It ended at once without an event: asking again at once might repeat for ever.
     Mute,
     /// Something else went wrong.
     Failed(Box<kube::Error>),
@@ -163,7 +163,7 @@ pub enum Lists {
     Paged,
 }
 
-/// Watches a kind for as long as somebody listens.
+/// Watches a kind while its changes are received.
 pub async fn watch(client: Client, env: Env, kind: Kind, lists: Lists, sink: Sender<Change>) {
     match kind {
         Kind::Pod => Watcher::<view::Pod>::new(client, env, kind, lists, sink).run().await,

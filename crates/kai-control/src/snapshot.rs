@@ -1,4 +1,4 @@
-//! A snapshot of the cluster in KAI's form: listed from the API when somebody asks, without secrets and values of
+//! A snapshot of the cluster in KAI's form: listed from the API on request, without secrets and values of
 //! environment variables.
 
 use kai_client::kinds::Kind;

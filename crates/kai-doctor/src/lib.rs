@@ -1,6 +1,6 @@
 //! What is wrong with a cluster or a host, and the command that puts it right.
 //!
-//! Checks are pure: facts in, findings out. Whoever asks lists the objects of a cluster, or names the folder of a host.
+//! Checks are pure: facts in, findings out. The caller lists the objects of a cluster, or names the folder of a host.
 //!
 //! | module | subject |
 //! |---|---|

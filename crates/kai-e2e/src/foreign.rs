@@ -9,7 +9,7 @@ use crate::room::{Room, has_condition};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// A kind of somebody else.
+/// A kind of another project.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// Its group.
@@ -71,7 +71,7 @@ pub async fn install(room: &Room, kind: &Kind) -> anyhow::Result<()> {
     let names = json!({"kind": kind.kind, "plural": plural, "singular": singular});
     let name = format!("{plural}.{}", kind.group);
     let spec = json!({"group": kind.group, "scope": scope, "names": names, "versions": versions});
-    // Kinds of groups under k8s.io need somebody's approval.
+    // Kinds of groups under k8s.io need an approval.
     let approved = json!({"api-approved.kubernetes.io": "unapproved, for tests"});
     let metadata = json!({"name": name, "annotations": approved});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec});

@@ -32,7 +32,7 @@ pub struct Cluster {
     pub(crate) owned: controllers::Owned,
     pub(crate) webhooks: Webhooks,
     pub(crate) cron_runs: controllers::cron_jobs::CronRuns,
-    /// What whoever writes should know, until it is told.
+    /// Warnings for the writer, until they are returned.
     pub(crate) warnings: Vec<String>,
     pub(crate) expressions: Expressions,
     /// Names of the schedulers that run on the cluster; none: nothing is known of them.
@@ -84,7 +84,7 @@ impl Cluster {
         self.schedulers = Some(names.into_iter().collect());
     }
 
-    /// What webhooks wanted whoever wrote last to know.
+    /// Warnings of webhooks for the latest write.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }

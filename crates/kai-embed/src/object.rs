@@ -56,7 +56,7 @@ pub fn version(object: &Value) -> &str {
     text(&object["metadata"]["resourceVersion"])
 }
 
-/// Somebody deleted it, and it is still there.
+/// It was deleted and is still there.
 pub fn is_terminating(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }

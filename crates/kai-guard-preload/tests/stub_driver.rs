@@ -161,7 +161,11 @@ fn broken_limits_and_regions_follow_the_failure_policy_and_say_why() {
     let limits = format!("v1 mode=enforce device=GPU-{DEVICE},limit=2048");
     let container = Container::new(&limits);
     std::fs::write(container.root().join("usage/region"), vec![7; 1 << 20]).unwrap();
-    assert_eq!(container.workload(&["info"]).code, 2, "a file of somebody else is not overwritten");
+    assert_eq!(
+        container.workload(&["info"]).code,
+        2,
+        "a file of another program is not overwritten"
+    );
     let container = Container::new(&limits);
     std::fs::remove_dir(container.root().join("usage")).unwrap();
     assert_eq!(container.workload(&["info"]).code, 2, "no folder for the region");

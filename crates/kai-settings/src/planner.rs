@@ -33,13 +33,13 @@ pub struct Settings {
     pub trust: TrustSettings,
     /// The part of the cluster that is ours.
     pub partition: Partition,
-    /// How pods are grouped; none: somebody else groups them.
+    /// How pods are grouped; none: another process groups them.
     pub grouper: Option<GrouperConfig>,
     /// Plans are made and carried out; false: pods are only grouped.
     pub schedules: bool,
     /// When a pod that is its own group gets a `PodGroup` object.
     pub publish: Publish,
-    /// How bind requests are carried out; none: somebody else does.
+    /// How bind requests are carried out; none: another process does it.
     pub binder: Option<BinderSettings>,
     /// How nodes are asked for, where that is our function.
     pub scale_adjuster: ScaleAdjusterSettings,

@@ -62,7 +62,7 @@ impl QueueRule {
         self.namespaces.is_none() && self.selector.is_none() && self.priority_classes.is_none()
     }
 
-    /// Why the queue of this name denies somebody; none: it does not.
+    /// Why the queue of this name denies the namespace or priority class; none: it does not.
     fn denial(&self, queue: &str, applicant: Applicant<'_>) -> Option<String> {
         let Applicant { namespace, namespace_labels, priority_class } = applicant;
         let is_listed = self.namespaces.as_ref().is_some_and(|all| all.contains(namespace));
@@ -124,7 +124,7 @@ impl QueueAccess {
         self.queues.values().any(|rule| rule.selector.is_some())
     }
 
-    /// Why the queue, or one above it, denies somebody; none: it does not.
+    /// Why the queue, or a parent queue, denies them; none: it does not.
     pub fn denial(&self, queue: &str, applicant: Applicant<'_>) -> Option<Text> {
         let mut next = self.queues.get_key_value(queue);
         // Queues that are above each other are no queues, and end the walk.

@@ -135,7 +135,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Makes etcd forget everything that was before now. Whoever wants to go on from an earlier moment is told that it is gone,
+    /// Makes etcd forget everything that was before now. A watch from an earlier moment is answered that it is gone,
     /// by an API server without a watch cache at once, by others after a restart.
     pub fn compact_store(&self) -> anyhow::Result<()> {
         let now = store::revision(self.plan.store)?;

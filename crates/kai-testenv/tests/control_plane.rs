@@ -18,10 +18,10 @@ async fn starts_and_refuses_strangers() {
     let namespaces: Api<Namespace> = Api::all(admin.clone());
     assert!(namespaces.get("default").await.is_ok());
     let accounts: Api<ServiceAccount> = Api::namespaced(admin, "default");
-    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "somebody"}}))
+    let account = serde_json::from_value(serde_json::json!({"metadata": {"name": "an-account"}}))
         .expect("an account");
     accounts.create(&PostParams::default(), &account).await.expect("it is created");
-    let file = plane.account_kubeconfig("default", "somebody").await.expect("a kubeconfig");
+    let file = plane.account_kubeconfig("default", "an-account").await.expect("a kubeconfig");
     let kubeconfig = Kubeconfig::read_from(file).expect("a readable kubeconfig");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await

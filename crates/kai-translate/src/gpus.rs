@@ -174,7 +174,7 @@ mod tests {
         ]));
         let uuids = (0..7).map(|number| format!("GPU-{number}")).collect();
         let mut probed = Probed { uuids, count: Some(6), memory_mib: Some(600) };
-        assert_eq!(understood(&node, &probed), (2, Some(200)), "what somebody wrote on it");
+        assert_eq!(understood(&node, &probed), (2, Some(200)), "the labels of the node count");
         node.metadata.annotations.clear();
         assert_eq!(understood(&node, &probed), (8, Some(800)), "as a label, too");
         node.metadata.labels.retain(|key, _| !key.starts_with("kai.scheduler/"));

@@ -45,7 +45,7 @@ impl Platform {
     }
 }
 
-/// What somebody wrote on the node, as label or annotation.
+/// The setting on the node, as label or annotation.
 pub fn stated(node: &view::Node) -> Option<Platform> {
     let metadata = &node.metadata;
     let key = names::TEGRA;

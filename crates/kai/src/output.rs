@@ -18,12 +18,12 @@ pub(crate) fn complain(text: &str) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// Whether somebody watches standard error.
+/// Whether standard error is a terminal.
 pub(crate) fn someone_watches() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether somebody watches standard output.
+/// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }

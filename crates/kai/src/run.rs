@@ -227,7 +227,7 @@ async fn read_kind_defaults(client: &Client, arguments: &RunArguments, settings:
     }
 }
 
-/// How admission is set up, for somebody who starts it otherwise.
+/// Settings of admission, for callers that start it otherwise.
 pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
     let (flagged, _) = arguments.scheduler.read()?;
     let asked_for = arguments.only.contains(&Function::Admission);

@@ -9,7 +9,7 @@ use kai_settings::flags::{Applied, FLAGS, Flag, FlagError, Flagged, Meaning, app
 use kai_settings::planner::Settings;
 use kai_settings::usage::Environment;
 
-/// The flag that names the part of the cluster; whoever gives it schedules that part only.
+/// The flag that names the part of the cluster; a process with it schedules that part only.
 pub(crate) const PARTITION_FLAG: &str = "partition-label-value";
 
 /// The flags that were given, in the order of the table.
@@ -104,7 +104,7 @@ impl FromArgMatches for SchedulerFlags {
     }
 }
 
-/// Those of the flags that change what is planned, for whoever plans beside `kai run`.
+/// Those of the flags that change what is planned, for commands that plan beside `kai run`.
 #[derive(Clone, Default)]
 pub(crate) struct PlanFlags(pub(crate) SchedulerFlags);
 

@@ -24,7 +24,7 @@ pub struct Gate {
 
 /// A write that came too late.
 #[derive(Debug, thiserror::Error)]
-#[error("somebody else leads: nothing is written")]
+#[error("not the leader: nothing was written")]
 pub struct NotLeading;
 
 impl Gate {

@@ -140,7 +140,7 @@ struct Elections {
 }
 
 impl Elections {
-    /// Is elected and unseated for as long as somebody listens; followers are told in their order.
+    /// Is elected and unseated while turns are received; followers receive them in order.
     async fn run_first(mut self, followers: Vec<Sender<bool>>) {
         let tell = async |leads: bool| {
             for follower in &followers {

@@ -1,4 +1,4 @@
-//! The rules of a lease, as client-go has them: whoever holds it renews it; one that nobody renewed for its whole duration
+//! The rules of a lease, as client-go has them: the holder renews it; one that was not renewed for its whole duration
 //! is free. A candidate trusts only its own uptime: a lease counts from when the candidate saw it change. Pure.
 
 use kai_api::json;
@@ -38,11 +38,11 @@ pub enum Step {
     Create(Value),
     /// It is ours or free: write this.
     Update(Value),
-    /// Somebody else holds it.
+    /// Another candidate holds it.
     Wait,
 }
 
-/// Somebody who wants a lease.
+/// A candidate for a lease.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,
@@ -156,7 +156,7 @@ mod tests {
     fn written(step: Step) -> Value {
         match step {
             Step::Create(lease) | Step::Update(lease) => lease,
-            Step::Wait => panic!("somebody else holds it"),
+            Step::Wait => panic!("another candidate holds it"),
         }
     }
 

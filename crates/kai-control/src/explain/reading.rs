@@ -81,7 +81,7 @@ async fn hear(env: &Env, mut changes: Receiver<Change>, readings: &mut [Reading]
 }
 
 impl Reading {
-    /// Whoever reads acts for nobody: nothing is elected, and nothing is written.
+    /// A reader does not act: nothing is elected, and nothing is written.
     fn begin(client: &Client, env: &Env, part: Part) -> Self {
         let settings = Settings {
             election: None,

@@ -1,4 +1,4 @@
-//! What is measured, under KAI's names. Counts are kept as plans are made; everything else is read when somebody asks.
+//! What is measured, under KAI's names. Counts are kept as plans are made; everything else is read on request.
 
 mod searches;
 #[cfg(test)]

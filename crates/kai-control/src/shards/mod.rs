@@ -1,6 +1,6 @@
 //! Several planners in one process, one per `SchedulingShard`, over one set of watches. `Config` and shards are read live:
 //! when what they say changes, the planners end and begin anew, as if the process had been started again. How they fare is
-//! told by whoever leads.
+//! written by the leader.
 
 mod conditions;
 mod installation;
@@ -182,7 +182,7 @@ pub(crate) async fn scheduled_parts(
         let named = part.shard.is_some() && only == Some(&part.settings.partition.value);
         part.settings.schedules && (only.is_none() || named)
     };
-    // Among several shards grouping is done once for all; whoever looks at one of them alone does it for that one.
+    // Among several shards grouping is done once for all; a process that runs one of them alone does it for that one.
     let grouper = planned.parts.iter().find_map(|part| part.settings.grouper.clone());
     let mut parts: Vec<Part> = planned.parts.into_iter().filter(is_meant).collect();
     for part in &mut parts {

@@ -26,7 +26,7 @@ pub enum Subject {
 pub enum Severity {
     /// Things go their way.
     Normal,
-    /// Somebody may want to do something.
+    /// A person may want to act.
     Warning,
 }
 

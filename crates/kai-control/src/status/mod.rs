@@ -80,7 +80,7 @@ pub struct Statuses {
     /// What is told once a pod was evicted.
     evicting: BTreeMap<ObjectName, Event>,
     schedule: Schedule,
-    /// What is to be told about grouping, as soon as somebody knows the time.
+    /// What is to be reported about grouping, as soon as the time is known.
     notices: Vec<Event>,
     events: EventQueue,
     /// Conditions that tell of a finished bind.
@@ -218,7 +218,7 @@ impl Statuses {
         if *uid != verdict.uid {
             return None;
         }
-        // A condition that says so already was announced by whoever wrote it.
+        // A condition that says so already was announced by its writer.
         let known = *seen == SeenCondition::of(&verdict);
         let patch = render::pod_condition(seen, &verdict, now).filter(|_| verdict.mark);
         let target = Target::Pod(pod.clone());

@@ -19,7 +19,7 @@ use super::write::StatusWrite;
 use super::{Events, Statuses};
 
 impl Statuses {
-    /// Takes over what a watch tells. `by_request`: somebody carries out a request for the bind of the pod.
+    /// Takes over what a watch tells. `by_request`: a binder carries out a request for the bind of the pod.
     pub fn see(
         &mut self,
         change: &Change,
@@ -88,8 +88,8 @@ impl Statuses {
         }
     }
 
-    /// A bind request was carried out here, or could not be. That all went well is told where that is asked for; that it
-    /// did not, also where the scheduler, which tells so as well, is somebody else's.
+    /// A bind request was carried out here, or could not be. Success is reported where that is asked for; failure also
+    /// where the scheduler, which reports it as well, is another process.
     pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
         let EndedBind { pod, uid, node, failure } = ended;
         let all = self.settings.events == Events::All;

@@ -25,7 +25,7 @@ use kai_settings::usage::{PrometheusSettings, UsageSettings};
 /// An amount of each resource by queue.
 pub type Usages = BTreeMap<Text, Amounts>;
 
-/// Asks Prometheus again and again and reports, for as long as somebody listens. What was learnt counts until more is.
+/// Asks Prometheus again and again and reports, while reports are received. What was learnt counts until more is.
 pub(crate) async fn follow(
     env: Env,
     asked: Box<PrometheusSettings>,

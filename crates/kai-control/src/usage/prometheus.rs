@@ -19,7 +19,7 @@ pub enum QueryError {
     /// There is no client for the address.
     #[error("there is no client for the connection string")]
     Client,
-    /// Nobody answered, or somebody refused.
+    /// No answer, or a refusal.
     #[error("query {query}: {why}")]
     Refused {
         /// The query.

@@ -43,7 +43,7 @@ pub(crate) struct Fault {
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
     clock: Clock,
-    /// Who asks; begins with a space where somebody is named.
+    /// The client; begins with a space where it is named.
     caller: &'static str,
 }
 
@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// Reads or writes a lease; whoever writes must have seen the latest.
+    /// Reads or writes a lease; a writer must have seen the latest.
     fn lease(&mut self, method: &str, name: &str, mut body: Value) -> Answer {
         let known = self.leases.get(name);
         let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
@@ -177,7 +177,7 @@ impl State {
             ("GET" | "PUT", None) => return status(404, "no such lease"),
             ("POST", Some(_)) => return status(409, "there is one"),
             ("PUT", Some(lease)) if version(lease) != version(&body) => {
-                return status(409, "somebody was faster");
+                return status(409, "another writer was faster");
             }
             _ => {}
         }
@@ -205,11 +205,11 @@ impl State {
         json_answer(201, &made)
     }
 
-    /// Whoever replaces an object must have seen the latest.
+    /// A writer that replaces an object must have seen the latest.
     fn replace(&mut self, place: &Place, object: Value) -> Answer {
         let Some(known) = self.find(place) else { return status(404, "not found") };
         if object["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"] {
-            return status(409, "somebody was faster");
+            return status(409, "another writer was faster");
         }
         let made = self.set(&place.list, object);
         json_answer(200, &made)

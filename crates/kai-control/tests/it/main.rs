@@ -212,7 +212,7 @@ fn of_class(name: &str, cpu: &str, class: &str) -> Value {
     pod
 }
 
-/// Whoever waits gets an object of its group after a while; its place in the line is that of the pod.
+/// A waiting pod gets an object of its group after a while; its place in the line is that of the pod.
 #[test]
 fn waiting_is_not_lost_when_the_group_is_written() {
     let mut second = pod("second", "2");

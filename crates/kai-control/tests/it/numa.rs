@@ -36,7 +36,7 @@ fn holder(name: &str, cores: &[i64]) -> PodResources {
 }
 
 /// At first the kubelet does not answer; at 20 s one of two pods has cores of the other zone; at 40 s one is gone. At 70 s
-/// somebody overwrites what was told.
+/// another writer overwrites what was reported.
 fn story(faults: Vec<Fault>) -> (Vec<String>, Api) {
     in_virtual_time(async {
         let begin = Instant::now();

@@ -34,7 +34,7 @@ use crate::world::shape::ShapeId;
 pub(crate) struct Cycle<'w> {
     pub(crate) world: &'w mut World,
     pub(crate) now: Timestamp,
-    /// The job that somebody asked about: its reasons are told in full.
+    /// The job to be explained: its reasons are reported in full.
     asked_about: Option<JobId>,
     /// What our pods may use of the cluster.
     pub(crate) total: Amounts,
@@ -51,9 +51,9 @@ pub(crate) struct Cycle<'w> {
     pub(crate) topology: TopologyScores,
     /// Refusals of whole-cluster searches by shape, with the state of the world they hold for.
     refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
-    /// Waiting jobs by queue slot, as far as somebody looked since the queue last changed.
+    /// Waiting jobs by queue slot, as far as computed since the queue last changed.
     waiting: Vec<order::WaitingJobs>,
-    /// What nodes yield to consolidation, as far as somebody asked.
+    /// What nodes yield to consolidation, as far as it was computed.
     pub(crate) yields: NodeYields,
     /// Pods for which consolidation can find nobody.
     pub(crate) ruled_out: RuledOut,
@@ -67,7 +67,7 @@ pub(crate) struct Cycle<'w> {
     pub(crate) budget_overrides: BTreeSet<JobId>,
     /// The earliest moment at which time alone changes the answer.
     pub(crate) wake_at: Option<Timestamp>,
-    /// What devices had left when pods were tried, where somebody asks.
+    /// What devices had left when pods were tried, on request.
     pub(crate) trials: Option<Vec<DeviceTrial>>,
     /// Searches for victims, in the order they were made.
     pub(crate) searches: Vec<SearchReport>,

@@ -257,10 +257,10 @@ impl LeafJobs {
     }
 }
 
-/// Waiting jobs of one queue in job order, as far as somebody looked.
+/// Waiting jobs of one queue in job order, as far as it was computed.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingJobs {
-    /// With what they ask for, where somebody looked while it was as decided.
+    /// With what they ask for, where that was computed while it was as decided.
     entries: Vec<(JobKey, Option<Amounts>)>,
     complete: bool,
 }

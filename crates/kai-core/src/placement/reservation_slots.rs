@@ -1,4 +1,4 @@
-//! Pod slots for reservations: whoever opens a shared device brings a reservation pod along, which takes a slot of the
+//! Pod slots for reservations: the pod that opens a shared device brings a reservation pod along, which takes a slot of the
 //! node, too. It counts until that pod is there and counts itself. KAI asks for one slot more where devices are opened, and
 //! then forgets it.
 

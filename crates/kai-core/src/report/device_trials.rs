@@ -1,4 +1,4 @@
-//! What every device had left when a pod was tried, and which it got: facts for a log, noted only where somebody asks.
+//! What every device had left when a pod was tried, and which it got: facts for a log, noted only on request.
 
 use crate::cycle::Cycle;
 use crate::ids::{NodeId, TaskId};

@@ -13,7 +13,7 @@ pub struct RefusedNodes {
     pub classes: Vec<RefusedClass>,
     /// Devices of nodes that refused for want of GPU memory: what is in use of each.
     pub devices: Vec<DeviceUse>,
-    /// One by one, with why; only where somebody asked.
+    /// One by one, with why; only on request.
     pub each: Vec<(Text, Text)>,
 }
 

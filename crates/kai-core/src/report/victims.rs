@@ -7,7 +7,7 @@ use crate::fairness::{Amounts, ReclaimRefusal};
 use crate::input::{ObjectName, Text};
 use crate::time::Timestamp;
 
-/// Examples named per queue and reason, unless somebody asked about the job.
+/// Examples named per queue and reason, unless the job is to be explained.
 pub const MOST_EXAMPLES: usize = 3;
 
 /// What one action looked at for one job.

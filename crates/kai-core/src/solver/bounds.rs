@@ -1,6 +1,6 @@
 //! Proofs that a set of victims cannot help, before it is tried on the model.
 //!
-//! *Devices on nodes.* Whoever asks for whole devices takes them from one node. Of the job's pods, those that ask
+//! *Devices on nodes.* A pod that asks for whole devices takes them from one node. Of the job's pods, those that ask
 //! for at least d devices need as many times d devices on single nodes; a node with c devices free, becoming free or
 //! freed by the victims has room for ⌊c/d⌋ of them. If all nodes together have room for fewer, some pod finds none,
 //! in whatever order jobs are placed: placing others first only takes devices away.

@@ -17,7 +17,7 @@ pub(crate) struct GpuFilter {
     uniform: Option<i64>,
     /// For uniform pods: how many of them could be held by all nodes together.
     slots: i64,
-    /// What could be free by node slot, where somebody looked.
+    /// What could be free by node slot, as far as it was computed.
     capacity: Vec<i64>,
     /// Nodes with anything free, becoming free or freed.
     nodes: Vec<NodeId>,

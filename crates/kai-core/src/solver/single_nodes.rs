@@ -155,7 +155,7 @@ struct Yields {
     uncountable: u32,
 }
 
-/// What nodes yield, by the size of pods, as far as somebody asked.
+/// What nodes yield, by the size of pods, as far as it was computed.
 #[derive(Default)]
 pub(crate) struct NodeYields {
     by_size: BTreeMap<i64, Yields>,

@@ -82,7 +82,7 @@ pub struct World {
     pub(crate) jobs_of_queue: FxHashMap<Text, BTreeSet<JobId>>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) task_ids: FxHashMap<ObjectName, TaskId>,
-    /// The job of the latest attempt: whoever catches a panic wants to know.
+    /// The job of the latest attempt: the handler of a panic reports it.
     pub(crate) attempted: Option<JobId>,
     pub(crate) pods_of_group: FxHashMap<ObjectName, BTreeSet<TaskId>>,
     pub(crate) pods_of_node: FxHashMap<Text, BTreeSet<TaskId>>,

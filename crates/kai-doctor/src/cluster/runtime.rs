@@ -61,7 +61,7 @@ fn is_k3s(facts: &ClusterFacts, node: &str) -> bool {
     facts.node(node).is_some_and(|node| node.status.node_info.kubelet_version.contains("k3s"))
 }
 
-/// Somebody said on or off, and the GPU operator does the other.
+/// A setting says on or off, and the GPU operator does the other.
 fn cdi(facts: &ClusterFacts, _: &Expectations) -> Option<Finding> {
     let policy = facts.cluster_policies.first()?;
     let config = facts.configs.first()?;

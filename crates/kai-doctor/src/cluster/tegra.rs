@@ -30,12 +30,12 @@ fn is_tegra(node: &Node) -> bool {
     Platform::of(&view(node)) == Platform::Tegra
 }
 
-/// The Tegra profile may help there: the node looks like Tegra, or somebody turned the profile off.
+/// The Tegra profile may help there: the node looks like Tegra, or a setting turned the profile off.
 pub(super) fn needs_profile(node: &Node) -> bool {
     looks_like_tegra(node) || stated(&view(node)) == Some(Platform::Standard)
 }
 
-/// Everything speaks for Tegra but perhaps what somebody wrote on the node.
+/// Everything speaks for Tegra but perhaps a label or annotation of the node.
 fn looks_like_tegra(node: &Node) -> bool {
     let mut seen = view(node);
     seen.metadata.labels.remove(names::TEGRA);

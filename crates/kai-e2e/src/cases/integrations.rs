@@ -18,7 +18,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("a CronJob", |room| Box::pin(cron_job(room))),
     ("config maps of shared GPUs go with their pods", |room| Box::pin(config_maps(room))),
     ("labels that name different queues", |room| Box::pin(disagreeing_queues(room))),
-    ("a pod group made by somebody else", |room| Box::pin(external_group(room))),
+    ("a pod group made by another writer", |room| Box::pin(external_group(room))),
     ("overhead of a runtime class counts", |room| Box::pin(overhead(room))),
 ];
 

@@ -197,7 +197,7 @@ fn own(
     entry.api_version = object["apiVersion"].clone();
 }
 
-/// The fields of a configuration that somebody applies.
+/// The fields of an applied configuration.
 pub(super) fn applied_fields(config: &Value, schema: &Schema) -> FieldSet {
     FieldSet::of(&owned_part(config), schema.lists())
 }

@@ -72,7 +72,7 @@ impl Subject {
     }
 }
 
-/// Who asks, and what they may: whoever may talk to this API may do everything.
+/// Who asks, and what they may: every client of this API may do everything.
 fn review(mut review: Value, path: &str) -> Result<Answer, Failure> {
     let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
     let anywhere = json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]);

@@ -122,7 +122,7 @@ fn advance(cluster: &mut Cluster, key: &Key, pod: &Value) {
         }
         due
     } else if !has_everything {
-        // Somebody looks again when a claim changes.
+        // A change of a claim starts another look.
         None
     } else {
         let due = run.taken + pace.start;
@@ -235,6 +235,6 @@ fn remove(cluster: &mut Cluster, key: &Key, pod: &Value) {
     let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return };
     let options =
         DeleteOptions { grace: Some(0), uid: uid(pod).to_owned(), ..DeleteOptions::default() };
-    // Finalizers may keep it; then whoever set them lets it go.
+    // Finalizers may keep it; then their owner removes it.
     let _ = cluster.delete(&resource, key, &options);
 }

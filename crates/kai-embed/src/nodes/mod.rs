@@ -91,7 +91,7 @@ pub(crate) fn sync_node(cluster: &mut Cluster, key: &Key) {
     }
     let silent = object::items(&node["status"]["conditions"]).any(|one| one["type"] == "Ready");
     if silent {
-        // Somebody says that it is not ready; it stays so.
+        // A test says that it is not ready; it stays so.
         return;
     }
     let mut ready = Value::clone(&node);

@@ -68,7 +68,7 @@ pub enum OpenError {
     },
 }
 
-/// The first library in the order of search that can be loaded. `named` are folders that somebody named.
+/// The first library in the order of search that can be loaded. `named` are folders from the environment.
 pub fn open(loader: &dyn Loader, named: &[PathBuf]) -> Result<Opened, OpenError> {
     let mut tried = vec!["the system's library path".to_owned()];
     let mut unloadable = None;

@@ -68,7 +68,7 @@ async fn call_patiently(env: &Env, socket: &Path, method: &str) -> Result<Bytes,
     let (mut sender, connection) =
         http2::handshake(Executor(env.clone()), TokioIo::new(stream)).await?;
     env.spawn("the kubelet's socket", async move {
-        // How it ended is told to whoever asked.
+        // The caller receives how it ended.
         let _ = connection.await;
     });
     let request = http::Request::post(format!("http://localhost{method}"))

@@ -139,7 +139,7 @@ impl<K: Kubelet> Agent<K> {
         Ok(())
     }
 
-    /// Takes over what stands on the pods of the node, whoever wrote it; false: it could not be read.
+    /// Takes over what stands on the pods of the node, from any writer; false: it could not be read.
     async fn look_at_pods(&mut self) -> bool {
         let selector = format!("spec.nodeName={}", self.settings.node);
         let path = with_query(&Resource::PODS.collection(""), &[("fieldSelector", &selector)]);

@@ -22,7 +22,7 @@ pub struct UsageSettings {
     pub half_life: Option<Span>,
     /// How often plans hear of it.
     pub fetch_interval: Span,
-    /// After this time without news somebody is told.
+    /// After this time without news a warning is logged.
     pub staleness: Span,
     /// How long the first plan waits for the first answer.
     pub wait: Span,

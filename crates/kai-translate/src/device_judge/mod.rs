@@ -1,7 +1,7 @@
 //! Selectors of devices, evaluated once per expression and device, so that the planner sees sets of devices only.
 //!
 //! An expression that cannot be read matches no device and is complained about where it stands; one that fails on a device
-//! does not match that device. Whoever may write a claim chooses its expressions, so that what they cost is bounded: one
+//! does not match that device. The writer of a claim chooses its expressions, so that what they cost is bounded: one
 //! evaluation by `cost::MOST_STEPS`, and all of them between two turns of the loop by `STEPS_PER_TURN`. What is left
 //! over is evaluated in later turns, cheap expressions first.
 

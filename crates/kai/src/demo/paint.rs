@@ -1,4 +1,4 @@
-//! Colours, where somebody sees them, and boxes of text.
+//! Colours, where the output is a terminal, and boxes of text.
 
 use std::fmt::Write;
 

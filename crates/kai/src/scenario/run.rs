@@ -153,7 +153,7 @@ fn write_states(folder: &Path, result: &SuiteResult) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows how many files are done, to somebody who watches.
+/// Shows how many files are done, on a terminal.
 struct Counter {
     watched: bool,
 }

@@ -1,4 +1,4 @@
-//! `kai up`: the embedded cluster for `kubectl`, until somebody ends it.
+//! `kai up`: the embedded cluster for `kubectl`, until a signal ends it.
 
 mod kubeconfig;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<u8> {
 }
 
 async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8> {
-    // Whoever sees the kubeconfig may end us from then on.
+    // A test that sees the kubeconfig may end the process from then on.
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let (mut terminate, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);

@@ -29,7 +29,7 @@ pub(crate) async fn plane_with(arguments: &[&str]) -> Result<Arc<ControlPlane>, 
     Ok(Arc::new(plane))
 }
 
-/// `kai manifests | kubectl apply`, and the kind of a workload that somebody else's operator would install.
+/// `kai manifests | kubectl apply`, and the kind of a workload that its operator would install.
 pub(crate) fn install(plane: &ControlPlane) {
     let manifests = Command::new(KAI)
         .args(["manifests", "--deploy", "nothing"])

@@ -23,7 +23,7 @@ async fn a_standby_takes_over_when_the_leader_dies() {
     let arguments = ["--leader-elect", "--only", "scheduler"];
     world.start_kai("scheduler", &arguments).await;
     let lease = "standby-standby"; // scheduler name and partition
-    world.wait("somebody leads", async || holder(&world, lease).await.is_some()).await;
+    world.wait("a leader is elected", async || holder(&world, lease).await.is_some()).await;
     let first = holder(&world, lease).await.expect("a leader");
     world.start_kai("pod-grouper", &["--only", "pod-grouper"]).await;
     let file = std::env::temp_dir().join(format!("kai-standby-{}.log", std::process::id()));

@@ -125,7 +125,7 @@ async fn a_gang_waits_until_all_of_it_fits() {
         .await;
     let member = world.see_pod(members[0]).await.expect("a member");
     assert_eq!(patches_of_ours(&member), 1, "it was linked by a patch");
-    // A group that somebody deletes comes back.
+    // A group that is deleted is created again.
     let name = group["metadata"]["name"].as_str().expect("a name");
     let path =
         format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups/{name}", world.name);

@@ -21,7 +21,7 @@ impl World {
         kai_client::client::connect(Some(&kubeconfig)).await.expect("a client")
     }
 
-    /// A client of somebody who may edit everything in our namespace.
+    /// A client of a tenant that may edit everything in our namespace.
     pub(crate) async fn tenant(&self) -> Client {
         let api = "/apis/rbac.authorization.k8s.io/v1";
         let path = format!("{api}/namespaces/{}/rolebindings", self.name);

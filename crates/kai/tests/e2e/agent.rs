@@ -93,7 +93,7 @@ async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()
     room.scheduled(&["second"]).await?;
     assert_eq!(zones_of(&room, "second").await?, ["node-0"], "what is observed counts");
 
-    // What somebody else wrote is set right, and what no longer holds is removed.
+    // What another writer wrote is corrected, and what no longer holds is removed.
     let path = format!("/api/v1/namespaces/{}/pods/first", room.name);
     let wrong = serde_json::json!({"metadata": {"annotations": {OBSERVED: "[]"}}});
     room.patch(&path, &wrong).await?;

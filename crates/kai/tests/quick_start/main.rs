@@ -1,5 +1,5 @@
 //! The quick start, command by command, with the real kubectl on a real API server: what a user types, and what they must see.
-//! Somebody else's operator, the nodes and the installation with Helm are played.
+//! The training operator, the nodes and the installation with Helm are played.
 
 #[path = "../cluster/installation.rs"]
 #[allow(dead_code, reason = "shared with other tests")]

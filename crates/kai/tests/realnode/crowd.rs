@@ -99,7 +99,7 @@ async fn come_and_go(site: &Site) {
             assert_sound(site).await;
         }
         if step % 10 == 9 && !there.is_empty() {
-            let what = "somebody has a place";
+            let what = "a pod is bound";
             site.world.wait(what, async || assert_sound(site).await > 0).await;
         }
     }

@@ -8,7 +8,7 @@ use crate::site::{Gpus, Site};
 
 const FOLDER: &str = "/usr/lib/aarch64-linux-gnu/nvidia";
 
-/// A node like a Jetson, on which somebody turned the profile off, and an ordinary one.
+/// A node like a Jetson, on which the profile is turned off, and an ordinary one.
 async fn nodes(site: &mut Site) {
     let labels = [
         ("nvidia.com/gpu.count", "1"),

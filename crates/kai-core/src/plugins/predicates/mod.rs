@@ -98,7 +98,7 @@ fn missing_config_maps(world: &World, pod: &PodSpec) -> Option<String> {
 /// Whether the pod may run on the node. For one node; to try many, make a [`TaskContext`] once.
 ///
 /// `opened` tells how many new shared devices the pod would open there. KAI takes every group whose id is not an
-/// integer for new (fault 9); whoever calls decides, here only the slots are counted.
+/// integer for new (fault 9); the caller decides, here only the slots are counted.
 #[cfg(test)]
 pub(crate) fn check_node(
     world: &World,

@@ -55,7 +55,7 @@ fn different_refusals(report: &JobReport) -> Vec<&RefusedNodes> {
     different
 }
 
-/// Refusals class by class, where there is more than one, and node by node, where somebody asked.
+/// Refusals class by class, where there is more than one, and node by node, on request.
 pub fn refused_nodes(refused: &RefusedNodes) -> Vec<String> {
     let class = |class: &RefusedClass| {
         let reasons: Vec<String> =

@@ -126,7 +126,7 @@ impl Cluster {
     }
 }
 
-/// Fields that somebody else owns and that would change.
+/// Fields of other managers that would change.
 fn contested(applied: &FieldSet, theirs: &FieldSet, old: &Value, config: &Value) -> FieldSet {
     let mut contested = applied.clone();
     for path in applied.paths() {

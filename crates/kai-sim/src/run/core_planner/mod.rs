@@ -118,7 +118,7 @@ pub(crate) fn core_objects(state: &ClusterState) -> (Vec<Object>, Timestamp) {
     (objects(state).into_values().collect(), timestamp(0.0))
 }
 
-/// What must be told to somebody who knows `before`, so that they know `after`. The order of keys puts
+/// The deltas that lead from `before` to `after`. The order of keys puts
 /// nodes and queues before what refers to them.
 fn changes(
     before: &BTreeMap<ObjectKey, Object>,

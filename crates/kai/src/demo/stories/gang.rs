@@ -42,7 +42,7 @@ spec:
 
 pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 8), NodeProfile::with_gpus("node-2", 8)])?;
-    stage.apply("Somebody works in a notebook on one GPU.", OTHER).await?;
+    stage.apply("A notebook uses one GPU.", OTHER).await?;
     stage
         .apply("The PyTorchJob comes. Three of its four pods would fit; none starts.", JOB)
         .await?;
