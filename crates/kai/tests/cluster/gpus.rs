@@ -62,7 +62,7 @@ async fn four_of_five_share_a_gpu_that_is_advertised_a_hundred_times_and_all_can
     let row = table.lines().find(|line| line.starts_with("slices-n ")).expect("the node");
     let cells: Vec<&str> = row.split_whitespace().collect();
     assert_eq!((cells[1], cells[2], cells[4], cells[5]), ("100", "1", "slices-n-0", "32000/32600"));
-    assert_eq!(cells.last(), Some(&"no"), "{table}");
+    assert_eq!(cells.last(), Some(&"off"), "{table}");
     for pod in bound().await {
         let name = pod["metadata"]["name"].as_str().expect("a name");
         assert!(row.contains(&format!("slices/{name} (8000)")), "{table}");
