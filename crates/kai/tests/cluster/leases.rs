@@ -38,7 +38,7 @@ async fn a_standby_takes_over_when_the_leader_dies() {
     world.wait_bound("b").await;
     assert_ne!(holder(&world, lease).await, Some(first));
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
-    let bound = "\"message\":\"bound\"";
+    let bound = "\"message\":\"bound pod\"";
     world.wait("the log tells", async || read().contains(bound)).await;
     let log = read();
     let [leads, bound] = ["\"leads\":true", bound].map(|what| moment(&log, what));
