@@ -31,6 +31,10 @@ impl Planner {
         }
         let mut made = self.plan(now, clock);
         drop_stillborn(&mut made);
+        made.steps.retain(|step| {
+            let is_bind = matches!(step.kind, StepKind::Bind { .. });
+            !(is_bind && self.awaits_its_group_object(&step.pod))
+        });
         log_trials(&made);
         assume(&mut self.world, &made);
         self.wake_at = made.wake_at;

@@ -345,9 +345,7 @@ impl Planner {
         let uid = &entry.base.uid;
         let backs_off = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
         // A failed bind request has the name of the next one until it is gone.
-        let waits = backs_off
-            || self.failed_requests.contains_key(name)
-            || self.awaits_its_group_object(entry);
+        let waits = backs_off || self.failed_requests.contains_key(name);
         if spec.status == Status::Pending && waits {
             spec.status = Status::Gated;
         }
@@ -367,9 +365,11 @@ impl Planner {
 }
 
 impl Planner {
-    /// The group of the pod is promised as an object and is not one yet, or the pod does not name it yet.
-    fn awaits_its_group_object(&self, entry: &PodEntry) -> bool {
-        self.settings.publish == Publish::Always && matches!(entry.group, Membership::Own { .. })
+    /// The group of the pod is promised as an object and is not one yet, or the pod does not name it yet. Such a pod is planned
+    /// with all others, and bound by the first plan after both are observed.
+    pub(super) fn awaits_its_group_object(&self, pod: &ObjectName) -> bool {
+        self.settings.publish == Publish::Always
+            && self.pods.get(pod).is_some_and(|entry| matches!(entry.group, Membership::Own { .. }))
     }
 
     /// The object of a group that a pod is was observed after the pod's annotation: from now on the pod belongs to it.
