@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_asked_for_where_somebody_asked_for_that() {
+    fn nodes_are_asked_for_where_settings_say_so() {
         let asks = |functions: &[Function], enabled: bool| {
             let spec = json!({"nodeScaleAdjuster": {"service": {"enabled": enabled}}});
             let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");

@@ -134,7 +134,7 @@ fn given<'a>(pods: &'a [Value], name: &str) -> (&'a str, &'a str) {
 }
 
 #[test]
-fn memory_is_summed_before_every_bind_whoever_asks_for_it() {
+fn memory_is_summed_before_every_bind() {
     let labels = json!({"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16000"});
     let request = json!({
         "metadata": {"name": "x", "namespace": "a", "uid": "uid-request", "creationTimestamp": "2026-01-01T00:00:00Z"},

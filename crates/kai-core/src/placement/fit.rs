@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_nothing_of_what_is_given_away_twice_fits_and_for_kai_does_not() {
+    fn pod_that_asks_for_nothing_of_what_is_given_away_twice_fits_and_for_kai_does_not() {
         for node_comes_first in [true, false] {
             assert!(instance_fits(Compatibility::Right, node_comes_first));
             assert!(!instance_fits(Compatibility::Kai, node_comes_first));

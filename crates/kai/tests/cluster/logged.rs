@@ -7,7 +7,7 @@ use crate::world::World;
 use crate::{QUEUE, open};
 
 #[tokio::test]
-async fn devices_are_logged_when_somebody_asks() {
+async fn devices_are_logged_on_request() {
     let Some(mut world) = World::new("logged").await else { return };
     let file = std::env::temp_dir().join(format!("kai-logged-{}.log", std::process::id()));
     world.log_to(&file);
