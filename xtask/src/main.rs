@@ -39,7 +39,7 @@ guard     builds libkai_guard.so for x86_64 and aarch64 against glibc 2.17 into 
 Environment: KAI_SHARED names the folder of shared material, ../shared by default;
 PROPTEST_RNG_SEED the seed of random worlds, 42 by default.";
 
-/// Runs of `soak` unless it is told a number.
+/// Runs of `soak` without an argument.
 const SOAK_RUNS: u32 = 20;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Limits of the GPU memory of sharing pods: what the library in the pod and NVIDIA's driver are told when a pod is bound,
+//! Limits of the GPU memory of sharing pods: what the library in the pod and NVIDIA's driver read when a pod is bound,
 //! and whether the limit is kept. The format of the limits file is that of `crates/kai-guard/README.md`.
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ pub(super) struct PodLimits {
     pub(super) status: Option<String>,
     /// Key and text of the annotation with the limits.
     pub(super) text: Option<(String, String)>,
-    /// MiB that its processes hold, by device; empty: the node agent did not tell.
+    /// MiB that its processes hold, by device; empty: not reported.
     pub(super) used_mib: BTreeMap<String, i64>,
 }
 
@@ -162,7 +162,7 @@ impl Binder {
         Ok(Amounts { request_mib, limit_mib: limit_mib.min(gpus.memory_mib).max(request_mib) })
     }
 
-    /// The limits file of the container. What others request of a device is told only where the pod may burst.
+    /// The limits file of the container. What others request of a device is written only where the pod may burst.
     fn limits_text(
         &self,
         request: &Request,

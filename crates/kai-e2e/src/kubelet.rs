@@ -1,4 +1,4 @@
-//! Nodes that are nobody's: pods that are bound to them start, pods that are evicted are gone, and reservation pods
+//! Nodes without a kubelet: pods that are bound to them start, pods that are evicted are gone, and reservation pods
 //! say which device they hold. Volumes are made where a node was chosen for their claims.
 
 use std::collections::BTreeMap;

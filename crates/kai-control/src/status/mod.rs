@@ -77,7 +77,7 @@ pub struct Statuses {
     announced: BTreeMap<Target, Text>,
     /// Pods whose bind was ordered.
     binding: BTreeMap<ObjectName, OrderedBind>,
-    /// What is told once a pod was evicted.
+    /// What is reported once a pod was evicted.
     evicting: BTreeMap<ObjectName, Event>,
     schedule: Schedule,
     /// What is to be reported about grouping, as soon as the time is known.

@@ -60,7 +60,7 @@ pub fn pod_condition(seen: &SeenCondition, verdict: &PodVerdict, now: Timestamp)
     Some(json!({"status": {"conditions": [condition]}}))
 }
 
-/// Which group of the name is written; where its list of conditions is replaced, only while nobody else changed the group.
+/// Which group of the name is written; where its list of conditions is replaced, only while no other writer changed the group.
 pub(super) fn group_identity(group: &PodGroup, is_unchanged: bool) -> Identity {
     let metadata = &group.metadata;
     match (&metadata.uid, &metadata.resource_version) {

@@ -38,7 +38,7 @@ pub struct BinderSettings {
     pub signer: PlacementSigner,
     /// How limits of GPU memory are treated at least.
     pub enforcement: Enforcement,
-    /// NVIDIA's driver is told limits of memory where it can keep them.
+    /// NVIDIA's driver receives limits of memory where it can keep them.
     pub nv_fractions: bool,
 }
 

@@ -3,7 +3,7 @@
 //! Rule: a node that refuses pods it cannot align is only offered to pods that can be aligned on what its zones
 //! have free. Guaranteed pods are aligned by CPU, memory and huge pages, all pods by the devices that zones
 //! report. Nodes on which a pod spans few zones score high. What a pod will take of each zone is drawn when it
-//! is placed, returned when it is evicted, and told in its bind request.
+//! is placed, returned when it is evicted, and written in its bind request.
 
 mod demand;
 mod evaluate;
