@@ -10,7 +10,7 @@ use anyhow::Context;
 use crate::process::{cargo, show};
 use crate::tally::Tally;
 use crate::test_output::Failures;
-use crate::{instructions, licences, scenarios, second_try, soak};
+use crate::{guard, instructions, licences, scenarios, second_try, soak};
 
 /// One part: its name and what it does.
 struct Part {
@@ -18,10 +18,11 @@ struct Part {
     run: fn(&Path) -> anyhow::Result<Tally>,
 }
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 14] = [
     Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
     Part { name: "clippy", run: |root| one(root, clippy()) },
     Part { name: "dependencies", run: licences::check },
+    Part { name: "guard library", run: guard::prepare },
     Part { name: "tests", run: tests },
     Part { name: "properties, fresh seed", run: fresh_properties },
     Part { name: "doc tests", run: doc_tests },

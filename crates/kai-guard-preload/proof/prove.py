@@ -166,6 +166,32 @@ def side_by_side():
     row("(b) 0.3 and 0.6 of the card side by side, PyTorch", f"totals {shares}", f"totals {totals} MiB, NVML {own} MiB", good)
 
 
+def burst():
+    """Two containers on the card: one may burst above its request, the other gets its request whenever it comes."""
+    free = int(smi("memory.free"))
+    request, neighbor = 8 * GIB, free - 24 * GIB
+    limit = free
+    bursting = Container(limit, more=f",request={request},neighbors={neighbor}")
+    beside = Container(neighbor, more=f",request={neighbor},neighbors={request}")
+    text = bursting.run(WORKLOAD, "fill", "linear", "64")
+    own = numbers(text, "own_mib")
+    good = bool(own) and request < max(own) <= free - neighbor + 128 and "code 2" in text
+    row("burst above the request of 8 GiB", f"{free - neighbor} MiB, what the neighbour did not request", f"NVML {max(own) if own else text[-200:]} MiB of a limit of {limit}", good)
+    holder = bursting.start(WORKLOAD, "hold", str(max(own) - 1024 if own else 0))
+    line = holder.stdout.readline()
+    text = beside.run(WORKLOAD, "fill", "linear", "64")
+    own = numbers(text, "own_mib")
+    holder.communicate("")
+    row("neighbour beside a burst", f"its request of {neighbor} MiB", f"NVML {max(own) if own else text[-200:]} MiB", "code 0" in line and bool(own) and neighbor - 700 <= max(own) <= neighbor)
+
+
+def driver_reserve():
+    """What the reservation pod measures on an idle card is what CUDA does not give."""
+    total, free = int(smi("memory.total")), int(smi("memory.free"))
+    seen = numbers(plain(WORKLOAD, "info"), "total_mib")
+    row("driver reserve: total less free of the idle card", "total less what CUDA shows", f"{total} - {free} = {total - free} MiB, CUDA shows {seen} MiB", bool(seen) and abs(free - seen[0]) <= 64)
+
+
 def costs():
     """Driver functions: hooked and direct ones take turns in one process."""
     box, off = Container(100 * GIB), Container(100 * GIB, mode="off")
@@ -273,7 +299,7 @@ def main():
     is_new = not os.path.exists("/etc/ld.so.preload")
     open("/etc/ld.so.preload", "a").close()
     try:
-        for part in (limits_and_families, processes, side_by_side, costs, escapes):
+        for part in (driver_reserve, limits_and_families, processes, side_by_side, burst, costs, escapes):
             try:
                 part()
             except Exception as error:  # a part that breaks is a failed row, not a lost report

@@ -11,6 +11,7 @@
 //! | `state`, `attach`, `processes` | limits, region and slot of this process; which other processes run |
 //! | `account` | reservations, refusals, what is tried before a refusal |
 //! | `measured` | what NVML says this process holds |
+//! | `local_symbols` | what older glibc keeps in libraries that an image may lack |
 //! | `hooks` | one module per family of functions |
 
 #![cfg_attr(test, allow(dead_code, reason = "unit tests export nothing, so most hooks are unused"))]
@@ -20,6 +21,7 @@ mod attach;
 mod cuda;
 mod elf;
 mod hooks;
+mod local_symbols;
 mod measured;
 mod processes;
 mod resolve;

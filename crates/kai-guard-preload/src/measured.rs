@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::attach::Attached;
 use crate::cuda::{Handle, NvmlProcessV2, SUCCESS};
 use crate::state::{Device, State};
-use crate::symbols;
+use crate::{local_symbols, symbols};
 
 const INSUFFICIENT_SIZE: i32 = 7;
 const ABSENT: usize = usize::MAX;
@@ -21,8 +21,7 @@ impl Nvml {
     fn is_loaded(&self) -> bool {
         *self.0.get_or_init(|| {
             let flags = libc::RTLD_LAZY | libc::RTLD_LOCAL;
-            // SAFETY: a C string. The library stays loaded.
-            let library = unsafe { libc::dlopen(c"libnvidia-ml.so.1".as_ptr(), flags) };
+            let library = local_symbols::dlopen(c"libnvidia-ml.so.1", flags);
             // SAFETY: `nvmlInit_v2` takes nothing and may be called several times.
             !library.is_null()
                 && symbols::nvml_init().is_some_and(|init| unsafe { init() } == SUCCESS)

@@ -67,6 +67,113 @@ fn shipped_library_needs_nothing_newer_than_glibc_2_17() {
     }
 }
 
+/// glibc 2.34 and later consist of these two files; images made of copied libraries have nothing else.
+#[test]
+fn shipped_library_needs_no_file_but_the_c_library_and_the_loader() {
+    for architecture in ["x86_64", "aarch64"] {
+        let Some(library) = shipped(architecture) else { continue };
+        let output = Command::new("readelf").args(["-W", "-d"]).arg(&library).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let needed = text.lines().filter(|line| line.contains("(NEEDED)"));
+        let needed: Vec<&str> = needed.filter_map(|line| line.split(['[', ']']).nth(1)).collect();
+        assert!(needed.contains(&"libc.so.6"), "{architecture}: {text}");
+        let is_other = |file: &&&str| **file != "libc.so.6" && !file.starts_with("ld-linux-");
+        assert_eq!(needed.iter().find(is_other), None, "{architecture}: {needed:?}");
+        let output = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(&library).output();
+        let symbols = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(!symbols.contains("pthread_"), "{architecture}: {symbols}");
+    }
+}
+
+/// The files of an image with nothing but the loader, the C library and programs.
+struct Distroless {
+    image: PathBuf,
+    /// Program that runs the programs of the image here.
+    emulator: Option<&'static str>,
+}
+
+impl Distroless {
+    fn new(container: &Container, architecture: &str) -> Option<Self> {
+        let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+        if !is_root {
+            skipped("chroot needs root");
+            return None;
+        }
+        let (compiler, libraries, loader, emulator) = match architecture {
+            "x86_64" => ("cc", "/lib/x86_64-linux-gnu", "lib64/ld-linux-x86-64.so.2", None),
+            _ => (
+                "aarch64-linux-gnu-gcc",
+                "/usr/aarch64-linux-gnu/lib",
+                "lib/ld-linux-aarch64.so.1",
+                Some("qemu-aarch64-static"),
+            ),
+        };
+        if !has(compiler) || emulator.is_some_and(|emulator| !has(emulator)) {
+            return None;
+        }
+        let library = shipped(architecture)?;
+        let image = container.root().join(format!("image-{architecture}"));
+        for folder in
+            ["etc", "lib", "lib64", "kai-guard/lib", "kai-guard/limits", "kai-guard/usage"]
+        {
+            std::fs::create_dir_all(image.join(folder)).unwrap();
+        }
+        let loader_name = Path::new(loader).file_name().unwrap();
+        std::fs::copy(Path::new(libraries).join(loader_name), image.join(loader)).unwrap();
+        std::fs::copy(Path::new(libraries).join("libc.so.6"), image.join("lib/libc.so.6")).unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stub/build.sh");
+        let mut built = Command::new("sh");
+        built.arg(script).arg(image.join("stub")).env("CC", compiler);
+        assert!(built.status().unwrap().success());
+        compile(compiler, &[], &image);
+        std::fs::copy(library, image.join("kai-guard/lib/libkai_guard.so")).unwrap();
+        let preload = "/kai-guard/lib/libkai_guard.so\n";
+        std::fs::write(image.join("etc/ld.so.preload"), preload).unwrap();
+        if let Some(emulator) = emulator {
+            std::fs::copy(Path::new("/usr/bin").join(emulator), image.join(emulator)).unwrap();
+        }
+        Some(Self { image, emulator })
+    }
+
+    fn run(&self, arguments: &[&str]) -> std::process::Output {
+        let emulator = self.emulator.map(|emulator| format!("/{emulator}"));
+        Command::new("chroot")
+            .arg(&self.image)
+            .args(emulator)
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("LD_LIBRARY_PATH", "/lib:/stub")
+            .env("LD_BIND_NOW", "1")
+            .env("STUB_CUDA_DEVICES", DEVICE.replace('-', ""))
+            .output()
+            .unwrap()
+    }
+}
+
+#[test]
+fn distroless_image_without_libpthread_and_libdl_starts_and_is_limited() {
+    for architecture in ["x86_64", "aarch64"] {
+        let limits = format!("v1 mode=enforce device=GPU-{DEVICE},limit=2048");
+        let container = Container::new(&limits);
+        let Some(distroless) = Distroless::new(&container, architecture) else { continue };
+        std::fs::write(distroless.image.join("kai-guard/limits/limits"), limits).unwrap();
+        let hello = distroless.run(&["/hello"]);
+        assert_eq!(
+            (hello.status.code(), &hello.stdout[..], &hello.stderr[..]),
+            (Some(7), &b"hello\n"[..], &b""[..]),
+            "{architecture}: {hello:?}"
+        );
+        let filled = distroless.run(&["/stub/workload", "fill", "linear", "64"]);
+        let text = String::from_utf8_lossy(&filled.stdout).into_owned();
+        assert!(filled.status.success(), "{architecture}: {filled:?}");
+        assert!(
+            text.contains("code 2") && text.contains("total_mib 2048"),
+            "{architecture}: {text}"
+        );
+    }
+}
+
 /// Stub and workload for aarch64 under qemu, with the limits of a container.
 #[test]
 fn aarch64_library_stops_allocation_at_the_limit() {

@@ -253,6 +253,42 @@ fn burst_is_refused_while_neighbors_requests_are_uncovered() {
     assert!(filled(&limits("")) > 8000, "nothing is said of neighbours");
 }
 
+/// Two containers on one device: the first may burst, the second gets its request whenever it comes.
+#[test]
+fn burst_of_one_container_leaves_the_request_of_another() {
+    let card = Container::new("");
+    let file = card.root().join("device");
+    let shared = [("STUB_CUDA_SHARED", file.to_str().unwrap())];
+    let limits = |limit: u64, request: u64, neighbors: u64| {
+        let device = format!("GPU-{DEVICE},limit={limit},request={request},neighbors={neighbors}");
+        Container::new(&format!("v1 mode=enforce device={device}"))
+    };
+    let full = |container: &Container| {
+        let output = container.workload_with(&["fill", "linear", "64"], &shared);
+        assert_eq!(output.code, 0, "{}", output.text);
+        output.line("full").number("own_mib")
+    };
+    let (burst, neighbor) = (limits(12_288, 4096, 8192), limits(8192, 8192, 4096));
+    let alone = full(&burst);
+    assert!(
+        (8000..=8192).contains(&alone),
+        "above the request, not what the neighbour asked for: {alone}"
+    );
+    let mut holder = burst.start_with(&["hold", "7600"], &shared);
+    let requested = full(&neighbor);
+    assert!((8000..=8192).contains(&requested), "the request is there: {requested}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+
+    std::fs::remove_file(&file).unwrap();
+    let greedy = Container::new(&format!("v1 mode=enforce device=GPU-{DEVICE},limit=12288"));
+    let mut holder = greedy.start_with(&["hold", "11700"], &shared);
+    let left = full(&neighbor);
+    assert!(left < 4300, "without the rule memory once given is gone: {left}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
 #[test]
 fn programs_without_cuda_behave_as_ever() {
     let container = enforced(1024);

@@ -97,7 +97,12 @@ impl Container {
 
     /// A workload that says one line and waits.
     pub fn start(&self, arguments: &[&str]) -> Child {
-        let mut command = self.command("workload", arguments, &[]);
+        self.start_with(arguments, &[])
+    }
+
+    /// The same with more environment variables.
+    pub fn start_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Child {
+        let mut command = self.command("workload", arguments, variables);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,11 +1,16 @@
 /* A stub of libcuda: fake pointers, real bookkeeping. Refuses what the device does not have, frees only what it gave.
- * STUB_CUDA_DEVICES: UUIDs (32 hexadecimal digits), separated by commas; every device has STUB_CUDA_MIB MiB. */
+ * STUB_CUDA_DEVICES: UUIDs (32 hexadecimal digits), separated by commas; every device has STUB_CUDA_MIB MiB.
+ * STUB_CUDA_SHARED: a file in which processes count what they hold together; without it every process has the devices for
+ * itself. */
 #define _GNU_SOURCE
 #include "../../proof/driver.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MIB (1ull << 20)
 #define STEP (32 * MIB)
@@ -37,9 +42,33 @@ static uint64_t total(void) {
 unsigned long long stub_process_bytes(int device);
 unsigned long long stub_process_bytes(int device) { return used[device] - managed[device]; }
 
+static uint64_t *shared, published[DEVICES];
+
+/* Bytes of other processes on a device. Tells them what this one holds. */
+static uint64_t others(int device) {
+    const char *path = getenv("STUB_CUDA_SHARED");
+    if (!path) return 0;
+    if (!shared) {
+        int file = open(path, O_RDWR | O_CREAT, 0600);
+        if (file < 0 || ftruncate(file, sizeof published)) abort();
+        shared = mmap(0, sizeof published, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (shared == MAP_FAILED) abort();
+        close(file);
+    }
+    uint64_t all = __atomic_add_fetch(&shared[device], used[device] - published[device], __ATOMIC_SEQ_CST);
+    published[device] = used[device];
+    return all - used[device];
+}
+
+static __attribute__((destructor)) void leave(void) {
+    for (int device = 0; shared && device < DEVICES; device++)
+        __atomic_sub_fetch(&shared[device], published[device], __ATOMIC_SEQ_CST);
+}
+
 static int take(int device, uint64_t bytes) {
-    if (used[device] + bytes > total()) return OOM;
+    if (used[device] + bytes + others(device) > total()) return OOM;
     used[device] += bytes;
+    others(device);
     return 0;
 }
 
@@ -125,7 +154,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { LOCKED(release_context(
 CUresult cuMemGetInfo_v2(size_t *free, size_t *all) {
     if (current_device < 0) return INVALID_CONTEXT;
     *all = total();
-    *free = total() - used[current_device];
+    *free = total() - used[current_device] - others(current_device);
     return 0;
 }
 

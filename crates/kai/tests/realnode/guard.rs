@@ -38,11 +38,6 @@ fn cuda_image(site: &Site) -> PathBuf {
     for library in ["libcuda.so.1", "libnvidia-ml.so.1"] {
         image.files.push((stub.join(library), Path::new("/stub").join(library)));
     }
-    // Parts of every glibc package, of which the library needs more than the program.
-    for library in ["libpthread.so.0", "libdl.so.2"] {
-        let library = Path::new("/lib/x86_64-linux-gnu").join(library);
-        image.files.push((library.clone(), library));
-    }
     image.write(&site.folder).expect("an image")
 }
 
