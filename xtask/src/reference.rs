@@ -8,10 +8,11 @@ use anyhow::Context;
 const PAGE: &str = "docs/reference.md";
 
 /// Modules of `kai_api::names` and the heading of each.
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 10] = [
     ("workload", "Workloads, pods and pod groups"),
     ("queue", "Queues"),
     ("gpu", "GPUs of pods and reservation pods"),
+    ("guard", "GPU memory limits"),
     ("node", "Nodes"),
     ("scheduling", "Written by the scheduler and the binder"),
     ("status", "Conditions and reasons"),

@@ -62,8 +62,45 @@ fn mebibytes(key: &str, text: &str) -> Result<u64, String> {
     Ok((bytes / MIB).ceil() as u64)
 }
 
-/// Why a new pod is denied: limits below requests, or without meaning.
+/// Annotations of containers that say how they share the processors of a device.
+fn compute_modes(pod: &Pod) -> Vec<(&str, &str)> {
+    let is_mode = |key: &str| {
+        key.starts_with(guard::NVIDIA_CONTAINER_PREFIX)
+            && key.ends_with(guard::NVIDIA_COMPUTE_SUFFIX)
+    };
+    let annotations = pod.metadata.annotations.iter().flatten();
+    let modes = annotations.filter(|(key, _)| is_mode(key));
+    modes.map(|(key, mode)| (key.as_str(), mode.as_str())).collect()
+}
+
+/// Why a change is denied: the device of a pod with a node was chosen for its mode.
+pub(super) fn validate_change(before: &Pod, after: &Pod) -> Result<(), String> {
+    if before.spec.node_name.is_none() || compute_modes(before) == compute_modes(after) {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot change annotation {}*{} of a pod that has a node: its device holds pods of one mode only",
+        guard::NVIDIA_CONTAINER_PREFIX,
+        guard::NVIDIA_COMPUTE_SUFFIX
+    ))
+}
+
+/// Why a new pod is denied: modes or limits without meaning, limits below requests.
 pub(super) fn validate(pod: &Pod) -> Result<(), String> {
+    let modes = compute_modes(pod);
+    let is_known = |mode: &str| [guard::TIME_SLICING, guard::SM_SHARING].contains(&mode);
+    if let Some((key, mode)) = modes.iter().find(|(_, mode)| !is_known(mode)) {
+        return Err(format!(
+            "annotation {key} must be {} or {}, is {mode:?}",
+            guard::TIME_SLICING,
+            guard::SM_SHARING
+        ));
+    }
+    if modes.iter().any(|(_, mode)| *mode != modes[0].1) {
+        return Err(
+            "containers of a pod share its GPUs: they must have one compute mode".to_owned()
+        );
+    }
     if let Some(limit) = pod.annotation(guard::MEMORY_LIMIT) {
         let least = pod.annotation(gpu::MEMORY).and_then(|text| text.parse().ok()).unwrap_or(1);
         if !limit.parse().is_ok_and(|limit: u64| limit >= least) {
@@ -139,6 +176,27 @@ mod tests {
         );
         let two = json!({request: "1Gi", "nvidia.com/container.main.gpu-memory.limit": "1Gi"});
         assert!(translated(&two).expect_err("two").contains("main, side"));
+    }
+
+    #[test]
+    fn compute_modes_are_known_the_same_for_all_containers_and_final() {
+        let main = "nvidia.com/container.main.gpu-compute.mode";
+        let side = "nvidia.com/container.side.gpu-compute.mode";
+        let judged = |annotations: &Value| validate(&pod(annotations));
+        assert_eq!(judged(&json!({main: "sm-sharing"})), Ok(()));
+        assert_eq!(judged(&json!({main: "time-slicing", side: "time-slicing"})), Ok(()));
+        let unknown = judged(&json!({main: "mps"})).expect_err("no mode");
+        assert_eq!(
+            unknown,
+            "annotation nvidia.com/container.main.gpu-compute.mode must be time-slicing or sm-sharing, is \"mps\""
+        );
+        assert!(judged(&json!({main: "time-slicing", side: "sm-sharing"})).is_err(), "two modes");
+        let (before, after) = (pod(&json!({})), pod(&json!({main: "sm-sharing"})));
+        assert_eq!(validate_change(&before, &after), Ok(()), "it has no node yet");
+        let mut placed = before;
+        placed.spec.node_name = Some("n".to_owned());
+        assert!(validate_change(&placed, &after).is_err());
+        assert_eq!(validate_change(&placed, &placed), Ok(()));
     }
 
     #[test]

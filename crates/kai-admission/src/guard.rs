@@ -53,6 +53,7 @@ pub fn validate(before: Option<&Pod>, pod: &Pod) -> Result<(), String> {
             names::ENFORCEMENT
         ));
     }
+    super::container_memory::validate_change(before, pod)?;
     if installer(before).and_then(Container::image) != installer(pod).and_then(Container::image) {
         return Err(format!(
             "cannot change the image of init container {}: it installs the library that limits GPU memory",

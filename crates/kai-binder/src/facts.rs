@@ -26,7 +26,7 @@ use super::{BinderSettings, DeviceKey, Item};
 use crate::reserved::ReservedDevices;
 
 /// What must have been listed before anything is judged to be missing.
-const NEEDED: [Kind; 9] = [
+pub(super) const NEEDED: [Kind; 9] = [
     Kind::Pod,
     Kind::Node,
     Kind::BindRequest,
@@ -43,6 +43,8 @@ pub(super) struct Facts {
     scheduler_name: String,
     namespace: String,
     app_label: String,
+    /// MiB of each device that are never given out, where its node says nothing else.
+    pub(super) reserve_mib: i64,
     listed: BTreeSet<Kind>,
     pods: BTreeMap<ObjectName, PodFacts>,
     requests: BTreeMap<ObjectName, Request>,
@@ -217,6 +219,7 @@ impl Facts {
             scheduler_name: settings.scheduler_name.clone(),
             namespace: settings.reservation.namespace.clone(),
             app_label: settings.reservation.app_label.clone(),
+            reserve_mib: settings.gpu_memory_reserve_mib,
             listed: BTreeSet::new(),
             pods: BTreeMap::new(),
             requests: BTreeMap::new(),

@@ -64,6 +64,9 @@ pub struct DeviceGpus {
     pub enforcement: BTreeMap<String, String>,
     /// MiB that the processes of a pod hold, where the node agent tells.
     pub processes_mib: BTreeMap<String, i64>,
+    /// MiB that all processes on it hold, where its reservation pod measures it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_mib: Option<i64>,
 }
 
 /// The GPUs of a cluster with these nodes and pods.
@@ -135,6 +138,7 @@ fn gpus_of(facts: &Facts, name: &Text) -> Option<NodeGpus> {
             total_mib,
             enforced: !pods.is_empty() && pods.keys().all(is_enforced),
             processes_mib: pods.keys().filter_map(|pod| Some((pod.clone(), held(pod)?))).collect(),
+            held_mib: facts.held_mib(name, &uuid),
             enforcement,
             uuid,
             pods,
@@ -227,7 +231,7 @@ mod tests {
     fn devices_are_shown_with_who_has_how_much() {
         let reservation = json!({
             "metadata": {"name": "r", "namespace": "kai-resource-reservation", "labels": {"app": "kai-resource-reservation", "runai-gpu-group": "g"},
-                "annotations": {"run.ai/reserve_for_gpu_index": "GPU-1"}},
+                "annotations": {"run.ai/reserve_for_gpu_index": "GPU-1", "kai.scheduler/gpu-memory-held-mib": "700"}},
             "spec": {"nodeName": "n"},
         });
         let user = json!({
@@ -250,6 +254,7 @@ mod tests {
             enforced: true,
             enforcement: [("a/p".to_owned(), "enforced".to_owned())].into(),
             processes_mib: [("a/p".to_owned(), 512)].into(),
+            held_mib: Some(700),
         };
         let expected = NodeGpus {
             node: "n".to_owned(),

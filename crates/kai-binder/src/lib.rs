@@ -41,6 +41,7 @@ pub mod driver;
 mod facts;
 mod gang;
 mod gpus;
+mod held_memory;
 mod holdings;
 mod index;
 mod ladder;
@@ -73,6 +74,7 @@ pub use notes::SharedDevice;
 use attempt::Attempt;
 use device::DeviceMemory;
 use facts::Facts;
+use held_memory::ExceededLimits;
 use ladder::Ladder;
 use notes::NoteMemory;
 use repair::Repair;
@@ -116,7 +118,8 @@ pub struct Binder {
     ladders: BTreeMap<Text, Ladder>,
     notes: BTreeMap<Text, NoteMemory>,
     /// Limits of pods that were written anew, and when they are written again if the pod does not show them.
-    limits_written: BTreeMap<ObjectName, (String, Timestamp)>,
+    limits_written: BTreeMap<(ObjectName, String), (String, Timestamp)>,
+    exceeded: ExceededLimits,
     due: BTreeSet<Item>,
     timers: BTreeSet<(Timestamp, Item)>,
     orders: Vec<Order>,
@@ -152,6 +155,7 @@ impl Binder {
             ladders: BTreeMap::new(),
             notes: BTreeMap::new(),
             limits_written: BTreeMap::new(),
+            exceeded: ExceededLimits::default(),
             due: BTreeSet::new(),
             timers: BTreeSet::new(),
             orders: Vec::new(),
@@ -173,6 +177,7 @@ impl Binder {
         self.repairs.clear();
         self.notes.clear();
         self.limits_written.clear();
+        self.exceeded.clear();
         self.due.clear();
         self.timers.clear();
         self.facts.claims.forget_giving();

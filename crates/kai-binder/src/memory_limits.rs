@@ -31,6 +31,8 @@ pub(super) struct PodLimits {
     pub(super) text: Option<(String, String)>,
     /// MiB that its processes hold, by device; empty: not reported.
     pub(super) used_mib: BTreeMap<String, i64>,
+    /// The same as it is written.
+    pub(super) used_text: Option<String>,
 }
 
 impl PodLimits {
@@ -42,6 +44,7 @@ impl PodLimits {
         Self {
             status: annotations.get(guard::STATUS).cloned(),
             text: text.map(|(key, text)| (key.clone(), text.clone())),
+            used_text: annotations.get(guard::USED).cloned(),
             used_mib: annotations.get(guard::USED).map(|used| read_used(used)).unwrap_or_default(),
         }
     }
@@ -232,19 +235,20 @@ impl Binder {
                 let others = |device: &str| Some(self.mib_of_others(node, &device.into(), name));
                 let text = with_neighbors(shown, others);
                 if text == *shown {
-                    self.limits_written.remove(name);
+                    self.limits_written.remove(&(name.clone(), key.clone()));
                 } else {
                     wanted.insert(name.clone(), (pod.uid.clone(), key.clone(), text));
                 }
             }
         }
         for (pod, (uid, key, text)) in wanted {
-            let known = self.limits_written.get(&pod);
+            let place = (pod.clone(), key.clone());
+            let known = self.limits_written.get(&place);
             if known.is_some_and(|(written, again)| *written == text && now < *again) {
                 continue;
             }
             let again = now.plus(WRITE_AGAIN);
-            self.limits_written.insert(pod.clone(), (text.clone(), again));
+            self.limits_written.insert(place, (text.clone(), again));
             self.look_again_at(again, Item::Node(node.clone()));
             self.orders.push(Order::Limit { pod, uid, key, text });
         }
@@ -270,6 +274,11 @@ fn library_problem(
 
 #[cfg(test)]
 mod tests {
+    use kai_client::kinds::Kind;
+    use kai_client::watch::Change;
+    use kai_settings::binder::BinderSettings;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -282,6 +291,59 @@ mod tests {
             "v1 mode=enforce device=GPU-a,limit=9,request=4,neighbors=7 device=GPU-b,limit=9"
         );
         assert_eq!(with_neighbors(text, |_| None), text);
+    }
+
+    const DEVICE: &str = "GPU-00000001-0000-4000-8000-000000000000";
+
+    /// Annotations of NVIDIA's driver support that a pod is bound with.
+    fn nvidia_annotations(
+        driver: &str,
+        nv_fractions: bool,
+        pod: &Value,
+    ) -> BTreeMap<String, String> {
+        let settings = BinderSettings { nv_fractions, ..BinderSettings::default() };
+        let mut binder = Binder::new(settings);
+        let node = json!({
+            "metadata": {"name": "n", "labels": {"nvidia.com/gpu.memory": "32600", guard::DRIVER_MAJOR: driver}},
+            "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+        });
+        binder.apply(&Change::Node(Box::new(serde_json::from_value(node).expect("a node"))));
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "a", "uid": "u", "annotations": pod},
+            "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main"}]},
+        });
+        binder.apply(&Change::Pod(Box::new(serde_json::from_value(pod).expect("a pod"))));
+        let request = json!({
+            "apiVersion": "scheduling.run.ai/v1alpha2", "kind": "BindRequest",
+            "metadata": {"name": "r", "namespace": "a"},
+            "spec": {"podName": "p", "selectedNode": "n", "receivedResourceType": "Fraction", "selectedGPUGroups": ["g"]},
+        });
+        binder.apply(&Change::Object(Kind::BindRequest, Box::new(request)));
+        let request = binder.facts.request(&ObjectName::new("a", "r")).expect("the request");
+        let pod = binder.facts.pod(&ObjectName::new("a", "p")).expect("the pod");
+        let devices = [("g".into(), DEVICE.into())];
+        let all = binder.limit_annotations(request, pod, &devices).into_iter();
+        let nvidia = all.filter(|(key, _)| key.starts_with(guard::NVIDIA_CONTAINER_PREFIX));
+        nvidia.map(|(key, text)| (key.into_owned(), text)).collect()
+    }
+
+    #[test]
+    fn drivers_that_limit_memory_receive_request_limit_and_devices() {
+        let asked = json!({"gpu-memory": "4000", "gpu-memory.limit": "8000"});
+        let written = nvidia_annotations("615", true, &asked);
+        let expected = [
+            ("nvidia.com/container.main.gpu-memory.limit", "8000Mi"),
+            ("nvidia.com/container.main.gpu-memory.request", "4000Mi"),
+            ("nvidia.com/container.main.gpus.devices", DEVICE),
+        ];
+        let expected = expected.map(|(key, text)| (key.to_owned(), text.to_owned()));
+        assert_eq!(written, BTreeMap::from(expected));
+        let half = nvidia_annotations("620", true, &json!({"gpu-fraction": "0.5"}));
+        assert_eq!(half["nvidia.com/container.main.gpu-memory.request"], "16300Mi");
+        for (driver, nv_fractions) in [("580", true), ("", true), ("615", false)] {
+            let none = nvidia_annotations(driver, nv_fractions, &asked);
+            assert!(none.is_empty(), "driver {driver:?}, NvFractions {nv_fractions}: {none:?}");
+        }
     }
 
     #[test]

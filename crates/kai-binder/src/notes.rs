@@ -75,6 +75,7 @@ impl Binder {
             self.ladder(name); // the node may be another one now
         }
         self.refresh_limits(name, now);
+        self.compare_held_memory(name, now);
         let Some(note) = self.note(name) else { return };
         let memory = self.notes.entry(name.clone()).or_default();
         if memory.busy {
@@ -104,6 +105,9 @@ impl Binder {
         let (ladder, climb) = (self.ladders.get(name), self.climb(node));
         if let Some(ladder) = ladder {
             wanted.insert(names::LADDER, Some(ladder.write(&climb.rungs)));
+        }
+        if let Some(mib) = self.facts.reserved.probed(name).reserve_mib {
+            wanted.insert(names::MEASURED_RESERVE_MIB, Some(mib.to_string()));
         }
         wanted.retain(|key, value| shown.get(*key) != value.as_ref());
         let conditions = conditions::changed(node, &gpus, ladder, climb.runtime);

@@ -47,6 +47,8 @@ pub(super) struct Reservation {
     pub(super) leaving: bool,
     /// The device it keeps, once it has found out.
     pub(super) device: Option<Text>,
+    /// MiB that processes hold of it.
+    pub(super) held_mib: Option<i64>,
     /// Why it will never tell.
     pub(super) trouble: Option<Trouble>,
     /// The node has not made its container yet.
@@ -75,6 +77,7 @@ impl Reservation {
             created: metadata.creation_timestamp.clone().unwrap_or_default(),
             leaving: metadata.is_terminating(),
             device: device(pod).map(Text::from),
+            held_mib: annotation(gpu::MEMORY_HELD_MIB).and_then(|mib| mib.parse().ok()),
             trouble: trouble(pod),
             is_being_created: is_being_created(pod),
             rung: annotation(gpu::RESERVATION_RUNG).and_then(Rung::named),

@@ -23,6 +23,8 @@ struct NodeDevices {
     had_twins: bool,
     /// Every device that was ever told.
     seen: BTreeSet<Text>,
+    /// The most that the driver was ever found to keep of a device.
+    reserve_mib: Option<i64>,
 }
 
 /// A device that a reservation pod keeps.
@@ -33,6 +35,8 @@ struct Kept {
     group: Text,
     device: Text,
     memory_mib: Option<i64>,
+    /// What of it the driver keeps for itself.
+    reserve_mib: Option<i64>,
     /// How many devices the node has.
     count: Option<i64>,
 }
@@ -47,6 +51,7 @@ impl Kept {
             group: metadata.labels.get(gpu::GROUP)?.as_str().into(),
             device: annotation(gpu::RESERVED_DEVICE)?.as_str().into(),
             memory_mib: number(gpu::MEMORY_MIB),
+            reserve_mib: number(gpu::MEMORY_RESERVE_MIB),
             count: number(gpu::COUNT),
         })
     }
@@ -67,6 +72,7 @@ impl ReservedDevices {
             .kept
             .values()
             .any(|other| other.device == kept.device && other.group != kept.group);
+        devices.reserve_mib = devices.reserve_mib.max(kept.reserve_mib);
         devices.kept.insert(name.clone(), kept);
         self.homes.insert(name, node.clone());
         Some(node)
@@ -94,6 +100,7 @@ impl ReservedDevices {
             uuids: seen.map(ToString::to_string).collect(),
             count: devices.kept.values().find_map(|kept| kept.count),
             memory_mib: devices.kept.values().find_map(|kept| kept.memory_mib),
+            reserve_mib: devices.reserve_mib,
         }
     }
 

@@ -46,7 +46,8 @@ impl Facts {
     pub(super) fn gpus(&self, name: &Text) -> Option<GpuFacts> {
         let view = &self.node(name)?.view;
         let spec = node::translate(view, &self.reserved.probed(name)).object?;
-        Some(GpuFacts::of(&spec, Compatibility::Right, WholeGpuPolicy::default(), 0))
+        let policy = WholeGpuPolicy::default();
+        Some(GpuFacts::of(&spec, Compatibility::Right, policy, self.reserve_mib))
     }
 
     /// Pods on a physical device of a node, with what each has of it in MiB.

@@ -265,6 +265,17 @@ pub const FLAGS: &[Flag] = &[
         },
     ),
     planners(
+        "gpu-memory-reserve-mib",
+        "0",
+        "MiB of each GPU that are never given out; what a reservation pod measured on an idle card, and the node label kai.scheduler/gpu-memory-reserve-mib, have precedence",
+        |to, value| {
+            let mib = value.parse().ok().filter(|mib: &i64| *mib >= 0);
+            to.settings.config.params.gpu_memory_reserve_mib =
+                mib.ok_or("must be a whole number of MiB, 0 or more")?;
+            Ok(())
+        },
+    ),
+    planners(
         "nodepool-label-key",
         "kai.scheduler/node-pool",
         "Node label that divides the cluster into shards; empty disables shards",
@@ -594,8 +605,13 @@ mod tests {
     ];
 
     /// Flags that KAI does not have.
-    const OURS: [&str; 4] =
-        ["disruption-budget-delay", "queue-authorization", "whole-gpu-policy", "over-limit-reason"];
+    const OURS: [&str; 5] = [
+        "disruption-budget-delay",
+        "gpu-memory-reserve-mib",
+        "queue-authorization",
+        "whole-gpu-policy",
+        "over-limit-reason",
+    ];
 
     #[test]
     fn disruption_budgets_delay_for_a_time_or_forever() {

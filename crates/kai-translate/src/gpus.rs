@@ -48,6 +48,8 @@ pub struct Probed {
     pub count: Option<i64>,
     /// MiB of each.
     pub memory_mib: Option<i64>,
+    /// MiB of each that the driver keeps for itself.
+    pub reserve_mib: Option<i64>,
 }
 
 /// How a policy for whole GPUs is written.
@@ -79,7 +81,13 @@ pub(crate) fn observed(node: &view::Node, probed: &Probed) -> ObservedGpus {
     let memory =
         probed.memory_mib.or_else(|| product_memory(node)).or_else(|| own_memory(node, unified));
     // Systems whose GPU uses the memory of the CPU have one.
-    ObservedGpus { count: probed.count.or(unified.then_some(1)), memory_mib: memory }
+    let written = node.metadata.annotations.get(names::MEASURED_RESERVE_MIB);
+    let reserve = probed.reserve_mib.or_else(|| written?.parse().ok().filter(|mib| *mib >= 0));
+    ObservedGpus {
+        count: probed.count.or(unified.then_some(1)),
+        memory_mib: memory,
+        reserve_mib: reserve,
+    }
 }
 
 fn product_memory(node: &view::Node) -> Option<i64> {
@@ -128,7 +136,10 @@ mod tests {
     fn what_was_found_out_comes_before_what_a_product_has() {
         let probed = Probed { count: Some(8), memory_mib: Some(80_000), ..Probed::default() };
         let known = observed(&node("NVIDIA-H100-80GB-HBM3", "", "1Ti"), &probed);
-        assert_eq!(known, ObservedGpus { count: Some(8), memory_mib: Some(80_000) });
+        assert_eq!(
+            known,
+            ObservedGpus { count: Some(8), memory_mib: Some(80_000), reserve_mib: None }
+        );
         assert_eq!(memory("NVIDIA-H100-80GB-HBM3"), Some(81_559));
         assert_eq!(memory("NVIDIA-A100-SXM4-40GB"), Some(40_960));
         assert_eq!(memory("NVIDIA-A100-SXM4-80GB-SHARED"), Some(81_920));
@@ -142,9 +153,34 @@ mod tests {
     fn a_gpu_in_the_memory_of_the_cpu_has_what_the_system_leaves() {
         let thor = node("NVIDIA-Thor", "6.8.12-tegra", "125772Mi");
         let known = observed(&thor, &Probed::default());
-        assert_eq!(known, ObservedGpus { count: Some(1), memory_mib: Some(123_724) });
+        assert_eq!(
+            known,
+            ObservedGpus { count: Some(1), memory_mib: Some(123_724), reserve_mib: None }
+        );
         let server = observed(&node("unheard-of", "6.8", "512Gi"), &Probed::default());
         assert_eq!(server, ObservedGpus::default());
+    }
+
+    #[test]
+    fn reserve_is_what_the_node_says_else_what_was_measured_else_that_of_the_cluster() {
+        const RESERVE: &str = "kai.scheduler/gpu-memory-reserve-mib";
+        let mut card = node("Tesla-T4", "", "1Ti");
+        let left = |node: &view::Node, measured: Option<i64>, compatibility: Compatibility| {
+            let probed = Probed { reserve_mib: measured, ..Probed::default() };
+            let spec = crate::node::translate(node, &probed).object.expect("a node");
+            GpuFacts::of(&spec, compatibility, WholeGpuPolicy::default(), 256).memory_mib
+        };
+        let right = Compatibility::Right;
+        assert_eq!(left(&card, None, right), 15_104, "that of the cluster");
+        assert_eq!(left(&card, Some(450), right), 14_910, "what a reservation pod measured");
+        assert_eq!(left(&card, Some(450), Compatibility::Kai), 15_044, "KAI knows no measures");
+        let measured = [(names::MEASURED_RESERVE_MIB.to_owned(), "451".to_owned())];
+        card.metadata.annotations.extend(measured);
+        assert_eq!(left(&card, None, right), 14_909, "what was measured before");
+        card.metadata.labels.insert(RESERVE.to_owned(), "0".to_owned());
+        assert_eq!(left(&card, Some(450), right), 15_360, "an administrator knows better");
+        card.metadata.labels.insert(RESERVE.to_owned(), "-1".to_owned());
+        assert_eq!(left(&card, Some(450), right), 14_910, "no amount");
     }
 
     /// What the planner makes of a node: how many devices, and how much memory each has.
@@ -173,7 +209,7 @@ mod tests {
             ("nvidia.com/gpu.replicas", "5"),
         ]));
         let uuids = (0..7).map(|number| format!("GPU-{number}")).collect();
-        let mut probed = Probed { uuids, count: Some(6), memory_mib: Some(600) };
+        let mut probed = Probed { uuids, count: Some(6), memory_mib: Some(600), reserve_mib: None };
         assert_eq!(understood(&node, &probed), (2, Some(200)), "the labels of the node count");
         node.metadata.annotations.clear();
         assert_eq!(understood(&node, &probed), (8, Some(800)), "as a label, too");

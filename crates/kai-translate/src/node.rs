@@ -13,7 +13,8 @@ use crate::selectors;
 use crate::view;
 
 /// Annotations that the planner reads.
-const PLANNED_WITH: [&str; 2] = [gpu_names::COUNT, gpu_names::MEMORY_MIB];
+const PLANNED_WITH: [&str; 3] =
+    [gpu_names::COUNT, gpu_names::MEMORY_MIB, gpu_names::MEMORY_RESERVE_MIB];
 
 /// Conditions that must be false where they are reported.
 const PRESSURES: [&str; 4] =

@@ -79,6 +79,7 @@ fn pod_fields(spec: &PodSpec) -> Fields {
         "stuck_at" => spec.stuck_at.map(|at| at.nanos / 1_000_000_000), "cpu_milli" => spec.request.cpu_milli,
         "memory_bytes" => spec.request.memory_bytes, "other" => spec.request.other, "gpu" => spec.request.gpu,
         "overhead" => spec.request.overhead, "legacy_mig" => spec.request.legacy_mig,
+        "compute_mode" => spec.request.compute_mode,
         "gpu_groups" => spec.gpu_groups, "node_selector" => spec.constraints.node_selector,
         "node_terms" => spec.constraints.node_terms, "tolerations" => spec.constraints.tolerations,
         "host_ports" => spec.constraints.host_ports, "pod_affinity" => spec.constraints.pod_affinity,

@@ -112,6 +112,7 @@ impl BinderArguments {
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
             scheduler_name: rules.scheduler_name.clone(),
+            gpu_memory_reserve_mib: around.config.params.gpu_memory_reserve_mib,
             plugins: wishes.plugins,
             volumes_wait: wishes.timeout.unwrap_or(usual.volumes_wait),
             cdi: wishes.cdi.unwrap_or(match (self.cdi_enabled, self.cdi) {

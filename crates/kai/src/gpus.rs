@@ -89,7 +89,8 @@ fn table(nodes: &[NodeGpus]) -> String {
             let pods: Vec<String> =
                 device.pods.iter().map(|(pod, mib)| share(device, pod, *mib)).collect();
             let enforced = enforcement(device);
-            let used = format!("{}/{}", device.used_mib, device.total_mib);
+            let held = device.held_mib.map(|mib| format!(" ({mib} held)")).unwrap_or_default();
+            let used = format!("{}/{}{held}", device.used_mib, device.total_mib);
             let (device, uuid) = (device.groups.join(","), device.uuid.clone());
             let pods = pods.join(" ");
             rows.push([name, advertised, physical, device, uuid, used, pods, enforced]);
@@ -156,6 +157,7 @@ mod tests {
             ]
             .into(),
             processes_mib: [("a/p".to_owned(), 512)].into(),
+            held_mib: Some(700),
         };
         let node = |name: &str, devices, memory_mib, trouble| NodeGpus {
             node: name.to_owned(),
@@ -171,9 +173,9 @@ mod tests {
             node("n2", Vec::new(), None, Some("the memory of its GPUs is not known")),
         ]);
         let expected = "\
-NODE  ADVERTISED  PHYSICAL  DEVICE  UUID   USED/TOTAL MiB  PODS                                 ENFORCED
-n1    100         1         g1      GPU-1  16000/32600     a/p (8000, holds 512) a/q (8000)     a/p: enforced; a/q: off
-n2    100         1         -       -      0/unknown       the memory of its GPUs is not known  -
+NODE  ADVERTISED  PHYSICAL  DEVICE  UUID   USED/TOTAL MiB          PODS                                 ENFORCED
+n1    100         1         g1      GPU-1  16000/32600 (700 held)  a/p (8000, holds 512) a/q (8000)     a/p: enforced; a/q: off
+n2    100         1         -       -      0/unknown               the memory of its GPUs is not known  -
 ";
         assert_eq!(shown, expected);
     }

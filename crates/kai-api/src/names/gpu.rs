@@ -43,6 +43,13 @@ pub const RESERVED_DEVICE: &str = "run.ai/reserve_for_gpu_index";
 /// each of its devices is, whatever else is said.
 pub const MEMORY_MIB: &str = "kai.scheduler/gpu-memory-mib";
 
+/// Annotation on a reservation pod, ours: MiB of its device that the driver keeps for itself. On a node, as annotation or
+/// label: the same for each of its devices, whatever was measured or set for the cluster.
+pub const MEMORY_RESERVE_MIB: &str = "kai.scheduler/gpu-memory-reserve-mib";
+
+/// Annotation on a reservation pod, ours: MiB of its device that processes hold, as NVML measures them.
+pub const MEMORY_HELD_MIB: &str = "kai.scheduler/gpu-memory-held-mib";
+
 /// Annotation on a reservation pod, ours: how many devices its node has. On a node, as annotation or label: the same,
 /// whatever else is said.
 pub const COUNT: &str = "kai.scheduler/gpu-count";

@@ -85,6 +85,12 @@ pub const NVIDIA_DEVICES_SUFFIX: &str = ".gpus.devices";
 /// Suffix of NVIDIA's annotation with the way in which containers share a device: `time-slicing` or `sm-sharing`.
 pub const NVIDIA_COMPUTE_SUFFIX: &str = ".gpu-compute.mode";
 
+/// Value of [`NVIDIA_COMPUTE_SUFFIX`]: the pods on a device use its processors one after the other. The default.
+pub const TIME_SLICING: &str = "time-slicing";
+
+/// Value of [`NVIDIA_COMPUTE_SUFFIX`]: they use them at the same time, through NVIDIA's multi-process service.
+pub const SM_SHARING: &str = "sm-sharing";
+
 /// Node label with the major version of NVIDIA's driver.
 pub const DRIVER_MAJOR: &str = "gpu-fractioning.kai.scheduler/nvidia-driver-version.major";
 

@@ -33,6 +33,9 @@ pub const LADDER: &str = "kai.scheduler/reservation-ladder";
 /// Annotation, ours: devices that are shared, and who has how much of each. JSON.
 pub const GPU_SHARES: &str = "kai.scheduler/gpu-shares";
 
+/// Annotation, ours: MiB of each device that the driver keeps for itself, as reservation pods measured them.
+pub const MEASURED_RESERVE_MIB: &str = "kai.scheduler/gpu-memory-reserve-measured-mib";
+
 /// Condition, ours: what its GPUs are is understood well enough to share them.
 pub const GPUS_UNDERSTOOD: &str = "kai.scheduler/GpusUnderstood";
 

@@ -5,6 +5,7 @@ mod api;
 mod bind_requests;
 mod binder;
 mod budget_delays;
+mod compute_modes;
 mod edge;
 mod evictions;
 mod explained;

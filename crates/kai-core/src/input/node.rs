@@ -37,6 +37,8 @@ pub struct ObservedGpus {
     pub count: Option<i64>,
     /// MiB of each.
     pub memory_mib: Option<i64>,
+    /// MiB of each that the driver keeps for itself.
+    pub reserve_mib: Option<i64>,
 }
 
 /// Amounts a node offers.

@@ -72,6 +72,18 @@ pub struct PodRequest {
     pub overhead: Vec<(Text, i64)>,
     /// Asked for MIG by annotation: never placed, blocks MIG on its node.
     pub legacy_mig: bool,
+    /// How it shares the processors of its devices.
+    pub compute_mode: ComputeMode,
+}
+
+/// How the pods on a shared device use its processors. Pods of different modes are never on one device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ComputeMode {
+    /// One after the other.
+    #[default]
+    TimeSlicing,
+    /// At the same time, through NVIDIA's multi-process service.
+    SmSharing,
 }
 
 /// What a pod asks of GPUs.

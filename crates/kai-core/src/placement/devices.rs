@@ -6,7 +6,7 @@ use crate::ids::{NodeId, TaskId};
 use crate::placement::fit::When;
 use crate::resources::GPU;
 use crate::world::World;
-use crate::world::node::{DeviceDemand, Groups};
+use crate::world::node::{DeviceDemand, GroupKind, Groups};
 
 /// Devices chosen for a pod.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl World {
     ) -> Option<Chosen> {
         let shape = self.shape_of(task);
         let target = self.node(node);
-        let DeviceDemand::Shared { mib, devices, replica } =
+        let DeviceDemand::Shared { mib, devices, kind } =
             target.demand(shape, self.config.compatibility)
         else {
             return None;
@@ -43,12 +43,12 @@ impl World {
         let mut candidates = SmallVec::new();
         if starts_now {
             let unpromised = idle.min(idle + releasing);
-            candidates = self.candidates(node, mib, devices, replica, unpromised);
+            candidates = self.candidates(node, mib, devices, kind, unpromised);
         }
         // Devices that are free now are enough, or the pod waits for one that is on its way out.
         let waits = candidates.len() < devices as usize;
         if waits {
-            candidates = self.candidates(node, mib, devices, replica, idle + releasing);
+            candidates = self.candidates(node, mib, devices, kind, idle + releasing);
         }
         if candidates.len() < devices as usize {
             return None;
@@ -65,7 +65,7 @@ impl World {
                 Candidate::New => {
                     let (name, number) = self.new_device_name(task, node, next_number);
                     next_number = number + 1;
-                    opened += i64::from(!replica); // a replica needs no reservation
+                    opened += i64::from(kind != GroupKind::Replicas); // a replica needs no reservation
                     let id = self.groups.intern(&name);
                     chosen.groups.push(id);
                 }
@@ -80,9 +80,9 @@ impl World {
         let shape = self.shape_of(task);
         match self.node(node).demand(shape, self.config.compatibility) {
             DeviceDemand::Vector => 0,
-            DeviceDemand::Shared { mib, devices, replica } => {
+            DeviceDemand::Shared { mib, devices, kind } => {
                 let candidates =
-                    self.candidates(node, mib, devices, replica, self.node(node).available(GPU));
+                    self.candidates(node, mib, devices, kind, self.node(node).available(GPU));
                 if !self.config.compatibility.is_kai() {
                     let new = candidates.iter().filter(|one| **one == Candidate::New);
                     return new.count() as i64;
@@ -107,14 +107,14 @@ impl World {
         node: NodeId,
         mib: i64,
         devices: i64,
-        replica: bool,
+        kind: GroupKind,
         unused: i64,
     ) -> SmallVec<[Candidate; 4]> {
         let target = self.node(node);
         let memory = target.gpus.memory_mib;
         let mut scored: SmallVec<[(f64, Candidate); 8]> = SmallVec::new();
         for (at, group) in target.groups.iter().enumerate() {
-            if !group.fits(mib, replica, &target.gpus) {
+            if !group.fits(mib, kind, &target.gpus) {
                 continue;
             }
             let scores = self.policy.device_scores.iter();

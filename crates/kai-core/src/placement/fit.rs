@@ -109,12 +109,12 @@ fn gpu_shortage(
                 capacity: if lacks_plugin { node.gpus.physical * 100 } else { capacity },
             })
         }
-        DeviceDemand::Shared { mib, devices, replica } => {
+        DeviceDemand::Shared { mib, devices, kind } => {
             let ready = node
                 .groups
                 .iter()
                 .filter(|group| {
-                    group.fits(mib, replica, &node.gpus) && group.fits_now(mib, &node.gpus)
+                    group.fits(mib, kind, &node.gpus) && group.fits_now(mib, &node.gpus)
                 })
                 .count() as i64;
             let idle = node.amounts.idle.get(GPU);
@@ -185,7 +185,7 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
             shape.request.get(GPU) - repeated <= usable(world, GPU, available(GPU))
                 && plugin_gpus(world, shape, node, when).is_none_or(|of| plain_gpus(shape) <= of)
         }
-        DeviceDemand::Shared { mib, devices, replica } => {
+        DeviceDemand::Shared { mib, devices, kind } => {
             if mib > node.gpus.memory_mib {
                 return false;
             }
@@ -195,8 +195,7 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
                 return true;
             }
             let groups = node.groups.iter();
-            let fitting =
-                groups.filter(|group| group.fits(mib, replica, &node.gpus)).count() as i64;
+            let fitting = groups.filter(|group| group.fits(mib, kind, &node.gpus)).count() as i64;
             whole + fitting >= devices
         }
     }

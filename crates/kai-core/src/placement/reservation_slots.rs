@@ -6,7 +6,7 @@ use crate::input::pod::PodRole;
 use crate::resources::PODS;
 use crate::status::Status;
 use crate::world::World;
-use crate::world::node::{GpuGroup, Node};
+use crate::world::node::{GpuGroup, GroupKind, Node};
 
 impl World {
     /// Whether `node` has slots for one more pod that opens so many devices, now or when others have gone.
@@ -36,7 +36,10 @@ impl World {
         if self.config.compatibility.is_kai() {
             return 0;
         }
-        let shared = node.groups.iter().filter(|group| group.used_mib > 0 && !group.of_replicas);
+        let shared = node
+            .groups
+            .iter()
+            .filter(|group| group.used_mib > 0 && group.kind != GroupKind::Replicas);
         shared.filter(|group| !self.is_reserved(node, group)).count() as i64
     }
 

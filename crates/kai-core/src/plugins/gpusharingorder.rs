@@ -5,7 +5,7 @@
 use crate::config::PluginSpec;
 use crate::plugins::{Policy, Score};
 use crate::world::World;
-use crate::world::node::{DeviceDemand, Node};
+use crate::world::node::{DeviceDemand, GroupKind, Node};
 use crate::world::shape::Shape;
 
 /// Score of a node with a fitting shared device.
@@ -21,12 +21,12 @@ pub(crate) fn applies(world: &World, shape: &Shape, node: &Node) -> bool {
         return false;
     }
     let compatibility = world.config.compatibility;
-    let (mib, replica) = match node.demand(shape, compatibility) {
-        DeviceDemand::Shared { mib, replica, .. } => (mib, replica),
+    let (mib, kind) = match node.demand(shape, compatibility) {
+        DeviceDemand::Shared { mib, kind, .. } => (mib, kind),
         DeviceDemand::Vector if compatibility.is_kai() => {
-            (node.device_mib(shape, compatibility), false)
+            (node.device_mib(shape, compatibility), GroupKind::default())
         }
         DeviceDemand::Vector => return false,
     };
-    node.groups.iter().any(|group| group.fits(mib, replica, &node.gpus))
+    node.groups.iter().any(|group| group.fits(mib, kind, &node.gpus))
 }

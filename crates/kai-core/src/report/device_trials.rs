@@ -6,7 +6,7 @@ use crate::input::{ObjectName, Text};
 use crate::placement::node_set::NodeSet;
 use crate::resources::GPU;
 use crate::world::World;
-use crate::world::node::{DeviceDemand, Node};
+use crate::world::node::{DeviceDemand, GroupKind, Node};
 use crate::world::shape::GpuDemand;
 
 /// A pod that asks for GPUs, as it was tried.
@@ -64,9 +64,9 @@ pub struct DeviceChoice {
 impl NodeDevices {
     fn of(world: &World, task: TaskId, node: &Node) -> Self {
         let demand = node.demand(world.shape_of(task), world.config.compatibility);
-        let (mib, replica) = match demand {
-            DeviceDemand::Shared { mib, replica, .. } => (Some(mib), replica),
-            DeviceDemand::Vector => (None, false),
+        let (mib, kind) = match demand {
+            DeviceDemand::Shared { mib, kind, .. } => (Some(mib), kind),
+            DeviceDemand::Vector => (None, GroupKind::default()),
         };
         let devices =
             node.groups.iter().filter(|group| group.used_mib > 0).map(|group| DeviceRoom {
@@ -75,7 +75,7 @@ impl NodeDevices {
                 allocated_mib: group.allocated_mib,
                 releasing_mib: group.releasing_mib,
                 total_mib: node.gpus.memory_mib,
-                fits: mib.is_some_and(|mib| group.fits(mib, replica, &node.gpus)),
+                fits: mib.is_some_and(|mib| group.fits(mib, kind, &node.gpus)),
             });
         Self {
             node: node.name().clone(),

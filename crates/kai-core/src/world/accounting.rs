@@ -9,7 +9,7 @@
 use crate::compatibility::Compatibility;
 use crate::resources::{GPU, ResourceVector};
 use crate::status::Status;
-use crate::world::node::{DeviceDemand, GpuGroup, GroupId, Groups, Node};
+use crate::world::node::{DeviceDemand, GpuGroup, GroupId, GroupKind, Groups, Node};
 use crate::world::shape::Shape;
 
 /// What one pod takes from the vectors of `node`.
@@ -53,9 +53,9 @@ pub fn add(
         }
         _ => node.amounts.idle.sub(vector),
     }
-    if let DeviceDemand::Shared { mib, replica, .. } = demand {
+    if let DeviceDemand::Shared { mib, kind, .. } = demand {
         for group in groups {
-            let at = group_slot(node, *group, replica);
+            let at = group_slot(node, *group, kind);
             SharedDevice { node, at, compatibility }.add(mib, status);
         }
     }
@@ -228,7 +228,7 @@ impl SharedDevice<'_> {
     }
 }
 
-fn group_slot(node: &mut Node, id: GroupId, of_replicas: bool) -> usize {
+fn group_slot(node: &mut Node, id: GroupId, kind: GroupKind) -> usize {
     node.groups.iter().position(|group| group.id == id).unwrap_or_else(|| {
         node.groups.push(GpuGroup {
             id,
@@ -236,7 +236,7 @@ fn group_slot(node: &mut Node, id: GroupId, of_replicas: bool) -> usize {
             releasing_mib: 0,
             allocated_mib: 0,
             counted_as_releasing: false,
-            of_replicas,
+            kind,
         });
         node.groups.len() - 1
     })

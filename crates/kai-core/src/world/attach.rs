@@ -16,7 +16,7 @@ use crate::world::accounting;
 use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, FreeGpus, GpuRoom};
 use crate::world::job::Job;
-use crate::world::node::{DeviceDemand, Groups, Resident};
+use crate::world::node::{DeviceDemand, GroupKind, Groups, Resident};
 use crate::world::shape::Shape;
 use crate::world::task::{Task, TaskState};
 use crate::world::{Effect, World};
@@ -289,10 +289,10 @@ impl World {
         let holds_gpus = task.spec.role != PodRole::Reservation;
         let groups = match demand {
             DeviceDemand::Vector => task.state.groups.clone(),
-            DeviceDemand::Shared { devices, replica: false, .. } => {
+            DeviceDemand::Shared { devices, kind: GroupKind::Parts(_), .. } => {
                 self.devices_of_part(id, devices)
             }
-            DeviceDemand::Shared { devices, replica: true, .. } => {
+            DeviceDemand::Shared { devices, kind: GroupKind::Replicas, .. } => {
                 self.devices_of_replicas(id, node, devices, replica_devices)
             }
         };

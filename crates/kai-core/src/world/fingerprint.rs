@@ -90,7 +90,7 @@ impl World {
         }
         for group in &node.groups {
             let mib = (group.used_mib, group.releasing_mib, group.allocated_mib);
-            let flags = (group.counted_as_releasing, group.of_replicas);
+            let flags = (group.counted_as_releasing, group.kind);
             let _ = writeln!(text, "  group {} {mib:?} {flags:?}", self.group_name(group.id));
         }
         let residents: Vec<_> = node

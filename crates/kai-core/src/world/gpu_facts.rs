@@ -4,12 +4,15 @@
 use crate::compatibility::Compatibility;
 use crate::input::NodeSpec;
 use crate::input::node::WholeGpuPolicy;
+use crate::world::node::GroupKind;
 use crate::world::validate::MOST_DEVICE_MIB;
 
 /// Overrides the number of physical devices, as annotation or label.
 pub const GPU_COUNT_OVERRIDE: &str = "kai.scheduler/gpu-count";
 /// Overrides the memory of each device in MiB, as annotation or label.
 pub const GPU_MEMORY_OVERRIDE: &str = "kai.scheduler/gpu-memory-mib";
+/// Overrides what of the memory of each device is never given out in MiB, as annotation or label; 0 is a value too.
+pub const GPU_RESERVE_OVERRIDE: &str = "kai.scheduler/gpu-memory-reserve-mib";
 const GPU_COUNT: &str = "nvidia.com/gpu.count";
 const GPU_MEMORY: &str = "nvidia.com/gpu.memory";
 const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
@@ -84,8 +87,8 @@ impl GpuFacts {
     /// MiB of a device that may be given away: of one that holds replicas no more than its replicas are charged, for
     /// the device plugin has no more of them.
     #[inline]
-    pub fn usable_mib(&self, of_replicas: bool) -> i64 {
-        if of_replicas {
+    pub fn usable_mib(&self, kind: GroupKind) -> i64 {
+        if kind == GroupKind::Replicas {
             self.memory_mib.min(self.replica_mib() * self.replicas())
         } else {
             self.memory_mib
@@ -136,7 +139,19 @@ fn device_memory(node: &NodeSpec, compatibility: Compatibility, reserve_mib: i64
     let mib =
         if value >= SMALLEST_VALUE_IN_BYTES { value / SMALLEST_VALUE_IN_BYTES } else { value };
     let mib = if compatibility.is_kai() { mib - mib % 100 } else { mib };
+    let reserve_mib = if compatibility.is_kai() {
+        reserve_mib
+    } else {
+        stated_reserve(node).or(node.observed_gpus.reserve_mib).unwrap_or(reserve_mib)
+    };
     ((mib - reserve_mib).max(0), node.gpu_memory_known.unwrap_or(true))
+}
+
+/// What is said on the node; a text that is negative or no number counts as missing.
+fn stated_reserve(node: &NodeSpec) -> Option<i64> {
+    let annotation = node.annotations.get(GPU_RESERVE_OVERRIDE);
+    let text = annotation.or_else(|| node.labels.get(GPU_RESERVE_OVERRIDE))?;
+    text.parse().ok().filter(|mib| *mib >= 0)
 }
 
 fn positive_override(node: &NodeSpec, key: &str) -> Option<i64> {

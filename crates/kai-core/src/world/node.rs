@@ -6,7 +6,7 @@ use crate::compatibility::Compatibility;
 use crate::config::Params;
 use crate::ids::{TaskId, define_id};
 use crate::input::node::WholeGpuPolicy;
-use crate::input::pod::PodRole;
+use crate::input::pod::{ComputeMode, PodRole};
 use crate::input::{NodeSpec, Text};
 use crate::plugins::numa::{NumaState, ZonePlacement};
 use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
@@ -96,8 +96,23 @@ pub struct GpuGroup {
     pub allocated_mib: i64,
     /// Counted once in the node's releasing devices because all of it is on its way out.
     pub counted_as_releasing: bool,
-    /// Holds replicas of whole GPUs, whose card the device plugin alone knows: parts never join them.
-    pub of_replicas: bool,
+    /// What it holds.
+    pub kind: GroupKind,
+}
+
+/// What a shared device holds. Pods of different kinds never share a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupKind {
+    /// Parts of the device, of pods that use its processors in this way.
+    Parts(ComputeMode),
+    /// Replicas of whole GPUs, whose card the device plugin alone knows.
+    Replicas,
+}
+
+impl Default for GroupKind {
+    fn default() -> Self {
+        Self::Parts(ComputeMode::default())
+    }
 }
 
 /// A pod on a node, as the node accounts it. A pod that moves is on two nodes for a while.
@@ -124,8 +139,8 @@ pub enum DeviceDemand {
         mib: i64,
         /// Devices.
         devices: i64,
-        /// It is a replica of a whole GPU.
-        replica: bool,
+        /// Which devices it can join.
+        kind: GroupKind,
     },
 }
 
@@ -229,11 +244,11 @@ impl Node {
         match shape.gpu {
             GpuDemand::Portion { devices, .. } | GpuDemand::Memory { devices, .. } => {
                 let mib = self.device_mib(shape, compatibility);
-                DeviceDemand::Shared { mib, devices, replica: false }
+                DeviceDemand::Shared { mib, devices, kind: GroupKind::Parts(shape.compute_mode) }
             }
             GpuDemand::Whole { count } if self.gpus.whole_gpu_policy == WholeGpuPolicy::Replica => {
                 let mib = self.gpus.replica_mib();
-                DeviceDemand::Shared { mib, devices: count, replica: true }
+                DeviceDemand::Shared { mib, devices: count, kind: GroupKind::Replicas }
             }
             GpuDemand::None | GpuDemand::Whole { .. } | GpuDemand::Mig { .. } => {
                 DeviceDemand::Vector
@@ -260,8 +275,8 @@ impl Node {
     pub fn accepted(&self, shape: &Shape, compatibility: Compatibility) -> Accepted {
         let devices_centi = match self.demand(shape, compatibility) {
             DeviceDemand::Vector => shape.device_centi(),
-            DeviceDemand::Shared { mib, devices, replica } => match shape.gpu {
-                GpuDemand::Portion { .. } if !replica => shape.device_centi(),
+            DeviceDemand::Shared { mib, devices, kind } => match shape.gpu {
+                GpuDemand::Portion { .. } if kind != GroupKind::Replicas => shape.device_centi(),
                 _ => self.gpus.centi_of_memory(mib) * devices,
             },
         };
@@ -358,16 +373,16 @@ impl GpuGroup {
     /// A pod that wants `mib` of a device fits: now, or when what is on its way out is gone. A device that is
     /// wholly on its way out is a whole device becoming free, not one to join.
     #[inline]
-    pub fn fits(&self, mib: i64, replica: bool, gpus: &GpuFacts) -> bool {
+    pub fn fits(&self, mib: i64, kind: GroupKind, gpus: &GpuFacts) -> bool {
         self.used_mib != 0
-            && gpus.usable_mib(replica) - self.allocated_mib + self.releasing_mib - mib >= 0
+            && gpus.usable_mib(kind) - self.allocated_mib + self.releasing_mib - mib >= 0
             && self.allocated_mib != self.releasing_mib
-            && self.of_replicas == replica
+            && self.kind == kind
     }
 
     /// A pod that wants `mib` of the device can start now. A device that only has promises is still to be opened.
     #[inline]
     pub fn fits_now(&self, mib: i64, gpus: &GpuFacts) -> bool {
-        self.allocated_mib > 0 && gpus.usable_mib(self.of_replicas) - self.allocated_mib - mib >= 0
+        self.allocated_mib > 0 && gpus.usable_mib(self.kind) - self.allocated_mib - mib >= 0
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::ids::define_id;
-use crate::input::pod::{GpuRequest, PodConstraints, PodRequest};
+use crate::input::pod::{ComputeMode, GpuRequest, PodConstraints, PodRequest};
 use crate::resources::{CPU, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
 
 define_id!(
@@ -87,6 +87,8 @@ pub struct Shape {
     pub overhead: ResourceVector,
     /// Asked for MIG by annotation: never placed.
     pub legacy_mig: bool,
+    /// How it shares the processors of its devices.
+    pub compute_mode: ComputeMode,
 }
 
 /// What a request costs a queue before a node is known.
@@ -160,6 +162,7 @@ impl Shape {
             constraints: Arc::clone(constraints),
             overhead,
             legacy_mig: request.legacy_mig,
+            compute_mode: request.compute_mode,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::ids::{NodeId, TaskId};
 use crate::world::World;
-use crate::world::node::{DeviceDemand, GroupId, Groups};
+use crate::world::node::{DeviceDemand, GroupId, GroupKind, Groups};
 
 impl World {
     /// How many devices the replicas of `pods` take on `node`: enough for all, and for the pod with most of them.
@@ -15,12 +15,12 @@ impl World {
         for pod in pods {
             let demand =
                 node.demand_of(self.task(*pod), self.shape_of(*pod), self.config.compatibility);
-            if let DeviceDemand::Shared { devices, replica: true, .. } = demand {
+            if let DeviceDemand::Shared { devices, kind: GroupKind::Replicas, .. } = demand {
                 sum += devices;
                 widest = widest.max(devices);
             }
         }
-        let each = node.gpus.usable_mib(true) / node.gpus.replica_mib();
+        let each = node.gpus.usable_mib(GroupKind::Replicas) / node.gpus.replica_mib();
         let needed = if each > 0 { (sum + each - 1) / each } else { sum };
         usize::try_from(needed.max(widest)).unwrap_or(0)
     }
@@ -44,7 +44,8 @@ impl World {
         devices: i64,
         most: usize,
     ) -> Groups {
-        let of_replicas = self.node(node).groups.iter().filter(|group| group.of_replicas);
+        let groups = self.node(node).groups.iter();
+        let of_replicas = groups.filter(|group| group.kind == GroupKind::Replicas);
         let mut open: Vec<(i64, GroupId)> =
             of_replicas.map(|group| (group.used_mib, group.id)).collect();
         let mut groups = Groups::new();

@@ -59,6 +59,7 @@ fn environment(cluster: &Cluster, pod: &Value) -> Environment {
             uuid: device.uuid.clone(),
             name: Some(device.product.clone()).filter(|name| !name.is_empty()),
             memory_mib: Some(device.memory_mib).filter(|mib| *mib > 0 && !shares_memory),
+            free_mib: None,
         })
         .collect();
     let named: Vec<String> = slots

@@ -17,6 +17,8 @@ pub struct Device {
     pub name: Option<String>,
     /// Its memory; none: it does not tell, as devices that share memory with the CPU do.
     pub memory_mib: Option<u64>,
+    /// What of it is free, neither held by processes nor kept by the driver.
+    pub free_mib: Option<u64>,
 }
 
 /// What NVML tells.
@@ -65,6 +67,7 @@ pub fn look(nvml: &dyn Nvml) -> Result<Found, DiscoveryError> {
             uuid: device.uuid().map_err(DiscoveryError::Uuid)?,
             name: device.name().ok(),
             memory_mib: device.memory_bytes().ok().map(|bytes| bytes >> 20),
+            free_mib: device.free_bytes().ok().map(|bytes| bytes >> 20),
         });
     }
     Ok(Found { driver: nvml.driver_version().ok(), devices })
@@ -162,6 +165,7 @@ mod tests {
             uuid: (*uuid).to_owned(),
             name: Some("NVIDIA H200".to_owned()),
             memory_mib: Some(143_771),
+            free_mib: None,
         };
         let devices = uuids.iter().enumerate().map(device).collect();
         ListedNvml { driver: "570.1".to_owned(), devices }

@@ -51,6 +51,10 @@ impl NvmlDevice for Device<'_> {
     fn memory_bytes(&self) -> Result<u64, NvmlFault> {
         Ok(self.memory_info()?.total)
     }
+
+    fn free_bytes(&self) -> Result<u64, NvmlFault> {
+        Ok(self.memory_info()?.free)
+    }
 }
 
 impl From<NvmlError> for NvmlFault {

@@ -42,4 +42,8 @@ impl NvmlDevice for Listed<'_> {
     fn memory_bytes(&self) -> Result<u64, NvmlFault> {
         self.0.memory_mib.map(|mib| mib << 20).ok_or(NvmlFault::NotSupported)
     }
+
+    fn free_bytes(&self) -> Result<u64, NvmlFault> {
+        self.0.free_mib.map(|mib| mib << 20).ok_or(NvmlFault::NotSupported)
+    }
 }

@@ -10,6 +10,7 @@
 //! | [`count`] | how many GPUs a machine has, whatever a container sees |
 //! | [`granted`] | which device it is by the names that the device plugin gave it |
 //! | [`discovery`] | which device is ours, and what to do where none is |
+//! | [`held_memory`] | memory that the driver keeps, and that processes hold |
 //! | [`publish`] | what a reservation pod writes on itself |
 //! | [`tegra`] | signs of a Tegra system as a container sees them |
 
@@ -17,6 +18,7 @@ pub mod count;
 pub mod discovery;
 pub mod driver;
 pub mod granted;
+pub mod held_memory;
 pub mod library;
 pub mod listed;
 pub mod nvml;

@@ -20,6 +20,8 @@ pub trait NvmlDevice {
     fn name(&self) -> Result<String, NvmlFault>;
     /// Its memory in bytes. Devices that share memory with the CPU may not tell.
     fn memory_bytes(&self) -> Result<u64, NvmlFault>;
+    /// Bytes of it that are free: neither held by processes nor kept by the driver.
+    fn free_bytes(&self) -> Result<u64, NvmlFault>;
 }
 
 /// Why NVML did not answer. The texts are those of the reference, which has them from NVIDIA.

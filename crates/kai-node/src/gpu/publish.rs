@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kai_api::names::gpu;
 
 use crate::gpu::discovery::{Device, DiscoveryError, Found, look};
+use crate::gpu::held_memory;
 use crate::gpu::nvml::Nvml;
 use crate::gpu::visible::VisibleDevices;
 
@@ -45,6 +46,9 @@ impl Reserved {
         let mut all = BTreeMap::from([(gpu::RESERVED_DEVICE, self.device.uuid.clone())]);
         if let Some(mib) = self.device.memory_mib {
             all.insert(gpu::MEMORY_MIB, mib.to_string());
+        }
+        if let Some(mib) = held_memory::reserve_mib(&self.device) {
+            all.insert(gpu::MEMORY_RESERVE_MIB, mib.to_string());
         }
         if let Some(driver) = &self.driver {
             all.insert(gpu::DRIVER_VERSION, driver.clone());

@@ -40,6 +40,8 @@ pub struct BinderSettings {
     pub enforcement: Enforcement,
     /// NVIDIA's driver receives limits of memory where it can keep them.
     pub nv_fractions: bool,
+    /// MiB of each device that are never given out, where its node says nothing else.
+    pub gpu_memory_reserve_mib: i64,
 }
 
 /// How devices are reserved.
@@ -161,6 +163,7 @@ impl Default for BinderSettings {
             signer: PlacementSigner::default(),
             enforcement: Enforcement::Off,
             nv_fractions: false,
+            gpu_memory_reserve_mib: 0,
         }
     }
 }

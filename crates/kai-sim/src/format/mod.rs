@@ -54,8 +54,8 @@ pub use storage::{
     VolumeClaimPhase,
 };
 pub use task::{
-    BindPhase, BindRequest, DisruptionBudget, ForeignPod, GpuRequest, HostPort, NodeExpression,
-    NodeOperator, ObjectName, PodTerm, Protocol, Qos, Request, Task, Toleration,
+    BindPhase, BindRequest, ComputeMode, DisruptionBudget, ForeignPod, GpuRequest, HostPort,
+    NodeExpression, NodeOperator, ObjectName, PodTerm, Protocol, Qos, Request, Task, Toleration,
     TolerationOperator,
 };
 

@@ -48,6 +48,8 @@ pub struct Task {
     pub config_maps: Vec<String>,
     /// It asked for MIG by annotation.
     pub legacy_mig: bool,
+    /// Extension: how it shares the processors of its devices.
+    pub compute_mode: ComputeMode,
     /// Its quality of service.
     pub qos: Qos,
     /// Extension: the node it was promised in an earlier cycle.
@@ -275,6 +277,17 @@ pub enum Protocol {
     Udp,
     /// SCTP.
     Sctp,
+}
+
+/// How the pods on a shared device use its processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComputeMode {
+    /// One after the other.
+    #[default]
+    TimeSlicing,
+    /// At the same time.
+    SmSharing,
 }
 
 /// Quality of service of a pod.

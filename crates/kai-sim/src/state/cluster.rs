@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::config::Config;
 use crate::format::{
-    Allocatable, Amount, BindRequest, ConditionStatus, CsiCapacity, CsiDriver, DeviceClass,
-    DisruptionBudget, ForeignPod, HostPort, MigStrategy, NodeExpression, Numa, ObjectName, OnEvict,
-    PersistentVolume, PodTerm, Preemptibility, PreemptionPolicy, Qos, Request, ResourceClaim,
-    ResourceSlice, Status, StorageClass, StringMap, SubGroup, Taint, Toleration, Topology, Usage,
-    VolumeClaim, WholeGpuPolicy,
+    Allocatable, Amount, BindRequest, ComputeMode, ConditionStatus, CsiCapacity, CsiDriver,
+    DeviceClass, DisruptionBudget, ForeignPod, HostPort, MigStrategy, NodeExpression, Numa,
+    ObjectName, OnEvict, PersistentVolume, PodTerm, Preemptibility, PreemptionPolicy, Qos, Request,
+    ResourceClaim, ResourceSlice, Status, StorageClass, StringMap, SubGroup, Taint, Toleration,
+    Topology, Usage, VolumeClaim, WholeGpuPolicy,
 };
 
 /// A cluster and its scheduler's settings at one moment.
@@ -206,6 +206,8 @@ pub struct Task {
     pub config_maps: Vec<String>,
     /// It asked for MIG by annotation.
     pub legacy_mig: bool,
+    /// How it shares the processors of its devices.
+    pub compute_mode: ComputeMode,
     /// Its quality of service.
     pub qos: Qos,
     /// The node it was promised in an earlier cycle.

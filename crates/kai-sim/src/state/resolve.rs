@@ -246,6 +246,7 @@ fn task(written: &format::Task, job: &str, position: usize) -> Task {
         pvcs: written.pvcs.clone(),
         config_maps: written.config_maps.clone(),
         legacy_mig: written.legacy_mig,
+        compute_mode: written.compute_mode,
         qos: written.qos,
         nominated_node: written.nominated_node.clone(),
         bind_request: written.bind_request.clone(),

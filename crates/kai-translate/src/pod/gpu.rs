@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::gpu;
+use kai_api::names::{gpu, guard};
 use kai_core::input::Text;
-use kai_core::input::pod::GpuRequest;
+use kai_core::input::pod::{ComputeMode, GpuRequest};
 
 use crate::problem::{Complaints, annotation_path};
 use crate::view;
@@ -13,6 +13,7 @@ use crate::view;
 pub(super) struct Wanted {
     pub(super) gpu: GpuRequest,
     pub(super) legacy_mig: bool,
+    pub(super) compute_mode: ComputeMode,
 }
 
 pub(super) fn request(
@@ -21,17 +22,36 @@ pub(super) fn request(
     mig: BTreeMap<Text, i64>,
     complaints: &mut Complaints,
 ) -> Wanted {
+    let compute_mode = compute_mode(pod, complaints);
     let legacy = legacy_mig(pod, complaints);
     let legacy_mig = legacy.is_some();
     let mig = legacy.unwrap_or_else(|| mig.into_iter().filter(|(_, count)| *count != 0).collect());
     if !mig.is_empty() || legacy_mig {
-        return Wanted { gpu: GpuRequest::Mig(mig), legacy_mig };
+        return Wanted { gpu: GpuRequest::Mig(mig), legacy_mig, compute_mode };
     }
     let gpu = shared(pod, complaints).unwrap_or(match count {
         0 => GpuRequest::None,
         count => GpuRequest::Whole { count },
     });
-    Wanted { gpu, legacy_mig }
+    Wanted { gpu, legacy_mig, compute_mode }
+}
+
+/// How the pod shares the processors of its devices, by the annotation of one of its containers.
+fn compute_mode(pod: &view::Pod, complaints: &mut Complaints) -> ComputeMode {
+    let is_mode = |key: &str| {
+        key.starts_with(guard::NVIDIA_CONTAINER_PREFIX)
+            && key.ends_with(guard::NVIDIA_COMPUTE_SUFFIX)
+    };
+    let annotation = pod.metadata.annotations.iter().find(|(key, _)| is_mode(key));
+    let Some((key, text)) = annotation else { return ComputeMode::default() };
+    let read = match text.as_str() {
+        guard::TIME_SLICING => Ok(ComputeMode::TimeSlicing),
+        guard::SM_SHARING => Ok(ComputeMode::SmSharing),
+        other => {
+            Err(format!("must be {} or {}, is {other:?}", guard::TIME_SLICING, guard::SM_SHARING))
+        }
+    };
+    complaints.check(|| annotation_path(key), read).unwrap_or_default()
 }
 
 /// A part of each of several devices.

@@ -43,6 +43,7 @@ pub(super) fn request(pod: &view::Pod, complaints: &mut Complaints) -> PodReques
         gpu: wanted.gpu,
         overhead: named(overhead),
         legacy_mig: wanted.legacy_mig,
+        compute_mode: wanted.compute_mode,
     }
 }
 

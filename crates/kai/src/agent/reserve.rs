@@ -1,9 +1,11 @@
 //! `kai agent reserve`: the program in a reservation pod.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -16,12 +18,14 @@ use kai_node::gpu::count::{BUS, on_bus};
 use kai_node::gpu::discovery::{DiscoveryError, Found, look};
 use kai_node::gpu::driver::SystemLoader;
 use kai_node::gpu::granted::granted;
+use kai_node::gpu::held_memory::HeldMemory;
 use kai_node::gpu::library;
 use kai_node::gpu::library::{OpenError, Opened};
 use kai_node::gpu::publish::{Reserved, reserve};
 use kai_node::gpu::tegra;
 use kai_node::gpu::visible::{MOUNTED_DEVICES, VisibleDevices};
 use kai_node::kubelet::pod_resources;
+use kube::Client;
 use serde::Serialize;
 
 use crate::log::Log;
@@ -38,6 +42,8 @@ Where NVML does not work and the kubelet's socket is there, the kubelet is asked
 
 /// Exit status where there is no device, as of the reference.
 const FAILED: u8 = 1;
+/// How often is measured what processes hold of the device.
+const MEASURING_INTERVAL: Duration = Duration::from_secs(15);
 /// How much is logged: as much as the reference does.
 const VERBOSITY: u8 = 3;
 
@@ -128,7 +134,7 @@ async fn keep(kubeconfig: Option<&Path>, socket: &Path) -> anyhow::Result<()> {
     let client = client::connect(kubeconfig).await;
     let client = client.map_err(|error| anyhow!("could not create client, err: {error}"))?;
     let name = own_name().context("could not get pod details, err")?;
-    let pod = OwnPod::find(client, Env::real(), &name).await;
+    let pod = OwnPod::find(client.clone(), Env::real(), &name).await;
     let pod =
         pod.map_err(|error| anyhow!("could not check if pod was already patched, err: {error}"))?;
     if !pod.annotations().contains_key(gpu::RESERVED_DEVICE) {
@@ -143,8 +149,32 @@ async fn keep(kubeconfig: Option<&Path>, socket: &Path) -> anyhow::Result<()> {
     tokio::select! { biased;
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
+        () = report_held_memory(&client, &name) => {}
     }
     Ok(())
+}
+
+/// Writes on this pod what processes hold of its device, whenever that changed. Never ends: where NVML does not tell, there is
+/// nothing to write.
+async fn report_held_memory(client: &Client, name: &ObjectName) {
+    let measured = async {
+        let pod = OwnPod::find(client.clone(), Env::real(), name).await.ok()?;
+        let uuid = pod.annotations().get(gpu::RESERVED_DEVICE)?.clone();
+        let reserve = pod.annotations().get(gpu::MEMORY_RESERVE_MIB);
+        let reserve_mib = reserve.and_then(|text| text.parse().ok()).unwrap_or_default();
+        Some((pod, HeldMemory::of(&uuid, reserve_mib), open().ok()?.nvml))
+    };
+    let Some((pod, mut held, nvml)) = measured.await else { return std::future::pending().await };
+    let mut ticks = tokio::time::interval(MEASURING_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let Some(mib) = held.changed_mib(&*nvml) else { continue };
+        let written =
+            pod.annotate(&BTreeMap::from([(gpu::MEMORY_HELD_MIB, mib.to_string())])).await;
+        if let Err(failure) = written {
+            tracing::warn!(%failure, "failed to write what processes hold of the device");
+        }
+    }
 }
 
 /// The device that this pod was given, as NVML tells, else the kubelet.

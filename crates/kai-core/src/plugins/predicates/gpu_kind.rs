@@ -97,7 +97,7 @@ fn is_oversold(node: &Node) -> bool {
         return false;
     }
     let is_full = |group: &GpuGroup| {
-        group.allocated_mib - group.releasing_mib > node.gpus.usable_mib(group.of_replicas)
+        group.allocated_mib - group.releasing_mib > node.gpus.usable_mib(group.kind)
     };
     node.available(GPU) < 0 || node.groups.iter().any(is_full)
 }

@@ -8,7 +8,7 @@ use crate::ids::TaskId;
 use crate::input::node::WholeGpuPolicy;
 use crate::resources::{FIXED_SLOTS, GPU, PODS};
 use crate::world::World;
-use crate::world::node::Node;
+use crate::world::node::{GroupKind, Node};
 use crate::world::shape::{GpuDemand, Shape, ShapeId};
 
 /// Hundredths of a GPU; parts of devices are counted in them.
@@ -135,9 +135,12 @@ fn free_parts_centi(node: &Node) -> i64 {
 fn free_replicas(node: &Node) -> i64 {
     let replicas = node.gpus.replicas();
     let mib = node.gpus.replica_mib();
-    let open = node.groups.iter().filter(|group| group.fits(mib, true, &node.gpus));
+    let open = node.groups.iter().filter(|group| group.fits(mib, GroupKind::Replicas, &node.gpus));
     let beside: i64 = open
-        .map(|group| (node.gpus.usable_mib(true) - group.allocated_mib + group.releasing_mib) / mib)
+        .map(|group| {
+            (node.gpus.usable_mib(GroupKind::Replicas) - group.allocated_mib + group.releasing_mib)
+                / mib
+        })
         .sum();
     node.available(GPU) * replicas + beside
 }

@@ -1,8 +1,8 @@
 //! Jobs, tasks, bindings under way, foreign pods and disruption budgets in the core's words.
 
 use kai_core::input::pod::{
-    GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, TermNamespaces,
-    Toleration,
+    ComputeMode, GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm,
+    TermNamespaces, Toleration,
 };
 use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use kai_core::input::{
@@ -128,7 +128,11 @@ fn pod(job: &Job, task: &Task) -> PodSpec {
         node: task.node.as_deref().filter(|_| !by_request).map(text),
         stuck_at: None,
         labels: labels(&task.labels),
-        request: PodRequest { legacy_mig: task.legacy_mig, ..request(&task.request) },
+        request: PodRequest {
+            legacy_mig: task.legacy_mig,
+            compute_mode: compute_mode(task.compute_mode),
+            ..request(&task.request)
+        },
         gpu_groups: texts(&task.gpu_groups),
         constraints: constraints(task),
         claims,
@@ -199,6 +203,14 @@ fn request(request: &format::Request) -> PodRequest {
         gpu,
         overhead: Vec::new(),
         legacy_mig: false,
+        compute_mode: ComputeMode::default(),
+    }
+}
+
+fn compute_mode(mode: format::ComputeMode) -> ComputeMode {
+    match mode {
+        format::ComputeMode::TimeSlicing => ComputeMode::TimeSlicing,
+        format::ComputeMode::SmSharing => ComputeMode::SmSharing,
     }
 }
 
