@@ -271,10 +271,13 @@ impl Binder {
         self.make(key, memory, now);
     }
 
-    /// Why no device of the node may be reserved now: a scaling pod may be about to get it.
+    /// Why no device of the node may be reserved now: the scaling pods of those who wait for it may be about to get it.
     fn scaling_up(&self, key: &DeviceKey) -> Option<String> {
         let node = self.facts.node(&key.node)?;
-        let pod = self.facts.scaling.that_may_come_to(&node.view)?;
+        let requests = self.facts.requests_of_device(key).filter(|name| self.holds_devices(name));
+        let requests = requests.filter_map(|name| self.facts.request(name));
+        let pods = requests.map(|request| &request.pod);
+        let pod = self.facts.scaling.that_may_come_to(&node.view, pods)?;
         Some(format!(
             "cluster is scaling up, could not create reservation pod: scaling pod {pod} has no node yet"
         ))

@@ -70,6 +70,7 @@ use kai_translate::time::seconds;
 pub use gpus::{DeviceGpus, NodeGpus, gpus, reservation_pod};
 use kai_settings::binder::{BinderSettings, Privilege, ReservationSettings, RuntimeClassSetting};
 pub use notes::SharedDevice;
+pub use scaling::scaling_pod_origin;
 
 use attempt::Attempt;
 use device::DeviceMemory;

@@ -1,8 +1,9 @@
-//! Scaling pods that have no node yet. While one may still come to a node, no new device of that node is reserved: the
-//! scheduler of scaling pods and ours would give the same one away.
+//! Scaling pods that have no node yet. While one may still come to a node, no new device of that node is reserved for the pod
+//! it stands for: there is a place now, so that the scaling pod is removed first. It holds no other pod up.
 
 use std::collections::BTreeMap;
 
+use kai_api::names::objects;
 use kai_core::input::node::NodeSpec;
 use kai_core::input::pod::{GpuRequest, PodConstraints, tolerate_all};
 use kai_core::input::{ObjectName, Text};
@@ -20,8 +21,19 @@ pub(super) struct ScalingPods {
     waiting: BTreeMap<ObjectName, Waiting>,
 }
 
-/// Where a scaling pod may go.
+/// The pod that a scaling pod stands for. KAI's have labels only.
+pub fn scaling_pod_origin(pod: &view::Pod) -> ObjectName {
+    let named = pod.metadata.annotations.get(objects::SCALING_FOR);
+    if let Some((namespace, name)) = named.and_then(|text| text.split_once('/')) {
+        return ObjectName::new(namespace, name);
+    }
+    let label = |key: &str| pod.metadata.labels.get(key).map_or("", String::as_str);
+    ObjectName::new(label(objects::SHARED_GPU_POD_NAMESPACE), label(objects::SHARED_GPU_POD_NAME))
+}
+
+/// Where a scaling pod may go, and for which pod.
 struct Waiting {
+    origin: ObjectName,
     pool: Option<Text>,
     devices: i64,
     constraints: PodConstraints,
@@ -52,15 +64,25 @@ impl ScalingPods {
         self.waiting.remove(name);
     }
 
-    /// A scaling pod that may still come to the node.
-    pub(super) fn that_may_come_to(&self, node: &view::Node) -> Option<&ObjectName> {
+    /// A scaling pod that may still come to the node, where each of these pods has one that may.
+    pub(super) fn that_may_come_to<'a>(
+        &self,
+        node: &view::Node,
+        pods: impl Iterator<Item = &'a ObjectName>,
+    ) -> Option<&ObjectName> {
         if self.waiting.is_empty() {
             return None;
         }
         let node = node::translate(node, &Probed::default()).object?;
         let pool = node.labels.get(&*self.pool_key);
-        let mut waiting = self.waiting.iter();
-        waiting.find(|(_, one)| one.pool.as_ref() == pool && one.suits(&node)).map(|(name, _)| name)
+        let may_come = |one: &Waiting| one.pool.as_ref() == pool && one.suits(&node);
+        let mut found = None;
+        for pod in pods {
+            let mut waiting = self.waiting.iter();
+            let own = waiting.find(|(_, one)| one.origin == *pod && may_come(one));
+            found = Some(own.map(|(name, _)| name)?);
+        }
+        found
     }
 }
 
@@ -84,7 +106,8 @@ impl Waiting {
             | GpuRequest::Memory { .. } => 0,
         };
         let pool = pod.metadata.labels.get(pool_key).map(|pool| pool.as_str().into());
-        Some(Self { pool, devices, constraints: spec.constraints })
+        let origin = scaling_pod_origin(pod);
+        Some(Self { origin, pool, devices, constraints: spec.constraints })
     }
 
     fn suits(&self, node: &NodeSpec) -> bool {
@@ -112,11 +135,13 @@ mod tests {
             all.set(&pods::name(&pod), &pod);
         }
         let node: view::Node = serde_json::from_value(node).expect("a node");
-        all.that_may_come_to(&node).is_some()
+        let origin = ObjectName::new("a", "p");
+        all.that_may_come_to(&node, [&origin].into_iter()).is_some()
     }
 
     fn scaling(devices: &str) -> Value {
-        json!({"metadata": {"name": "s", "namespace": "kai-scale-adjust", "labels": {}},
+        json!({"metadata": {"name": "s", "namespace": "kai-scale-adjust", "labels": {},
+                "annotations": {"kai.scheduler/scaling-for": "a/p"}},
             "spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": devices}}}]},
             "status": {"phase": "Pending"}})
     }
@@ -143,6 +168,21 @@ mod tests {
         let mut tainted = plain;
         tainted["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
         assert!(!waits(&[scaling("1")], tainted));
+    }
+
+    #[test]
+    fn it_holds_up_only_the_pod_it_stands_for() {
+        let mut all = ScalingPods::new(&BinderSettings::default());
+        let pod: view::Pod = serde_json::from_value(scaling("1")).expect("a pod");
+        all.set(&pods::name(&pod), &pod);
+        let node: view::Node = serde_json::from_value(node(&json!({}))).expect("a node");
+        let [own, other] = [ObjectName::new("a", "p"), ObjectName::new("b", "p")];
+        let waits =
+            |pods: &[&ObjectName]| all.that_may_come_to(&node, pods.iter().copied()).is_some();
+        assert!(waits(&[&own]));
+        assert!(!waits(&[&other]), "the pod of another team");
+        assert!(!waits(&[&own, &other]), "both share the device: the other does not wait");
+        assert!(!waits(&[]));
     }
 
     #[test]

@@ -58,6 +58,9 @@ pub(super) struct Wish {
 
 impl Scheduling {
     fn of(pod: &view::Pod) -> Self {
+        if pod.spec.node_name.as_ref().is_some_and(|node| !node.is_empty()) {
+            return Self::Otherwise;
+        }
         let mut conditions = pod.status.conditions.iter();
         match conditions.find(|condition| condition.type_ == "PodScheduled") {
             None => Self::Unsaid,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm};
 use kai_api::json;
 use kai_api::names::{gpu, objects};
+use kai_binder::scaling_pod_origin;
 use kai_client::short_hash::short_hash;
 use kai_core::input::{ObjectName, Text};
 use kai_translate::view;
@@ -40,7 +41,7 @@ impl ScalingPod {
         let devices = requests.and_then(|requests| requests.get(gpu::NVIDIA)?.parse().ok());
         Self {
             uid: pod.metadata.uid.as_str().into(),
-            origin: origin(pod),
+            origin: scaling_pod_origin(pod),
             devices: devices.map_or(0, |devices| devices.value()),
             leaving: pod.metadata.is_terminating(),
             ended: has_ended(pod),
@@ -51,16 +52,6 @@ impl ScalingPod {
 /// It does not run and never will again.
 pub(super) fn has_ended(pod: &view::Pod) -> bool {
     matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-}
-
-/// The pod that a scaling pod stands for. KAI's have labels only.
-pub(super) fn origin(pod: &view::Pod) -> ObjectName {
-    let named = pod.metadata.annotations.get(objects::SCALING_FOR);
-    if let Some((namespace, name)) = named.and_then(|text| text.split_once('/')) {
-        return ObjectName::new(namespace, name);
-    }
-    let label = |key: &str| pod.metadata.labels.get(key).map_or("", String::as_str);
-    ObjectName::new(label(objects::SHARED_GPU_POD_NAMESPACE), label(objects::SHARED_GPU_POD_NAME))
 }
 
 /// The name of the scaling pod of a pod: `<namespace>-<name>`, with a hash where that is too long or means another pod, too.

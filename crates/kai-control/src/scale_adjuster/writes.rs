@@ -90,7 +90,7 @@ async fn find(writer: &Writer, origin: &ObjectName, name: &ObjectName) -> Result
     let Some(known) = writer.read::<view::Pod>(&path).await? else {
         return Err(MakeError::EarlierEnded);
     };
-    if scaling_pod::origin(&known) != *origin {
+    if kai_binder::scaling_pod_origin(&known) != *origin {
         return Ok(Made::NameTaken);
     }
     if scaling_pod::has_ended(&known) {

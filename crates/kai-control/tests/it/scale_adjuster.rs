@@ -67,15 +67,48 @@ fn two_halves_ask_for_one_device_and_run_when_it_is_there() {
     assert!(line.contains(r#""limits":{"nvidia.com/gpu":"1"}"#), "{line}");
     let marked = times(&writes, "PATCH /api/v1/namespaces/kai-scale-adjust/pods/a-p/status");
     assert_eq!(marked.len(), 1, "autoscalers need not wait for the scheduler: {writes:#?}");
-    // While the scaling pod may come to the new node, no device of it is reserved. But the pods have a place now.
-    let refused = "cluster is scaling up, could not create reservation pod";
-    assert!(writes.iter().any(|line| line.contains(refused)), "{writes:#?}");
+    // The pod that has no scaling pod waits for none, and the device is that of both.
+    assert!(!writes.iter().any(|line| line.contains(SCALING_UP)), "{writes:#?}");
     assert_eq!(times(&writes, REMOVED).len(), 1, "{writes:#?}");
     let pods = &objects[PODS];
     assert!(scaling_pods(pods).is_empty(), "{pods:#?}");
     let bound = pods.iter().filter(|pod| pod["metadata"]["namespace"] == "a");
     assert!(bound.clone().all(|pod| pod["spec"]["nodeName"] == "n2"), "{pods:#?}");
     assert_eq!(bound.count(), 2);
+}
+
+const SCALING_UP: &str = "cluster is scaling up, could not create reservation pod";
+
+/// While its scaling pod may come to the new node, no device of it is reserved for a pod. But the pod has a place now.
+#[test]
+fn pod_waits_until_its_own_scaling_pod_is_gone() {
+    let mut story = story(vec![sharing("p", "0.5")]);
+    story.later = vec![(30, NODES, gpu_node("n2", "1"))];
+    let (log, objects) = play(story);
+    let writes = writes(&log);
+    assert!(writes.iter().any(|line| line.contains(SCALING_UP)), "{writes:#?}");
+    assert_eq!(times(&writes, REMOVED).len(), 1, "{writes:#?}");
+    let pods = &objects[PODS];
+    assert!(scaling_pods(pods).is_empty(), "{pods:#?}");
+    let pod = pods.iter().find(|pod| pod["metadata"]["name"] == "p").expect("the pod");
+    assert_eq!(pod["spec"]["nodeName"], "n2");
+}
+
+/// A pod that needs more than any node has is asked for as long as it waits; others share GPUs meanwhile.
+#[test]
+fn scaling_pod_that_finds_no_node_holds_no_other_pod_up() {
+    let mut large = sharing("large", "0.5");
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("64");
+    let mut story = story(vec![large]);
+    story.later = vec![(30, NODES, gpu_node("n2", "1")), (40, PODS, sharing("small", "0.5"))];
+    let (log, objects) = play(story);
+    let writes = writes(&log);
+    assert_eq!(times(&writes, "POST /api/v1/namespaces/kai-scale-adjust/pods").len(), 1);
+    let pods = &objects[PODS];
+    assert_eq!(scaling_pods(pods).len(), 1, "it is still needed: {pods:#?}");
+    let small = pods.iter().find(|pod| pod["metadata"]["name"] == "small").expect("the pod");
+    assert_eq!(small["spec"]["nodeName"], "n2", "{writes:#?}");
+    assert!(!writes.iter().any(|line| line.contains(SCALING_UP)), "{writes:#?}");
 }
 
 #[test]
