@@ -86,6 +86,8 @@ pub enum Report {
         /// Why.
         why: String,
     },
+    /// The rules of grouping panicked.
+    GroupingPanicked,
     /// Past usage of queues, and how long it took to learn it.
     Usage {
         /// Shares of what there was.

@@ -12,6 +12,8 @@ pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Reason of a pod's condition, ours: a limit of its queue is in the way, so that autoscalers add no nodes for it.
 pub const OVER_QUEUE_LIMIT: &str = "OverQueueLimit";
+/// Reason of an event of a device claim, ours: its selectors cannot be read, or exceed the limits of cost or nesting.
+pub const DEVICE_SELECTOR_REJECTED: &str = "DeviceSelectorRejected";
 /// Reason: the bind failed.
 pub const BINDING_ERROR: &str = "BindingError";
 /// Reason: the bind succeeded.

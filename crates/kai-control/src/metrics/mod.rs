@@ -41,6 +41,8 @@ pub struct Metrics {
     filtered: ByAction,
     preemptions: u64,
     panics: u64,
+    /// Attempts to group a pod that panicked.
+    grouping_panics: u64,
     /// Rules that the latest check found broken, by whose they are.
     violations: BTreeMap<&'static str, u64>,
     evicted: BTreeMap<(ObjectName, Text, &'static str), u64>,
@@ -77,6 +79,7 @@ impl Metrics {
             filtered: zero(),
             preemptions: 0,
             panics: 0,
+            grouping_panics: 0,
             violations: [("cluster", 0), ("planner", 0)].into(),
             evicted: BTreeMap::new(),
             fair_shares: Vec::new(),
@@ -92,6 +95,11 @@ impl Metrics {
     /// How many planners before this one panicked.
     pub fn note_panics(&mut self, panics: u64) {
         self.panics = panics;
+    }
+
+    /// The rules of grouping panicked.
+    pub fn count_grouping_panic(&mut self) {
+        self.grouping_panics += 1;
     }
 
     /// What the latest check of the world found.
@@ -303,6 +311,11 @@ impl Metrics {
             "planner_panics_total",
             "Panics after which everything was listed anew.",
             [(Labels::new(), self.panics)],
+        );
+        page.counted(
+            "grouping_panics_total",
+            "Attempts to group a pod that panicked.",
+            [(Labels::new(), self.grouping_panics)],
         );
         let evicted = self.evicted.iter().map(|((group, uid, action), count)| {
             let labels = [

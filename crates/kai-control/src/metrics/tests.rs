@@ -41,6 +41,7 @@ const METRICS: &[(&str, &str, &[&str])] = &[
     ("total_preemption_attempts", "counter", &[]),
     ("world_violations", "gauge", &["of"]),
     ("planner_panics_total", "counter", &[]),
+    ("grouping_panics_total", "counter", &[]),
     ("queue_fair_share_cpu_cores", "gauge", QUEUE),
     ("queue_fair_share_memory_gb", "gauge", QUEUE),
     ("queue_fair_share_gpu", "gauge", QUEUE),
@@ -121,6 +122,15 @@ fn full_page() -> String {
     });
     metrics.note_plan(&made, |_| None, |_| None, Timestamp::default());
     metrics.page(&accounts).finish()
+}
+
+#[test]
+fn panics_of_grouping_are_counted() {
+    let config = Config::default();
+    let mut metrics = Metrics::new(MetricsSettings::default(), "default", &config);
+    metrics.count_grouping_panic();
+    let page = metrics.page(&Accounts::default()).finish();
+    assert!(page.contains("kai_grouping_panics_total 1\n"), "{page}");
 }
 
 /// Names of metrics on a page with type and labels.

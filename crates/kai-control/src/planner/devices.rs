@@ -9,7 +9,7 @@ use k8s_openapi::api::resource::v1::{
 use kai_client::kinds::Kind;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_translate::device_judge::CelJudge;
-use kai_translate::{device_slice, devices};
+use kai_translate::{Problem, device_slice, devices};
 use serde_json::Value;
 
 use super::Planner;
@@ -105,6 +105,7 @@ impl Planner {
             Kind::ResourceClaim => {
                 self.devices.wanted.remove(name);
                 self.devices.choosy_claims.remove(name);
+                self.statuses.set_claim_problem(name, "", None);
                 self.forget_unused_selectors();
             }
             Kind::ResourceSlice if self.devices.judge.remove_slice(&name.name) => {
@@ -123,7 +124,13 @@ impl Planner {
     }
 
     fn tell_device_claim(&mut self, claim: &ResourceClaim) {
-        if let Some(spec) = Self::heard(devices::claim(claim, &mut self.devices.judge)) {
+        let translated = devices::claim(claim, &mut self.devices.judge);
+        let metadata = &claim.metadata;
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        let name = ObjectName::new(text(&metadata.namespace), text(&metadata.name));
+        let problem = summary(&translated.problems);
+        self.statuses.set_claim_problem(&name, &text(&metadata.uid), problem);
+        if let Some(spec) = Self::heard(translated) {
             self.tell(Delta::Set(Object::Claim(spec)));
         }
     }
@@ -138,6 +145,18 @@ impl Planner {
             self.tell_device_claim(&claim);
         }
     }
+}
+
+/// Problems named in one text.
+const MOST_PROBLEMS: usize = 2;
+
+/// What is wrong with a claim, in one text; none where nothing is.
+fn summary(problems: &[Problem]) -> Option<String> {
+    let shown = problems.iter().take(MOST_PROBLEMS);
+    let shown: Vec<String> = shown.map(|one| format!("{}: {}", one.field, one.message)).collect();
+    let more = problems.len() - shown.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("{}{more}", shown.join("; ")))
 }
 
 /// Selectors of all requests of a claim.

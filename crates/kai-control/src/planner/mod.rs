@@ -277,6 +277,7 @@ impl Planner {
             Report::NotGrouped { pod, uid, why } => {
                 self.statuses.note_grouping(&pod, &uid, &[why]);
             }
+            Report::GroupingPanicked => self.metrics.count_grouping_panic(),
             Report::Told(ended) => self.statuses.settle(ended, &mut self.groups, now),
         }
     }

@@ -193,6 +193,13 @@ impl Accounts {
         members.into_iter().flatten().filter_map(|pod| Some((pod, self.pods.get(pod)?)))
     }
 
+    /// Device claims of a pod.
+    pub fn claims(&self, pod: &ObjectName) -> impl Iterator<Item = ObjectName> {
+        let namespace = pod.namespace.clone();
+        let claims = self.pods.get(pod).into_iter().flat_map(|member| &member.claims);
+        claims.map(move |name| ObjectName { namespace: namespace.clone(), name: name.clone() })
+    }
+
     /// A queue that exists.
     pub fn queue(&self, name: &str) -> Option<&QueueSpec> {
         self.queues.get(name)?.spec.as_ref()

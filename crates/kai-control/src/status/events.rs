@@ -19,6 +19,8 @@ pub enum Subject {
     Pod(ObjectName, Text),
     /// A pod group and its UID.
     Group(ObjectName, Text),
+    /// A device claim and its UID.
+    Claim(ObjectName, Text),
 }
 
 /// How serious an event is.
@@ -94,6 +96,7 @@ impl EventQueue {
         let (name, uid, kind, api_version) = match &event.subject {
             Subject::Pod(name, uid) => (name, uid, "Pod", "v1"),
             Subject::Group(name, uid) => (name, uid, "PodGroup", "scheduling.run.ai/v2alpha2"),
+            Subject::Claim(name, uid) => (name, uid, "ResourceClaim", "resource.k8s.io/v1"),
         };
         let unique = moment.nanos.wrapping_add(i64::from(self.made));
         let component = event.component.unwrap_or(scheduler);

@@ -27,7 +27,7 @@ pub mod write;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kai_api::PodGroup;
-use kai_api::names::status::{BINDING_ERROR, UNSCHEDULABLE};
+use kai_api::names::status::{BINDING_ERROR, DEVICE_SELECTOR_REJECTED, UNSCHEDULABLE};
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
 use kai_core::fairness::QueueResource;
@@ -73,6 +73,8 @@ pub struct Statuses {
     /// Conditions of pods without a node, by pod, with its UID.
     seen_pods: BTreeMap<ObjectName, (Text, SeenCondition)>,
     seen_queues: BTreeMap<Text, QueueStatus>,
+    /// Why selectors of device claims match no device.
+    claim_problems: BTreeMap<ObjectName, String>,
     /// What the latest event of an object said.
     announced: BTreeMap<Target, Text>,
     /// Pods whose bind was ordered.
@@ -103,6 +105,7 @@ impl Statuses {
             groups: BTreeMap::new(),
             seen_pods: BTreeMap::new(),
             seen_queues: BTreeMap::new(),
+            claim_problems: BTreeMap::new(),
             announced: BTreeMap::new(),
             binding: BTreeMap::new(),
             evicting: BTreeMap::new(),
@@ -122,6 +125,25 @@ impl Statuses {
     /// What is known of groups and queues, to be kept up to date.
     pub fn accounts_mut(&mut self) -> &mut Accounts {
         &mut self.accounts
+    }
+
+    /// What is wrong with a device claim; none: nothing is, or it is gone. An event of the claim says so where that is news,
+    /// and pods that wait for the claim name it.
+    pub fn set_claim_problem(&mut self, claim: &ObjectName, uid: &str, problem: Option<String>) {
+        let Some(problem) = problem else {
+            self.claim_problems.remove(claim);
+            return;
+        };
+        if self.claim_problems.get(claim) == Some(&problem) {
+            return;
+        }
+        if self.settings.duties.verdicts {
+            let subject = Subject::Claim(claim.clone(), uid.into());
+            let event =
+                Event::new(subject, Severity::Warning, DEVICE_SELECTOR_REJECTED, problem.as_str());
+            self.notices.push(event);
+        }
+        self.claim_problems.insert(claim.clone(), problem);
     }
 
     /// Changes what is ours to tell. What begins to be ours is looked at as a whole.

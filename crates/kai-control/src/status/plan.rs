@@ -80,6 +80,7 @@ impl Statuses {
             if let Some(over_limit) = over_limit {
                 verdicts::mark_over_limit(&mut verdicts, &over_limit);
             }
+            verdicts::mention_claims(&mut verdicts, &self.accounts, &self.claim_problems);
             pods.extend(verdicts.pods);
             told.insert(report.job.clone(), verdicts.group);
         }

@@ -139,6 +139,25 @@ pub(super) fn mark_over_limit(verdicts: &mut JobVerdicts, over_limit: &OverLimit
     }
 }
 
+/// Names device claims of pods whose selectors match no device because they cannot be read or cost too much.
+pub(super) fn mention_claims(
+    verdicts: &mut JobVerdicts,
+    accounts: &Accounts,
+    problems: &BTreeMap<ObjectName, String>,
+) {
+    if problems.is_empty() {
+        return;
+    }
+    for (pod, verdict) in &mut verdicts.pods {
+        for claim in accounts.claims(pod) {
+            if let Some(problem) = problems.get(&claim) {
+                let message = &verdict.message;
+                verdict.message = format!("{message}\nResourceClaim {claim}: {problem}").into();
+            }
+        }
+    }
+}
+
 /// Groups that give up after one failed attempt are told on which pool.
 fn prefix(object: Option<&PodGroup>, options: &TextOptions) -> String {
     match object.and_then(|group| group.spec.scheduling_backoff) {

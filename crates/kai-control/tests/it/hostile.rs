@@ -121,3 +121,57 @@ fn a_queue_denies_namespaces_and_priority_classes_that_it_does_not_name() {
         assert_eq!(times(&writes(&log), "/binding").len(), 1, "{log:#?}");
     }
 }
+
+const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
+const CLAIMS: &str = "/apis/resource.k8s.io/v1/resourceclaims";
+
+/// A pod with a claim whose selector is this expression, and what it needs.
+fn claiming(expression: &str) -> Vec<(&'static str, Value)> {
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}});
+    let pool = json!({"name": "n1", "generation": 1, "resourceSliceCount": 1});
+    let spec = json!({"driver": "d.example.com", "nodeName": "n1", "pool": pool, "devices": [{"name": "d0"}]});
+    let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec});
+    let selectors = json!([{"cel": {"expression": expression}}]);
+    let requests =
+        json!([{"name": "one", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}]);
+    let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "a", "uid": "uid-c"}, "spec": {"devices": {"requests": requests}}});
+    let mut pod = pod("p", "1");
+    pod["spec"]["resourceClaims"] = json!([{"name": "device", "resourceClaimName": "c"}]);
+    pod["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "device"}]);
+    vec![
+        (NODES, node("n1", "4")),
+        (QUEUES, queue()),
+        (CLASSES, class),
+        (SLICES, slice),
+        (CLAIMS, claim),
+        (PODS, pod),
+    ]
+}
+
+#[test]
+fn claim_whose_selector_costs_too_much_or_nests_too_deeply_says_so() {
+    let list = "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]";
+    let expensive =
+        (0..8).fold("true".to_owned(), |inner, level| format!("{list}.all(x{level}, {inner})"));
+    let deep = format!("{}true{}", "(".repeat(300), ")".repeat(300));
+    for (expression, why) in [(expensive, "exceeds the cost limit"), (deep, "nests deeper than")] {
+        let log = tell(Story { objects: claiming(&expression), seconds: 60, ..Story::default() });
+        let writes = writes(&log);
+        let events: Vec<&&str> =
+            writes.iter().filter(|line| line.contains("DeviceSelectorRejected")).collect();
+        assert_eq!(events.len(), 1, "one event: {writes:#?}");
+        assert!(events[0].contains(r#""kind":"ResourceClaim""#), "{events:?}");
+        assert!(events[0].contains("spec.devices.requests[0]"), "{events:?}");
+        assert!(events[0].contains(why), "{events:?}");
+        let named = writes.iter().any(|line| {
+            line.contains("pods/p/status")
+                && line.contains("ResourceClaim a/c")
+                && line.contains(why)
+        });
+        assert!(named, "the pod names the claim: {writes:#?}");
+    }
+    let fine = tell(Story { objects: claiming("true"), seconds: 60, ..Story::default() });
+    assert!(!fine.iter().any(|line| line.contains("DeviceSelectorRejected")), "{fine:#?}");
+}
