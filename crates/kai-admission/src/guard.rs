@@ -81,7 +81,7 @@ pub(super) fn inject(pod: &mut Pod, target: Target, rules: &PodRules) -> Result<
     let Target { init, index } = target;
     let Some(container) = pod.containers(init).get(index) else { return Ok(()) };
     let name = container.name.clone().unwrap_or_default();
-    let problem = obstacle(container, &name).or_else(|| {
+    let problem = obstacle(pod, target).or_else(|| {
         let unknown =
             "the image with the library is not known: set --guard-image or --image of kai run";
         rules.guard.image.is_none().then(|| unknown.to_owned())
@@ -117,13 +117,58 @@ pub(super) fn inject(pod: &mut Pod, target: Target, rules: &PodRules) -> Result<
     Ok(())
 }
 
-/// Why the container cannot have the library.
-fn obstacle(container: &Container, name: &str) -> Option<String> {
-    let mounts = container.volume_mounts.iter().flatten();
-    let mut other = mounts.filter(|mount| mount.name != names::LIBRARY_VOLUME);
-    other.any(|mount| mount.mount_path == names::PRELOAD_FILE).then(|| {
-        format!("container {name} mounts {} itself: remove the mount", names::PRELOAD_FILE)
-    })
+/// Volumes that only the library's own mounts use.
+const OWN_VOLUMES: [&str; 3] = [names::LIBRARY_VOLUME, names::LIMITS_VOLUME, names::USAGE_VOLUME];
+/// Where the container finds the library, its limits and its usage; nothing else is mounted there or below.
+const OWN_PATHS: [&str; 4] =
+    [names::PRELOAD_FILE, names::LIBRARY_FOLDER, names::LIMITS_FOLDER, names::USAGE_FOLDER];
+
+/// Why the container cannot have the library: a mount of the pod would hide or replace it. The mounts that an earlier call
+/// added are none; those that take their place are replaced.
+fn obstacle(pod: &Pod, target: Target) -> Option<String> {
+    for init in [true, false] {
+        for (index, container) in pod.containers(init).iter().enumerate() {
+            let name = container.name.as_deref().unwrap_or_default();
+            if init && name == names::INIT_CONTAINER {
+                continue; // replaced as a whole
+            }
+            let is_target = init == target.init && index == target.index;
+            for mount in container.volume_mounts.iter().flatten() {
+                let is_own = OWN_VOLUMES.contains(&mount.name.as_str());
+                let is_replaced = is_own && OWN_PATHS.contains(&mount.mount_path.as_str());
+                if is_own && !(is_target && is_replaced) {
+                    let volume = &mount.name;
+                    return Some(format!(
+                        "container {name} mounts volume {volume}, which belongs to the library: remove the mount"
+                    ));
+                }
+                let path = normal_path(&mount.mount_path);
+                if is_target && !is_own && OWN_PATHS.iter().any(|own| is_at_or_below(&path, own)) {
+                    return Some(format!(
+                        "container {name} mounts {path} itself: remove the mount"
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The path as the kernel reads it: without empty parts, `.` and `..`.
+fn normal_path(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+fn is_at_or_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Replaces the element that is the same one, or adds it.
@@ -302,6 +347,28 @@ mod tests {
         );
         let left_out = admitted(&other, &rules(Enforcement::Report));
         assert_eq!(left_out["spec"]["initContainers"], Value::Null);
+        let hiding = [
+            ("data", "/etc//ld.so.preload"),
+            ("data", "/etc/./ld.so.preload"),
+            ("data", "/etc/x/../ld.so.preload/"),
+            ("data", "/kai-guard/lib/"),
+            ("data", "/kai-guard/lib/libkai_guard.so"),
+            ("data", "//kai-guard/limits/limits"),
+            ("kai-guard-lib", "/mine"),
+        ];
+        for (volume, path) in hiding {
+            let mount = json!([{"name": volume, "mountPath": path}]);
+            for container in other.containers_mut(false) {
+                container.volume_mounts = serde_json::from_value(mount.clone()).expect("mounts");
+            }
+            let denied = mutated(&other, &rules(Enforcement::Enforce), "s");
+            assert!(denied.is_err_and(|why| why.contains("remove the mount")), "{volume} {path}");
+        }
+        let mut beside = pod(&json!({"gpu-memory": "1"}));
+        let writer = json!([{"name": "writer", "volumeMounts": [{"name": "kai-guard-lib", "mountPath": "/kai-guard/lib"}]}]);
+        beside.spec.init_containers = serde_json::from_value(writer).expect("containers");
+        let denied = mutated(&beside, &rules(Enforcement::Enforce), "s");
+        assert!(denied.is_err(), "another container writes into the library: {denied:?}");
         let mut nameless = rules(Enforcement::Enforce);
         nameless.guard.image = None;
         let denied =

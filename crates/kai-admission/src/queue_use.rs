@@ -1,12 +1,13 @@
 //! Which queues and priority classes a new pod may use: annotations of queues say so, and RBAC where that is asked for. Pods
-//! whose queue is a label of their owner are checked by the planner and the pod grouper, by the same rules.
+//! whose queue is a label of their owner are checked by the planner and the pod grouper, by the same rules. A pod group is
+//! checked for the user that writes it; the pod grouper has asked for the accounts of pods before.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kai_api::Queue;
 use kai_api::names::workload;
-use kai_client::access::{Account, denial};
+use kai_client::access::{Requester, Use, denial, may};
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::watch::{Change, Lists, watch};
@@ -19,6 +20,34 @@ use tokio::sync::mpsc::channel;
 
 use super::AdmissionSettings;
 use super::review::Review;
+
+/// Why the writer of a pod group may not use its queue or its priority class, where RBAC decides; none: it may, or it did not
+/// change them. Accounts that may write `groupings`, as the pod grouper may, are not asked about.
+pub(super) async fn group_denial(
+    client: &Client,
+    review: &Review,
+    settings: &AdmissionSettings,
+) -> Result<Option<String>, kai_client::failure::Failure> {
+    if !settings.authorize_queues {
+        return Ok(None);
+    }
+    let Some(written) = review.written_object() else { return Ok(None) };
+    // A group that cannot be decoded is denied by the other rules.
+    let Ok(group) = AppliedGroup::deserialize(written.object) else { return Ok(None) };
+    let before = written.old_object.and_then(|old| AppliedGroup::deserialize(old).ok());
+    if before.is_some_and(|before| before.spec == group.spec) {
+        return Ok(None);
+    }
+    let (namespace, writer) = (written.namespace, written.writer);
+    let groupings =
+        Use { namespace, verb: "write", group: "kai.scheduler", resource: "groupings", name: "" };
+    if may(client, writer, groupings).await? {
+        return Ok(None);
+    }
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    let (queue, class) = (text(&group.spec.queue), text(&group.spec.priority_class_name));
+    denial(client, writer, namespace, &queue, &class).await
+}
 
 /// Queues and namespaces that exist; empty until they were listed.
 #[derive(Debug, Default)]
@@ -56,6 +85,20 @@ struct AppliedSpec {
     account: String,
     #[serde(rename = "priorityClassName")]
     priority_class: String,
+}
+
+/// What a pod group says about its queue.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AppliedGroup {
+    spec: GroupSpec,
+}
+
+#[derive(Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct GroupSpec {
+    queue: Option<String>,
+    priority_class_name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -108,8 +151,8 @@ impl QueueUse {
         if !settings.authorize_queues {
             return Ok(None);
         }
-        let account = Account { namespace, name: &pod.spec.account };
-        denial(client, account, queue, class).await
+        let account = Requester::account(namespace, &pod.spec.account);
+        denial(client, &account, namespace, queue, class).await
     }
 
     fn annotated_denial(&self, namespace: &str, queue: &str, class: &str) -> Option<String> {

@@ -1,21 +1,23 @@
 //! Which queues are denied, and which are admitted with a warning.
 
-use serde_json::Value;
+use kai_api::Queue;
+use kai_api::queue::QueueResource;
 
 use super::Verdict;
 
 /// A queue that is created or changed.
-pub fn validate(queue: &Value) -> Verdict {
-    let resources = &queue["spec"]["resources"];
-    if !resources.is_object() {
+pub fn validate(queue: &Queue) -> Verdict {
+    let Some(resources) = &queue.spec.resources else {
         let text = "resources must be specified".to_owned();
         return Verdict { refused: Some(text.clone()), warnings: vec![text] };
-    }
+    };
     let mut warnings = Vec::new();
-    for resource in ["cpu", "memory", "gpu"] {
-        if resources[resource]["limit"].is_null() {
+    let named = [("cpu", &resources.cpu), ("memory", &resources.memory), ("gpu", &resources.gpu)];
+    for (name, resource) in named {
+        let has_limit = |resource: &QueueResource| resource.limit.is_some();
+        if !resource.as_ref().is_some_and(has_limit) {
             warnings.push(format!(
-                "spec.resources.{resource}.limit is left out: it is 0, and pods that ask for {resource} are not placed"
+                "spec.resources.{name}.limit is left out: it is 0, and pods that ask for {name} are not placed"
             ));
         }
     }
@@ -24,7 +26,7 @@ pub fn validate(queue: &Value) -> Verdict {
 
 /// Denies a parent queue that is the queue itself or below it. A queue that had this parent before is admitted with a
 /// warning, so that its other fields can be changed.
-pub fn validate_parent(queue: &Value, old: &Value, queues: &[Value]) -> Verdict {
+pub fn validate_parent(queue: &Queue, old: Option<&Queue>, queues: &[Queue]) -> Verdict {
     let Some(cycle) = cycle_of(queue, queues) else { return Verdict::default() };
     let text = match cycle.as_slice() {
         [own] => format!("spec.parentQueue: queue {own} cannot be its own parent queue"),
@@ -33,14 +35,14 @@ pub fn validate_parent(queue: &Value, old: &Value, queues: &[Value]) -> Verdict 
             cycle.join(" -> ")
         ),
     };
-    if old["spec"]["parentQueue"] == queue["spec"]["parentQueue"] {
+    if old.is_some_and(|old| old.spec.parent_queue == queue.spec.parent_queue) {
         return Verdict { refused: None, warnings: vec![text] };
     }
     Verdict::refused(text)
 }
 
 /// The queues of the cycle that goes through `queue`, which comes first; the last one's parent is the first.
-fn cycle_of(queue: &Value, queues: &[Value]) -> Option<Vec<String>> {
+fn cycle_of(queue: &Queue, queues: &[Queue]) -> Option<Vec<String>> {
     let own = name(queue);
     let mut path = vec![own.to_owned()];
     let mut parent = parent(queue)?;
@@ -55,18 +57,21 @@ fn cycle_of(queue: &Value, queues: &[Value]) -> Option<Vec<String>> {
     Some(path)
 }
 
-fn name(queue: &Value) -> &str {
-    queue["metadata"]["name"].as_str().unwrap_or_default()
+/// The name of a queue; empty where it has none.
+pub(super) fn name(queue: &Queue) -> &str {
+    queue.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn parent(queue: &Value) -> Option<&str> {
-    queue["spec"]["parentQueue"].as_str().filter(|parent| !parent.is_empty())
+/// The parent of a queue; none for a root.
+pub(super) fn parent(queue: &Queue) -> Option<&str> {
+    queue.spec.parent_queue.as_deref().filter(|parent| !parent.is_empty())
 }
 
 /// A queue that is deleted. `queues` are all queues, where the deletion of parent queues is denied.
-pub fn validate_deletion(queue: &Value, denied_among: Option<&[Value]>) -> Verdict {
-    let children = queue["status"]["childQueues"].as_array();
-    let children: Vec<&str> = children.into_iter().flatten().filter_map(Value::as_str).collect();
+pub fn validate_deletion(queue: &Queue, denied_among: Option<&[Queue]>) -> Verdict {
+    let status = queue.status.iter();
+    let children: Vec<&str> =
+        status.flat_map(|status| &status.child_queues).map(String::as_str).collect();
     if children.is_empty() {
         return Verdict::default();
     }
@@ -87,30 +92,39 @@ pub fn validate_deletion(queue: &Value, denied_among: Option<&[Value]>) -> Verdi
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn queue(name: &str, parent: &str) -> Value {
-        json!({"metadata": {"name": name}, "spec": {"parentQueue": parent}})
+    fn read(mut object: Value) -> Queue {
+        let fields = object.as_object_mut().expect("an object");
+        for (key, value) in [("metadata", json!({})), ("spec", json!({}))] {
+            fields.entry(key).or_insert(value);
+        }
+        fields.insert("apiVersion".to_owned(), json!("scheduling.run.ai/v2"));
+        fields.insert("kind".to_owned(), json!("Queue"));
+        serde_json::from_value(object).expect("a queue")
+    }
+
+    fn queue(name: &str, parent: &str) -> Queue {
+        read(json!({"metadata": {"name": name}, "spec": {"parentQueue": parent}}))
     }
 
     #[test]
     fn queues_need_resources() {
-        let told = validate(&json!({"spec": {}}));
+        let told = validate(&read(json!({"spec": {}})));
         assert_eq!(told.refused.as_deref(), Some("resources must be specified"));
         assert_eq!(told.warnings, ["resources must be specified"]);
         let open = json!({"quota": 0, "limit": -1});
-        let told =
-            validate(&json!({"spec": {"resources": {"cpu": open, "memory": open, "gpu": open}}}));
+        let resources = json!({"cpu": open, "memory": open, "gpu": open});
+        let told = validate(&read(json!({"spec": {"resources": resources}})));
         assert_eq!(told, Verdict::default());
     }
 
     #[test]
     fn what_is_left_out_is_warned_of() {
-        let told = validate(
-            &json!({"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"limit": 1}}}}),
-        );
+        let resources = json!({"gpu": {"limit": 1}});
+        let told = validate(&read(json!({"spec": {"resources": resources}})));
         assert_eq!(told.refused, None);
         assert_eq!(told.warnings.len(), 2, "{told:?}");
     }
@@ -118,7 +132,7 @@ mod tests {
     #[test]
     fn a_cycle_of_parents_is_denied_with_its_queues() {
         let queues = [queue("a", "b"), queue("b", "c"), queue("c", ""), queue("d", "missing")];
-        let denied = |new: &Value| validate_parent(new, &Value::Null, &queues).refused;
+        let denied = |new: &Queue| validate_parent(new, None, &queues).refused;
         assert_eq!(
             denied(&queue("c", "a")).as_deref(),
             Some(
@@ -130,21 +144,22 @@ mod tests {
             Some("spec.parentQueue: queue x cannot be its own parent queue")
         );
         for fine in [queue("x", "a"), queue("x", "d"), queue("x", "unknown"), queue("c", "")] {
-            assert_eq!(denied(&fine), None, "{fine}");
+            assert_eq!(denied(&fine), None, "{fine:?}");
         }
     }
 
     #[test]
     fn a_queue_below_a_cycle_and_an_old_cycle_are_admitted() {
         let queues = [queue("a", "b"), queue("b", "a")];
-        assert_eq!(validate_parent(&queue("x", "a"), &Value::Null, &queues), Verdict::default());
-        let told = validate_parent(&queue("a", "b"), &queue("a", "b"), &queues);
+        assert_eq!(validate_parent(&queue("x", "a"), None, &queues), Verdict::default());
+        let told = validate_parent(&queue("a", "b"), Some(&queue("a", "b")), &queues);
         assert_eq!((told.refused, told.warnings.len()), (None, 1));
     }
 
     #[test]
     fn deleting_a_parent_queue_is_a_warning_unless_it_is_denied() {
-        let parent = json!({"metadata": {"name": "q"}, "status": {"childQueues": ["a", "b"]}});
+        let parent =
+            read(json!({"metadata": {"name": "q"}, "status": {"childQueues": ["a", "b"]}}));
         let told = validate_deletion(&parent, None);
         assert_eq!(told.refused, None);
         assert!(told.warnings[0].starts_with("queue q has child queues [a b]"), "{told:?}");
@@ -153,14 +168,14 @@ mod tests {
             told.refused.as_deref(),
             Some("cannot delete queue q: it has child queues [a b]")
         );
-        let alone = validate_deletion(&json!({"metadata": {"name": "q"}}), Some(&[]));
+        let alone = validate_deletion(&queue("q", ""), Some(&[]));
         assert_eq!(alone, Verdict::default());
     }
 
     #[test]
     fn queues_of_a_cycle_can_always_be_deleted() {
-        let mut one = queue("a", "b");
-        one["status"] = json!({"childQueues": ["b"]});
+        let one = json!({"metadata": {"name": "a"}, "spec": {"parentQueue": "b"}, "status": {"childQueues": ["b"]}});
+        let one = read(one);
         let told = validate_deletion(&one, Some(&[queue("b", "a")]));
         assert_eq!(told.refused, None);
     }

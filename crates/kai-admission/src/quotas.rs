@@ -2,40 +2,47 @@
 //!
 //! A quota without bound (-1) is compared with nothing.
 
-use serde_json::Value;
+use kai_api::Queue;
+use kai_api::queue::{QueueResource, QueueResources};
 
 use super::Verdict;
+use super::queues::{name, parent};
+
+/// The share of one resource.
+type Field = fn(&QueueResources) -> Option<&QueueResource>;
 
 /// A resource: its name in messages, its field, and digits after the point.
-const RESOURCES: [(&str, &str, usize); 3] =
-    [("CPU", "cpu", 0), ("GPU", "gpu", 2), ("Memory", "memory", 0)];
+const RESOURCES: [(&str, Field, usize); 3] = [
+    ("CPU", |all| all.cpu.as_ref(), 0),
+    ("GPU", |all| all.gpu.as_ref(), 2),
+    ("Memory", |all| all.memory.as_ref(), 0),
+];
 
 /// A queue that is created or changed, among all queues.
-pub fn check(queue: &Value, queues: &[Value]) -> Verdict {
-    let name = queue["metadata"]["name"].as_str().unwrap_or_default();
-    let others = || queues.iter().filter(|other| other["metadata"]["name"] != name);
+pub fn check(queue: &Queue, queues: &[Queue]) -> Verdict {
+    let own = name(queue);
+    let others = || queues.iter().filter(|other| name(other) != own);
     let mut warnings = Vec::new();
-    if let Some(parent) = queue["spec"]["parentQueue"].as_str().filter(|name| !name.is_empty()) {
-        let Some(above) = others().find(|other| other["metadata"]["name"] == parent) else {
-            return Verdict::refused(format!("failed to get parent queue {parent}: not found"));
+    if let Some(above) = parent(queue) {
+        let Some(found) = others().find(|other| name(other) == above) else {
+            return Verdict::refused(format!("failed to get parent queue {above}: not found"));
         };
-        if !above["spec"]["resources"].is_object() {
-            return Verdict::refused(format!("parent queue {parent} has no resources defined"));
+        if found.spec.resources.is_none() {
+            return Verdict::refused(format!("parent queue {above} has no resources defined"));
         }
-        let siblings = others().filter(|other| other["spec"]["parentQueue"] == parent);
-        let family: Vec<&Value> = siblings.chain([queue]).collect();
-        with_parent(queue, (parent, above), &family, &mut warnings);
+        let siblings = others().filter(|other| parent(other) == Some(above));
+        let family: Vec<&Queue> = siblings.chain([queue]).collect();
+        with_parent(queue, (above, found), &family, &mut warnings);
     }
-    let children: Vec<&Value> =
-        others().filter(|other| other["spec"]["parentQueue"] == name).collect();
+    let children: Vec<&Queue> = others().filter(|other| parent(other) == Some(own)).collect();
     with_children(queue, &children, &mut warnings);
     Verdict { refused: None, warnings }
 }
 
 fn with_parent(
-    queue: &Value,
-    (name, parent): (&str, &Value),
-    family: &[&Value],
+    queue: &Queue,
+    (name, parent): (&str, &Queue),
+    family: &[&Queue],
     warnings: &mut Vec<String>,
 ) {
     for (resource, field, digits) in RESOURCES {
@@ -55,13 +62,13 @@ fn with_parent(
     }
 }
 
-fn with_children(queue: &Value, children: &[&Value], warnings: &mut Vec<String>) {
+fn with_children(queue: &Queue, children: &[&Queue], warnings: &mut Vec<String>) {
     for (resource, field, digits) in RESOURCES {
         let Some(bound) = quota(queue, field) else { continue };
         let over =
             |amount: f64| (amount > bound).then(|| (shown(amount, digits), shown(bound, digits)));
         for child in children {
-            let name = child["metadata"]["name"].as_str().unwrap_or_default();
+            let name = name(child);
             if let Some((own, bound)) = quota(child, field).and_then(over) {
                 warnings.push(format!(
                     "child queue {name} {resource} quota ({own}) exceeds parent {resource} quota ({bound})"
@@ -77,12 +84,13 @@ fn with_children(queue: &Value, children: &[&Value], warnings: &mut Vec<String>)
 }
 
 /// A quota; none where it has no bound. One that is left out is 0.
-fn quota(queue: &Value, field: &str) -> Option<f64> {
-    let quota = queue["spec"]["resources"][field]["quota"].as_f64().unwrap_or_default();
+fn quota(queue: &Queue, field: Field) -> Option<f64> {
+    let resource = queue.spec.resources.as_ref().and_then(field);
+    let quota = resource.and_then(|resource| resource.quota).unwrap_or_default();
     (quota >= 0.0).then_some(quota)
 }
 
-fn total(queues: &[&Value], field: &str) -> f64 {
+fn total(queues: &[&Queue], field: Field) -> f64 {
     queues.iter().filter_map(|queue| quota(queue, field)).sum()
 }
 
@@ -92,19 +100,24 @@ fn shown(amount: f64, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn queue(name: &str, parent: Option<&str>, cpu: f64, gpu: f64) -> Value {
-        let mut queue = json!({
+    fn read(name: &str, parent: Option<&str>, resources: &Value) -> Queue {
+        let object = json!({
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
             "metadata": {"name": name},
-            "spec": {"resources": {"cpu": {"quota": cpu}, "gpu": {"quota": gpu}, "memory": {"quota": -1}}},
+            "spec": {"parentQueue": parent, "resources": resources},
         });
-        if let Some(parent) = parent {
-            queue["spec"]["parentQueue"] = json!(parent);
-        }
-        queue
+        serde_json::from_value(object).expect("a queue")
+    }
+
+    fn queue(name: &str, parent: Option<&str>, cpu: f64, gpu: f64) -> Queue {
+        let resources =
+            json!({"cpu": {"quota": cpu}, "gpu": {"quota": gpu}, "memory": {"quota": -1}});
+        read(name, parent, &resources)
     }
 
     #[test]
@@ -142,7 +155,7 @@ mod tests {
         let lost = queue("a", Some("p"), 0.0, 0.0);
         let told = check(&lost, &[]);
         assert_eq!(told.refused.as_deref(), Some("failed to get parent queue p: not found"));
-        let told = check(&lost, &[json!({"metadata": {"name": "p"}, "spec": {}})]);
+        let told = check(&lost, &[read("p", None, &Value::Null)]);
         assert_eq!(told.refused.as_deref(), Some("parent queue p has no resources defined"));
     }
 }

@@ -3,6 +3,7 @@
 use k8s_openapi::ByteString;
 use kai_api::Queue;
 use kai_api::names::admission as paths;
+use kai_client::access::Requester;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ pub struct Known<'a> {
     /// Rules for pods.
     pub rules: &'a PodRules,
     /// The queues that exist; none where they could not be listed.
-    pub queues: Option<&'a [Value]>,
+    pub queues: Option<&'a [Queue]>,
     /// Rules for queues.
     pub queue_rules: QueueRules,
 }
@@ -39,10 +40,28 @@ impl Review {
         Some((namespace, object))
     }
 
+    /// An object that is created or changed, and who writes it.
+    pub(super) fn written_object(&self) -> Option<Written<'_>> {
+        let Request { operation, namespace, object, old_object, user_info, .. } = &self.request;
+        let object = object.as_ref().filter(|_| operation != "DELETE")?;
+        let old_object = old_object.as_ref();
+        Some(Written { namespace, object, old_object, writer: user_info })
+    }
+
     /// The answer that denies it.
     pub(super) fn denied(&self, why: String) -> Value {
         response(&self.request.uid, &Verdict::refused(why), &[])
     }
+}
+
+/// An object that is created or changed.
+pub(super) struct Written<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) object: &'a Value,
+    /// The object as it is; none where it is created.
+    pub(super) old_object: Option<&'a Value>,
+    /// The user that writes it.
+    pub(super) writer: &'a Requester,
 }
 
 /// What is about to be written.
@@ -56,6 +75,7 @@ struct Request {
     object: Option<Value>,
     /// The object as it is; none where it is created.
     old_object: Option<Value>,
+    user_info: Requester,
 }
 
 impl Review {
@@ -111,24 +131,24 @@ fn validate_topology(request: &Request) -> Verdict {
 
 /// Queues that do not have the shape of one are denied before a rule looks at them.
 fn validate_queue(request: &Request, known: &Known<'_>) -> Verdict {
-    let object = request.object.as_ref().unwrap_or(&Value::Null);
-    let old = request.old_object.as_ref().unwrap_or(&Value::Null);
+    let old = decode::<Queue>(request.old_object.as_ref().unwrap_or(&Value::Null));
     if request.operation == "DELETE" {
         let among = known.queue_rules.deny_parent_deletion.then(|| known.queues.unwrap_or(&[]));
-        return match decode::<Queue>(old) {
-            Ok(_) => queues::validate_deletion(old, among),
+        return match old {
+            Ok(old) => queues::validate_deletion(&old, among),
             Err(why) => Verdict::refused(why),
         };
     }
     match request.decode::<Queue>() {
-        Ok(_) => queue(object, old, known),
+        // What cannot be decoded may be put right.
+        Ok(new) => queue(&new, old.ok().as_ref(), known),
         Err(why) => Verdict::refused(why),
     }
 }
 
 /// A queue by itself, then among the others.
-fn queue(object: &Value, old: &Value, known: &Known<'_>) -> Verdict {
-    let mut verdict = queues::validate(object);
+fn queue(new: &Queue, old: Option<&Queue>, known: &Known<'_>) -> Verdict {
+    let mut verdict = queues::validate(new);
     let Some(others) = known.queues else { return verdict };
     let mut check = |check: &dyn Fn() -> Verdict| {
         if verdict.refused.is_none() {
@@ -137,9 +157,9 @@ fn queue(object: &Value, old: &Value, known: &Known<'_>) -> Verdict {
             verdict.warnings.extend(warnings);
         }
     };
-    check(&|| queues::validate_parent(object, old, others));
+    check(&|| queues::validate_parent(new, old, others));
     if known.queue_rules.check_quotas {
-        check(&|| quotas::check(object, others));
+        check(&|| quotas::check(new, others));
     }
     verdict
 }

@@ -1,5 +1,7 @@
 //! Which queues and priority classes a service account may use, by RBAC: the verb `use`, asked by `SubjectAccessReview`.
 
+use std::collections::BTreeMap;
+
 use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
@@ -9,18 +11,47 @@ use crate::write::Outcome;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// A service account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account<'a> {
-    /// Its namespace, which is that of its pods.
-    pub namespace: &'a str,
-    /// Its name; empty: `default`.
-    pub name: &'a str,
+/// Who asks for a queue: a user as the API server knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Requester {
+    /// The user name.
+    #[serde(rename = "username")]
+    pub user: String,
+    /// The UID of the user; empty where it has none.
+    pub uid: String,
+    /// Groups of the user.
+    pub groups: Vec<String>,
+    /// What else authenticators said.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
-impl Account<'_> {
-    fn name(&self) -> &str {
-        if self.name.is_empty() { "default" } else { self.name }
+const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+impl Requester {
+    /// A service account, which is in the namespace of its pods; an empty name means `default`.
+    pub fn account(namespace: &str, name: &str) -> Self {
+        let name = if name.is_empty() { "default" } else { name };
+        let groups = [
+            "system:serviceaccounts",
+            &format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated",
+        ];
+        Self {
+            user: format!("{ACCOUNT_PREFIX}{namespace}:{name}"),
+            groups: groups.map(str::to_owned).to_vec(),
+            ..Self::default()
+        }
+    }
+}
+
+/// In messages.
+impl std::fmt::Display for Requester {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.user.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':')) {
+            Some((namespace, name)) => write!(f, "service account {namespace}/{name}"),
+            None => write!(f, "user {}", self.user),
+        }
     }
 }
 
@@ -36,10 +67,27 @@ struct ReviewStatus {
     allowed: bool,
 }
 
-/// Why the account may not use the queue or the priority class; none: it may. What is empty is not asked about.
+/// A verb on a resource in a namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Use<'a> {
+    /// The namespace; role bindings of it count too.
+    pub namespace: &'a str,
+    /// The verb.
+    pub verb: &'a str,
+    /// The API group.
+    pub group: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// The object; empty: all of them.
+    pub name: &'a str,
+}
+
+/// Why the requester may not use the queue or the priority class in a namespace; none: it may. What is empty is not asked
+/// about.
 pub async fn denial(
     client: &Client,
-    account: Account<'_>,
+    requester: &Requester,
+    namespace: &str,
     queue: &str,
     priority_class: &str,
 ) -> Outcome<Option<String>> {
@@ -48,33 +96,30 @@ pub async fn denial(
         ("scheduling.k8s.io", "priorityclasses", "priority class", priority_class),
     ];
     for (group, resource, noun, name) in asked {
-        if name.is_empty() || may_use(client, account, group, resource, name).await? {
+        let wanted = Use { namespace, verb: "use", group, resource, name };
+        if name.is_empty() || may(client, requester, wanted).await? {
             continue;
         }
-        let (namespace, own) = (account.namespace, account.name());
         return Ok(Some(format!(
-            "service account {namespace}/{own} may not use {noun} {name}: grant it the verb use on {resource}.{group}"
+            "{requester} may not use {noun} {name}: grant it the verb use on {resource}.{group}"
         )));
     }
     Ok(None)
 }
 
-async fn may_use(
-    client: &Client,
-    account: Account<'_>,
-    group: &str,
-    resource: &str,
-    name: &str,
-) -> Outcome<bool> {
-    let namespace = account.namespace;
+/// Has the requester the right?
+pub async fn may(client: &Client, requester: &Requester, wanted: Use<'_>) -> Outcome<bool> {
+    let Use { namespace, verb, group, resource, name } = wanted;
+    let Requester { user, uid, groups, extra } = requester;
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": format!("system:serviceaccount:{namespace}:{}", account.name()),
-            "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated"],
-            // Role bindings of the namespace count too.
-            "resourceAttributes": {"verb": "use", "group": group, "resource": resource, "name": name, "namespace": namespace},
+            "user": user,
+            "uid": uid,
+            "groups": groups,
+            "extra": extra,
+            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "name": name, "namespace": namespace},
         },
     });
     let answer: Review = send(client, "POST", REVIEWS, None, &review).await?;

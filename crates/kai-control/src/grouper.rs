@@ -9,7 +9,7 @@ use futures::FutureExt;
 use kai_api::PodGroup;
 use kai_api::names::objects;
 use kai_api::view::{OwnerReference, Pod};
-use kai_client::access::{Account, denial};
+use kai_client::access::{Requester, denial};
 use kai_client::env::Env;
 use kai_client::failure::Failure;
 use kai_client::lease::Gate;
@@ -184,6 +184,9 @@ impl Grouper {
                 }
                 Err(error) => {
                     tracing::warn!(pod = %name, %error, "not grouped yet");
+                    if matches!(error, GroupError::Panicked) {
+                        let _ = reports.send(Report::GroupingPanicked).await;
+                    }
                     if let Some(why) = failures.note(error.to_string()) {
                         let uid = pod.metadata.uid.as_str().into();
                         let report = Report::NotGrouped { pod: name.clone(), uid, why };
@@ -277,10 +280,10 @@ impl Grouper {
         let path = Resource::PODS.object(&pod_name(pod));
         let found: Option<AccountedPod> = self.writer.read(&path).await?;
         let spec = found.unwrap_or_default().spec;
-        let account =
-            Account { namespace: &pod.metadata.namespace, name: &spec.service_account_name };
+        let namespace = &pod.metadata.namespace;
+        let account = Requester::account(namespace, &spec.service_account_name);
         let (queue, class) = (&plan.queue, &plan.priority_class_name);
-        match denial(self.writer.client(), account, queue, class).await? {
+        match denial(self.writer.client(), &account, namespace, queue, class).await? {
             None => Ok(()),
             Some(why) => Err(GroupError::Denied(why)),
         }

@@ -2,13 +2,13 @@
 
 use anyhow::Context;
 use kai_admission::{guard, registration, review};
+use kai_api::Queue;
 use kai_api::names::admission as paths;
 use kai_api::names::guard::ENFORCEMENT;
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
 use kai_settings::admission::{AdmissionSettings, GuardRules, PodRules};
 use serde::Deserialize;
-use serde_json::Value;
 
 /// The address under which webhooks are registered. No such host exists: calls do not leave the process, and there is no
 /// Service that an endpoint could be missing of.
@@ -29,8 +29,9 @@ pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyh
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     let queue_rules = settings.queue_rules;
     cluster.set_webhooks(Webhooks::new(move |path, asked, cluster| {
-        let queues: Option<Vec<Value>> = (path == paths::VALIDATE_QUEUE_PATH).then(|| {
-            cluster.list(("scheduling.run.ai", "queues")).map(|one| Value::clone(one)).collect()
+        let queues: Option<Vec<Queue>> = (path == paths::VALIDATE_QUEUE_PATH).then(|| {
+            let all = cluster.list(("scheduling.run.ai", "queues"));
+            all.filter_map(|one| Queue::deserialize(&**one).ok()).collect()
         });
         let queues = queues.as_deref();
         let asked = review::Review::deserialize(asked).ok()?;

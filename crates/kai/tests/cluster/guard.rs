@@ -35,7 +35,17 @@ async fn restricted_namespaces_accept_pods_with_the_library() {
     world.start_admitting("kai", &GUARDED).await;
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted", "kai.scheduler/gpu-memory-enforcement": "enforce"});
     world.patch("/api/v1/namespaces/guarded", &json!({"metadata": {"labels": labels}})).await;
+    // Reservation pods pass the same standard.
+    let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    let reservations = "/api/v1/namespaces/kai-resource-reservation";
+    world.patch(reservations, &json!({"metadata": {"labels": restricted}})).await;
     let pods = "/api/v1/namespaces/guarded/pods";
+    let mut hiding = restricted_pod(&world, &json!({"gpu-memory": "1000"}));
+    hiding["spec"]["volumes"] = json!([{"name": "own", "emptyDir": {}}]);
+    hiding["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "own", "mountPath": "/etc//ld.so.preload", "subPath": "x"}]);
+    let denied = world.try_create(pods, &hiding).await.expect_err("it hides the library");
+    assert!(denied.to_string().contains("mounts /etc/ld.so.preload itself"), "{denied}");
     let mut loose = restricted_pod(&world, &json!({"gpu-memory": "1000"}));
     loose["spec"]["containers"][0]["securityContext"] = json!({"privileged": true});
     let denied = world.try_create(pods, &loose).await.expect_err("the standard is in effect");

@@ -1,8 +1,10 @@
-//! A tenant that asks for the queue of another team: by a label of a pod, by a label of a Job, with and without RBAC.
+//! A tenant that asks for the queue of another team: by a label of a pod, by a label of a Job, by a pod group
+//! of its own, with and without RBAC.
 
+use kube::Client;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{World, send};
 use crate::{QUEUE, open};
 
 impl World {
@@ -28,6 +30,42 @@ impl World {
             "spec": {"template": {"spec": spec}},
         });
         self.create(&format!("/apis/batch/v1/namespaces/{}/jobs", self.name), &job).await;
+    }
+}
+
+const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2";
+
+/// A tenant that an administrator lets write pod groups.
+async fn tenant_with_groups(world: &World) -> Client {
+    let tenant = world.tenant().await;
+    let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", world.name);
+    let rules = json!([{"apiGroups": ["scheduling.run.ai"], "resources": ["podgroups"], "verbs": ["get", "list", "create", "patch"]}]);
+    let role = json!({"metadata": {"name": "groups"}, "rules": rules});
+    world.create(&format!("{rbac}/roles"), &role).await;
+    let binding = json!({
+        "metadata": {"name": "groups"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "groups"},
+        "subjects": [{"kind": "ServiceAccount", "name": "tenant", "namespace": world.name}],
+    });
+    world.create(&format!("{rbac}/rolebindings"), &binding).await;
+    let list = format!("{GROUPS}/namespaces/{}/podgroups", world.name);
+    let may_read = async || send(&tenant, "GET", &list, "", &Value::Null).await.is_ok();
+    world.wait("the tenant may write pod groups", may_read).await;
+    tenant
+}
+
+fn tenants_group(world: &World, queue: &str) -> Value {
+    json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "tenants", "namespace": world.name}, "spec": {"minMember": 1, "queue": queue}})
+}
+
+/// Why a request is denied; none: it is not.
+async fn denial_to(client: &Client, method: &str, path: &str, body: &Value) -> Option<String> {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    match send(client, method, path, kind, body).await {
+        Ok(_) => None,
+        Err(kube::Error::Api(status)) if status.code == 403 => Some(status.message.clone()),
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -59,6 +97,20 @@ async fn a_tenant_cannot_use_the_queue_of_another_team() {
             })
         })
         .await;
+    let tenant = tenant_with_groups(&world).await;
+    let group = tenants_group(&world, &queue);
+    let groups = format!("{GROUPS}/namespaces/{}/podgroups", world.name);
+    let told = denial_to(&tenant, "POST", &groups, &group).await.expect("it is denied");
+    assert!(told.contains("service account intruder/tenant may not use queue"), "{told}");
+    let own = tenants_group(&world, "");
+    assert_eq!(denial_to(&tenant, "POST", &groups, &own).await, None, "it names no queue");
+    let path = format!("{groups}/tenants");
+    let moved = json!({"spec": {"queue": queue}});
+    let told = denial_to(&tenant, "PATCH", &path, &moved).await.expect("it is denied");
+    assert!(told.contains("may not use queue"), "{told}");
+    let larger = json!({"spec": {"minMember": 2}});
+    assert_eq!(denial_to(&tenant, "PATCH", &path, &larger).await, None, "the queue stays");
+    world.delete(&path, &json!({})).await;
     // The label of an owner is the grouper's to check.
     world.labelled_job(&queue).await;
     world
@@ -90,4 +142,6 @@ async fn a_tenant_cannot_use_the_queue_of_another_team() {
         })
         .await;
     world.wait("pods are admitted", async || world.denial_of(&pod("p")).await.is_none()).await;
+    let told = denial_to(&tenant, "POST", &groups, &group).await;
+    assert_eq!(told, None, "the tenant may use the queue now");
 }

@@ -131,6 +131,15 @@ async fn own_accounts_cannot_change_what_runs() {
     let map = format!("{maps}/theirs");
     let image = json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}});
     let strategic = "application/strategic-merge-patch+json";
+    let mut foreign = world.pod("foreign", &[], &json!({}));
+    foreign["spec"]["schedulerName"] = json!("default-scheduler");
+    world.create_pod(&foreign).await;
+    world.create_pod(&world.pod("victim", &[], &json!({}))).await;
+    let client = world.client_of("kai-scheduler", "kai").await;
+    let why = "do not delete pods of the default scheduler";
+    assert_denied(&client, "DELETE", &world.pod_path("foreign"), &json!({}), why).await;
+    let victim = world.pod_path("victim");
+    send(&client, "DELETE", &victim, "application/json", &json!({})).await.expect("a victim");
     for account in ["kai", "binder", "pod-grouper", "numa-placement-exporter"] {
         let client = world.client_of("kai-scheduler", account).await;
         match send(&client, "PATCH", &pod, strategic, &image).await {
@@ -318,9 +327,13 @@ async fn tenants_cannot_choose_devices() {
     let secret = json!({"metadata": {"name": "m"}, "stringData": {name: "all"}});
     let secrets = format!("/api/v1/namespaces/{}/secrets", world.name);
     assert_denied(&tenant, "POST", &secrets, &secret, name).await;
-    let allowed = chosen(json!([{"name": name, "value": "void"}]), json!([]));
+    let mut allowed = chosen(json!([{"name": name, "value": "void"}]), json!([]));
+    allowed["spec"]["volumes"] = json!([{"name": "kai-guard-lib", "emptyDir": {}}]);
     send(&tenant, "POST", &pods, "application/json", &allowed).await.expect("a pod");
-    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "chooser", "uid": "u"});
+    ephemeral_containers_cannot_choose_devices(&world, &tenant).await;
+    // A map whose owner does not exist would be collected.
+    let uid = world.see_pod("chooser").await.expect("the pod")["metadata"]["uid"].clone();
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "chooser", "uid": uid});
     let told = json!({"metadata": {"name": "chooser-shared-gpu-0", "ownerReferences": [owner]}, "data": {"GPU_PORTION": "0.5"}});
     world.create(&maps, &told).await;
     let path = format!("{maps}/chooser-shared-gpu-0");
@@ -332,4 +345,47 @@ async fn tenants_cannot_choose_devices() {
         "only the binder",
     )
     .await;
+}
+
+/// A container that a tenant adds to its running pod, where an administrator lets it.
+async fn ephemeral_containers_cannot_choose_devices(world: &World, tenant: &Client) {
+    let rbac = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{}", world.name);
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]}]);
+    world
+        .create(&format!("{rbac}/roles"), &json!({"metadata": {"name": "debug"}, "rules": rules}))
+        .await;
+    let binding = json!({
+        "metadata": {"name": "debug"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "debug"},
+        "subjects": [{"kind": "ServiceAccount", "name": "tenant", "namespace": world.name}],
+    });
+    world.create(&format!("{rbac}/rolebindings"), &binding).await;
+    let path = format!("{}/ephemeralcontainers", world.pod_path("chooser"));
+    let added = |name: &str, more: &Value| {
+        let mut container = json!({"name": name, "image": "none"});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            container[key] = value.clone();
+        }
+        json!({"spec": {"ephemeralContainers": [container]}})
+    };
+    let fine =
+        added("fine", &json!({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]}));
+    let is_allowed = async || send(tenant, "PATCH", &path, MERGE, &fine).await.is_ok();
+    world.wait("the tenant adds a container", is_allowed).await;
+    let chosen = json!({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]});
+    let taken = json!({"envFrom": [{"prefix": "NVIDIA_", "configMapRef": {"name": "m"}}]});
+    let library = json!({"volumeMounts": [{"name": "kai-guard-lib", "mountPath": "/lib2"}]});
+    let attacks = [
+        (chosen, "NVIDIA_VISIBLE_DEVICES"),
+        (taken, "NVIDIA_VISIBLE_DEVICES"),
+        (library, "limits GPU memory"),
+    ];
+    let strategic = "application/strategic-merge-patch+json";
+    for (attack, why) in attacks {
+        match send(tenant, "PATCH", &path, strategic, &added("attack", &attack)).await {
+            Err(kube::Error::Api(status)) if status.message.contains(why) => {}
+            other => panic!("{attack}: {other:?}"),
+        }
+    }
 }
