@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::ByteString;
-use kai_api::names::admission::POD_TLS_SECRET;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
 use kai_client::request::send;
@@ -34,14 +33,14 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The Secret cannot be read or written.
-    #[error("the Secret {POD_TLS_SECRET}: {0}")]
-    Secret(#[from] Failure),
+    #[error("the Secret {0}: {1}")]
+    Secret(String, Failure),
     /// It cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Made(#[from] rcgen::Error),
     /// Other writers change the Secret all the time.
-    #[error("the Secret {POD_TLS_SECRET}: others changed it {ATTEMPTS} times while it was written")]
-    Contested,
+    #[error("the Secret {0}: others changed it {ATTEMPTS} times while it was written")]
+    Contested(String),
 }
 
 /// Makes keys. Chance is an input, as time is: a test that plays a story twice brings the same keys.
@@ -69,6 +68,15 @@ pub struct Making<'a> {
     pub keys: &'a dyn KeyMaker,
     /// Now.
     pub now: Timestamp,
+}
+
+/// The Secret that all replicas share.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub secret: &'a str,
 }
 
 /// What the Secret holds.
@@ -157,13 +165,13 @@ impl Bundle {
         })
     }
 
-    fn secret(&self, namespace: &str, version: &Value) -> Value {
+    fn secret(&self, Place { namespace, secret }: Place<'_>, version: &Value) -> Value {
         let data = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
         json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {
-                "name": POD_TLS_SECRET,
+                "name": secret,
                 "namespace": namespace,
                 "resourceVersion": version,
                 "annotations": {
@@ -218,14 +226,15 @@ fn set_validity(certificate: &mut CertificateParams, days: i64, now: Timestamp) 
 /// The certificate that all replicas use now, made or renewed if it must be.
 pub async fn current(
     client: &Client,
-    namespace: &str,
+    place: Place<'_>,
     making: Making<'_>,
 ) -> Result<Bundle, CertificateError> {
-    let list = Resource::SECRETS.collection(namespace);
-    let path = Resource::SECRETS.object(&ObjectName::new(namespace, POD_TLS_SECRET));
+    let list = Resource::SECRETS.collection(place.namespace);
+    let path = Resource::SECRETS.object(&ObjectName::new(place.namespace, place.secret));
+    let failed = |failure: Failure| CertificateError::Secret(place.secret.to_owned(), failure);
     // Another replica may be faster: then what it made is ours too.
     for _ in 0..ATTEMPTS {
-        let secret = read(client, &path).await?;
+        let secret = read(client, &path).await.map_err(failed)?;
         let held = secret.as_ref().and_then(Bundle::from_secret);
         let wanted = match &held {
             Some(held) => match held.renewed(making)? {
@@ -237,7 +246,7 @@ pub async fn current(
         let version = secret
             .as_ref()
             .map_or(Value::Null, |secret| secret["metadata"]["resourceVersion"].clone());
-        let object = wanted.secret(namespace, &version);
+        let object = wanted.secret(place, &version);
         let written = match secret {
             Some(_) => send::<Value>(client, "PUT", &path, None, &object).await,
             None => send::<Value>(client, "POST", &list, None, &object).await,
@@ -245,10 +254,10 @@ pub async fn current(
         match written {
             Ok(_) => return Ok(wanted),
             Err(Failure::Conflict { .. }) => {}
-            Err(failure) => return Err(failure.into()),
+            Err(failure) => return Err(failed(failure)),
         }
     }
-    Err(CertificateError::Contested)
+    Err(CertificateError::Contested(place.secret.to_owned()))
 }
 
 #[cfg(test)]
@@ -295,7 +304,7 @@ mod tests {
     fn a_bundle_survives_its_secret() {
         let names = names(&["a", "b"]);
         let bundle = Bundle::new(on_day(0, &names), None).expect("a bundle");
-        let secret = bundle.secret("kai-scheduler", &Value::Null);
+        let secret = bundle.secret(Place { namespace: "kai-scheduler", secret: "s" }, &Value::Null);
         assert_eq!(Bundle::from_secret(&secret), Some(bundle));
         assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use http::StatusCode;
+use kai_api::Queue;
 use kai_api::names::admission as paths;
 use kai_client::env::Env;
 use kai_client::failure::Failure;
@@ -13,21 +14,17 @@ use kai_client::path::{object_path, with_query};
 use kai_client::request::{APPLY_PATCH, MERGE_PATCH, send};
 use kai_client::write::{Outcome, read};
 use kai_core::input::ObjectName;
-use kai_serve::http::{Answer, Asked, Limits, Wrap, content, serve, text};
+use kai_serve::http::{Answer, Asked, Limits, content, serve, text};
+use kai_serve::tls::{Tls, TlsError};
 use kai_translate::time::seconds;
 use kube::Client;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making};
+use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making, Place};
 use super::classes::RuntimeClasses;
-use super::queue_use::QueueUse;
+use super::queue_use::{QueueUse, group_denial};
 use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
 use super::review::{self, Known, Review};
 use super::{AdmissionSettings, namespace_label};
@@ -45,8 +42,8 @@ pub enum AdmissionError {
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The certificate cannot be used.
-    #[error("the certificate cannot be used: {0}")]
-    Tls(String),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// No port.
     #[error("cannot listen on port {0}: {1}")]
     Listen(u16, std::io::Error),
@@ -65,8 +62,8 @@ pub async fn start(
     let settings = changing.borrow().clone();
     let names = names(&settings);
     let making = Making { names: &names, keys: &*keys, now: env.now() };
-    let bundle = certificates::current(&client, &settings.namespace, making).await?;
-    let tls = Arc::new(Tls { config: RwLock::new(server_config(&bundle)?) });
+    let bundle = certificates::current(&client, secret(&settings), making).await?;
+    let tls = Arc::new(Tls::new(&bundle.certificate, &bundle.key)?);
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), settings.port);
     let listener = TcpListener::bind(address)
         .await
@@ -88,6 +85,11 @@ pub async fn start(
     let guard = Guard { client, env: env.clone(), names, keys, tls, used: bundle };
     env.spawn("certificates", guard.look_after(changing));
     Ok(())
+}
+
+/// Where certificate and authority are kept.
+fn secret(settings: &AdmissionSettings) -> Place<'_> {
+    Place { namespace: &settings.namespace, secret: paths::POD_TLS_SECRET }
 }
 
 /// Names under which the API server knows us.
@@ -121,8 +123,13 @@ async fn answer(
             }
         }
     }
-    if path == paths::VALIDATE_POD_PATH {
-        match queue_use.denial(client, &review, settings).await {
+    let denial = match path {
+        paths::VALIDATE_POD_PATH => Some(queue_use.denial(client, &review, settings).await),
+        paths::VALIDATE_POD_GROUP_PATH => Some(group_denial(client, &review, settings).await),
+        _ => None,
+    };
+    if let Some(denial) = denial {
+        match denial {
             Ok(None) => {}
             Ok(Some(why)) => {
                 let denied = review.denied(why).to_string();
@@ -159,9 +166,11 @@ struct QueueList {
     items: Vec<Value>,
 }
 
-async fn existing_queues(client: &Client) -> Outcome<Vec<Value>> {
+/// The queues that exist, without those that cannot be decoded.
+async fn existing_queues(client: &Client) -> Outcome<Vec<Queue>> {
     let list: Option<QueueList> = read(client, Kind::Queue.path()).await?;
-    Ok(list.unwrap_or_default().items)
+    let items = list.unwrap_or_default().items;
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
 /// Writes the registrations, which say whom to call and whom to trust.
@@ -214,45 +223,13 @@ impl Guard {
 
     async fn renew(&mut self, settings: &AdmissionSettings) -> Result<(), AdmissionError> {
         let making = Making { names: &self.names, keys: &*self.keys, now: self.env.now() };
-        let bundle = certificates::current(&self.client, &settings.namespace, making).await?;
+        let bundle = certificates::current(&self.client, secret(settings), making).await?;
         if bundle != self.used {
-            let config = server_config(&bundle)?;
-            *self.tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+            self.tls.renew(&bundle.certificate, &bundle.key)?;
             tracing::info!("admission has a new certificate");
         }
         register(&self.client, settings, &bundle).await.map_err(AdmissionError::Registration)?;
         self.used = bundle;
         Ok(())
     }
-}
-
-struct Tls {
-    config: RwLock<Arc<ServerConfig>>,
-}
-
-impl Wrap for Tls {
-    type Stream = TlsStream<TcpStream>;
-
-    async fn wrap(&self, stream: TcpStream) -> std::io::Result<Self::Stream> {
-        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        TlsAcceptor::from(config).accept(stream).await
-    }
-}
-
-fn server_config(bundle: &Bundle) -> Result<Arc<ServerConfig>, AdmissionError> {
-    let unusable = |error: &dyn std::fmt::Display| AdmissionError::Tls(error.to_string());
-    let chain: Result<Vec<CertificateDer<'_>>, _> =
-        CertificateDer::pem_slice_iter(bundle.certificate.as_bytes()).collect();
-    let chain =
-        chain.map_err(|error| unusable(&error))?.into_iter().map(CertificateDer::into_owned);
-    let key =
-        PrivateKeyDer::from_pem_slice(bundle.key.as_bytes()).map_err(|error| unusable(&error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(&error))?
-        .with_no_client_auth()
-        .with_single_cert(chain.collect(), key)
-        .map_err(|error| unusable(&error))?;
-    Ok(Arc::new(config))
 }

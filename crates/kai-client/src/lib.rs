@@ -6,6 +6,7 @@
 //! | [`mod@env`] | clock, timers and spawning, injected everywhere |
 //! | [`client`] | set-up of a client |
 //! | [`access`] | which queues and priority classes a service account may use |
+//! | [`bearer`] | clients of our own servers that present a token of the cluster |
 //! | [`device_api`] | older versions of `resource.k8s.io` |
 //! | [`lease`] | leader election, and the gate that closes when a lease expires |
 //! | [`kinds`] | the watched kinds |
@@ -19,6 +20,7 @@
 //! | [`own_pod`] | the pod that this process runs in |
 
 pub mod access;
+pub mod bearer;
 pub mod client;
 pub mod device_api;
 pub mod env;

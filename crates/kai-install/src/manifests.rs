@@ -33,6 +33,10 @@ pub const DELETE_VICTIMS: &str = include_str!("../../../deploy/delete-victims.ya
 /// Service accounts are asked about with `--queue-authorization`; installed where that is asked for.
 pub const QUEUE_AUTHORIZATION: &str = include_str!("../../../deploy/queue-authorization.yaml");
 
+/// Metrics are read by accounts that may get them; installed where that is asked for.
+pub const METRICS_AUTHENTICATION: &str =
+    include_str!("../../../deploy/metrics-authentication.yaml");
+
 /// Every document, in the order of installation.
 pub fn documents() -> impl Iterator<Item = &'static str> {
     definitions_and_roles().chain([DEFAULT_QUEUES])

@@ -3,3 +3,4 @@
 mod connections;
 pub mod http;
 pub mod metrics_text;
+pub mod tls;

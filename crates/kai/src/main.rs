@@ -18,6 +18,7 @@ mod guard;
 mod guard_flags;
 mod log;
 mod manifests;
+mod metrics_flags;
 mod output;
 mod run;
 mod scaling_flags;

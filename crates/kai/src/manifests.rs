@@ -25,7 +25,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct ManifestsArguments {
-    /// Deployments to print: one process for everything, one per function, or none.
+    /// Deployments to print: one process for everything but admission, one per function, or none.
     #[arg(long, value_enum, default_value = "process")]
     deploy: Deploy,
 
@@ -56,6 +56,10 @@ pub(crate) struct ManifestsArguments {
     /// Require that the service account of a pod has the verb `use` on the queue and the priority class of its workload
     #[arg(long)]
     queue_authorization: bool,
+
+    /// Serve metrics over TLS, and only to accounts with the verb `get` on the non-resource URL `/metrics`
+    #[arg(long)]
+    metrics_authentication: bool,
 
     /// Schedule pods with this `spec.schedulerName`.
     #[arg(long, default_value = SCHEDULER_NAME, value_name = "NAME")]
@@ -114,6 +118,7 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
         pull_policy: &arguments.pull_policy,
         replicas: arguments.replicas,
         queue_authorization: arguments.queue_authorization,
+        metrics_authentication: arguments.metrics_authentication,
         disruption_budget_delay: &arguments.disruption_budget_delay,
     };
     let deletes =
@@ -122,7 +127,8 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
     let asks = arguments.queue_authorization.then_some(manifests::QUEUE_AUTHORIZATION);
     let blocked =
         arguments.block_nvidia_visible_devices.then_some(manifests::BLOCK_VISIBLE_DEVICES);
-    for document in [deletes, asks, by_hand, blocked].into_iter().flatten() {
+    let readers = arguments.metrics_authentication.then_some(manifests::METRICS_AUTHENTICATION);
+    for document in [deletes, asks, readers, by_hand, blocked].into_iter().flatten() {
         text = format!("{text}---\n{}\n", document.trim_end());
     }
     for object in hardened(deployments::objects(wanted)) {

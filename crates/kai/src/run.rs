@@ -32,6 +32,7 @@ use crate::controller_flags::ControllerFlags;
 use crate::grouper_flags::GrouperArguments;
 use crate::guard_flags::GuardFlags;
 use crate::log::Log;
+use crate::metrics_flags::MetricsFlags;
 use crate::scaling_flags::ScalingArguments;
 use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
 use crate::trust_flags::TrustArguments;
@@ -113,6 +114,9 @@ pub(crate) struct RunArguments {
     guard: GuardFlags,
 
     #[command(flatten)]
+    metrics: MetricsFlags,
+
+    #[command(flatten)]
     controllers: ControllerFlags,
 
     #[command(flatten)]
@@ -179,6 +183,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     };
     let served = ServeSettings {
         metrics: flagged.listen,
+        readers: arguments.metrics.readers(&client, &env, &flagged.namespace).await?,
         probes: arguments.health_probe_bind_address.0,
         local_port: flagged.plugin_port,
         set_verbosity: Some(Arc::new({

@@ -34,3 +34,6 @@ pub const POD_TLS_SECRET: &str = "kai-admission-webhook-tls-secret";
 pub const QUEUE_TLS_SECRET: &str = "queue-webhook-tls-secret";
 /// Secret with the certificate for pod groups.
 pub const POD_GROUP_TLS_SECRET: &str = "podgroup-webhook-tls-secret";
+
+/// Secret with the certificate of authenticated metrics.
+pub const METRICS_TLS_SECRET: &str = "kai-metrics-tls-secret";

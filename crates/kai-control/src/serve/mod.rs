@@ -2,7 +2,7 @@
 //!
 //! | path | where | answer |
 //! |---|---|---|
-//! | `/metrics` | `--listen-address` | metrics with KAI's names |
+//! | `/metrics` | `--listen-address` | metrics with KAI's names; encrypted and for accounts with the right to get it, where that is set |
 //! | `/healthz`, `/readyz` | both addresses | 200 while the loop turns; 200 once everything was listed |
 //! | `/get-snapshot`, `/get-job-order`, `/debug/check`, `/debug/flags/v` | the local port, from this machine only | what the scheduler sees |
 //!
@@ -11,7 +11,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode, header};
+use kai_client::bearer::{BearerAccess, Decision};
 use kai_client::env::Env;
 use kai_client::failure::sentence;
 use kai_translate::time::seconds;
@@ -23,6 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::snapshot::{self, Frame};
 use kai_serve::http::{Answer, Asked, Limits, Plain, content, serve as serve_http, text};
+use kai_serve::tls::{Tls, TlsError};
 
 /// How many questions may wait.
 const WAITING_QUESTIONS: usize = 16;
@@ -40,6 +42,8 @@ pub type SetVerbosity = Arc<dyn Fn(u8) -> Result<(), String> + Send + Sync>;
 pub struct ServeSettings {
     /// Metrics, and whether we are well; none: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// Encrypts the address of metrics and decides who may read them; none: everybody, in clear text.
+    pub readers: Option<Arc<MetricsReaders>>,
     /// Whether we are well; none: nowhere.
     pub probes: Option<SocketAddr>,
     /// Port of this machine's own address for what the scheduler sees; none: nowhere.
@@ -56,6 +60,50 @@ impl std::fmt::Debug for ServeSettings {
             .field("probes", probes)
             .field("local_port", local_port)
             .finish_non_exhaustive()
+    }
+}
+
+/// Who may read metrics: accounts with the right to `get` the URL `/metrics`, over TLS.
+pub struct MetricsReaders {
+    tls: Arc<Tls>,
+    access: BearerAccess,
+}
+
+impl MetricsReaders {
+    /// With this certificate and its key, both as PEM.
+    pub fn new(client: Client, env: Env, certificate: &str, key: &str) -> Result<Self, TlsError> {
+        let tls = Arc::new(Tls::new(certificate, key)?);
+        Ok(Self { tls, access: BearerAccess::new(client, env, METRICS_PATH) })
+    }
+
+    /// Uses another certificate from now on.
+    pub fn renew(&self, certificate: &str, key: &str) -> Result<(), TlsError> {
+        self.tls.renew(certificate, key)
+    }
+
+    /// The answer that denies a request; none: it is admitted.
+    async fn denial(&self, asked: &Asked) -> Option<Answer> {
+        let given = asked.request.headers().get(header::AUTHORIZATION);
+        let given = given.and_then(|value| value.to_str().ok());
+        match self.access.decide(given).await {
+            Ok(Decision::Allowed) => None,
+            Ok(Decision::Forbidden) => {
+                let why = "the account may not get /metrics: grant it the verb get on this non-resource URL\n";
+                Some(text(StatusCode::FORBIDDEN, why))
+            }
+            Ok(Decision::Unauthenticated) => {
+                let why = "a token of the cluster is needed\n";
+                let mut answer = text(StatusCode::UNAUTHORIZED, why);
+                let bearer = HeaderValue::from_static("Bearer");
+                answer.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+                Some(answer)
+            }
+            Err(failure) => {
+                tracing::warn!(%failure, "cannot review the token of a reader of metrics");
+                let why = "the API server did not review the token\n";
+                Some(text(StatusCode::INTERNAL_SERVER_ERROR, why))
+            }
+        }
     }
 }
 
@@ -101,6 +149,7 @@ pub async fn start(
         client: client.clone(),
         env: env.clone(),
         metrics_port: settings.metrics.map(|address| address.port()),
+        readers: settings.readers.clone(),
         set_verbosity: settings.set_verbosity.clone(),
         questions,
     };
@@ -117,14 +166,20 @@ pub async fn start(
             let desk = Arc::clone(&desk);
             async move { desk.answer(asked, local).await }
         };
-        env.spawn(
-            "answers",
-            serve_http(env.clone(), listener, Arc::new(Plain), Limits::QUESTIONS, answer),
-        );
+        let (env, limits) = (env.clone(), Limits::QUESTIONS);
+        let readers = settings.readers.as_ref().filter(|_| settings.metrics == Some(address));
+        if let Some(tls) = readers.map(|readers| Arc::clone(&readers.tls)) {
+            env.clone().spawn("answers", serve_http(env, listener, tls, limits, answer));
+        } else {
+            let plain = Arc::new(Plain);
+            env.clone().spawn("answers", serve_http(env, listener, plain, limits, answer));
+        }
     }
     Ok(bound)
 }
 
+/// Path of metrics.
+const METRICS_PATH: &str = "/metrics";
 /// The text format of Prometheus.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -144,6 +199,7 @@ struct Desk {
     client: Client,
     env: Env,
     metrics_port: Option<u16>,
+    readers: Option<Arc<MetricsReaders>>,
     set_verbosity: Option<SetVerbosity>,
     questions: Sender<Question>,
 }
@@ -161,13 +217,10 @@ impl Desk {
                 Some(true) => text(StatusCode::OK, "ok"),
                 _ => text(StatusCode::SERVICE_UNAVAILABLE, "not everything is listed yet"),
             },
-            (&Method::GET, "/metrics")
+            (&Method::GET, METRICS_PATH)
                 if self.metrics_port.is_none_or(|port| port == 0 || port == local.port()) =>
             {
-                match self.ask(Question::Metrics).await {
-                    Some(metrics) => content(StatusCode::OK, METRICS, metrics),
-                    None => hangs(),
-                }
+                self.metrics(&asked).await
             }
             (&Method::GET, "/get-snapshot") if from_here => self.snapshot(shard(&asked)).await,
             (&Method::GET, "/get-job-order") if from_here => self.job_order(shard(&asked)).await,
@@ -176,6 +229,18 @@ impl Desk {
                 self.change_verbosity(asked.request.body())
             }
             _ => text(StatusCode::NOT_FOUND, "not found"),
+        }
+    }
+
+    async fn metrics(&self, asked: &Asked) -> Answer {
+        if let Some(readers) = &self.readers
+            && let Some(denial) = readers.denial(asked).await
+        {
+            return denial;
+        }
+        match self.ask(Question::Metrics).await {
+            Some(metrics) => content(StatusCode::OK, METRICS, metrics),
+            None => hangs(),
         }
     }
 

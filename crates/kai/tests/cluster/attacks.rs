@@ -7,11 +7,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::ClientConfig;
 use serde_json::{Value, json};
 
+use crate::encrypted::{Tls, connect, trusting};
 use crate::served::{ask, free_port};
 use crate::world::World;
 use crate::{QUEUE, open};
@@ -34,8 +33,6 @@ struct Target {
     tls: Arc<ClientConfig>,
 }
 
-type Tls = StreamOwned<ClientConnection, TcpStream>;
-
 impl Target {
     async fn start(world: &mut World) -> Self {
         let [webhooks, probes, metrics] = [free_port(), free_port(), free_port()];
@@ -53,18 +50,8 @@ impl Target {
             (!bundle.is_empty()).then(|| bundle.to_owned())
         };
         world.wait("admission is registered", async || bundle().await.is_some()).await;
-        let authority = decoded(&bundle().await.expect("a bundle"));
-        let mut trusted = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&authority) {
-            trusted.add(certificate.expect("a certificate")).expect("an authority");
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_root_certificates(trusted)
-            .with_no_client_auth();
-        let target = Self { webhooks, probes, metrics, tls: Arc::new(tls) };
+        let tls = trusting(&bundle().await.expect("a bundle"));
+        let target = Self { webhooks, probes, metrics, tls };
         world.wait("it is ready", async || target.probe("/readyz") == Some(200)).await;
         target
     }
@@ -86,11 +73,7 @@ impl Target {
 
     /// An encrypted connection to the webhooks; none where it is closed at once.
     fn connect(&self) -> Option<Tls> {
-        let stream = TcpStream::connect(("127.0.0.1", self.webhooks)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
-        let name = ServerName::try_from("127.0.0.1").expect("a name");
-        let connection = ClientConnection::new(Arc::clone(&self.tls), name).expect("TLS");
-        Some(StreamOwned::new(connection, stream))
+        connect(&self.tls, "127.0.0.1", self.webhooks)
     }
 
     /// Posts a body; the status of the answer and its text.
@@ -127,22 +110,6 @@ impl Target {
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
-}
-
-/// Base64 as the API server writes it.
-fn decoded(text: &str) -> Vec<u8> {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
-    for byte in text.bytes().filter(|byte| *byte != b'=') {
-        let digit = DIGITS.iter().position(|one| *one == byte).expect("base64");
-        bits = (bits << 6 | u32::try_from(digit).expect("a digit")) & 0xff_ffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from(bits >> held & 0xff).expect("a byte"));
-        }
-    }
-    bytes
 }
 
 /// A review of a pod group with so many sub-groups, each below the one before.
