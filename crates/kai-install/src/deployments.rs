@@ -2,7 +2,7 @@
 //! account.
 
 use kai_api::function::Function;
-use kai_api::names::components::{NUMA_PLACEMENT_EXPORTER, SCHEDULER};
+use kai_api::names::components::{ADMISSION, NUMA_PLACEMENT_EXPORTER, SCHEDULER};
 use kai_api::names::env;
 use kai_api::names::node::MEMORY_NUMA;
 use kai_api::names::objects::{APP, NAMESPACE, SCHEDULER_NAME};
@@ -16,7 +16,7 @@ use crate::{manifests, openshift};
 /// How `kai run` is installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// One Deployment does everything.
+    /// One Deployment does everything but admission, which has its own.
     #[default]
     Process,
     /// One Deployment per function.
@@ -49,6 +49,8 @@ pub struct Wanted<'a> {
     pub replicas: u32,
     /// Service accounts need the verb `use` on queues and priority classes.
     pub queue_authorization: bool,
+    /// Metrics are served over TLS to accounts that may get them.
+    pub metrics_authentication: bool,
     /// How long disruption budgets may delay reclaim: a duration, or `forever`.
     pub disruption_budget_delay: &'a str,
 }
@@ -66,6 +68,9 @@ impl Wanted<'_> {
         let asks = [Function::PodGrouper, Function::Admission];
         if self.queue_authorization && asks.iter().any(|one| functions.contains(one)) {
             all.push("--queue-authorization".to_owned());
+        }
+        if self.metrics_authentication {
+            all.push("--metrics-authentication".to_owned());
         }
         if functions.contains(&Function::Scheduler) {
             if self.disruption_budget_delay != USUAL_BUDGET_DELAY {
@@ -90,7 +95,7 @@ impl Wanted<'_> {
 
 /// Deployment of the one process: `kubectl logs -n kai-scheduler deployment/scheduler` shows its log.
 const PROCESS: &str = SCHEDULER;
-/// Account of the one process, which has the rights of every function.
+/// Account of the one process, which has the rights of every function but admission.
 const PROCESS_ACCOUNT: &str = "kai";
 /// Config map with the default queues, and where the scheduler finds it.
 const QUEUES_MAP: &str = "default-queues";
@@ -158,43 +163,39 @@ fn default_queues() -> Value {
     })
 }
 
+/// Everything in one process, but admission: bytes from the network and the rights of all functions stay apart.
 fn process(wanted: Wanted<'_>) -> Vec<Value> {
-    let webhooks = format!("--webhook-addr={WEBHOOKS}");
-    let mut arguments = wanted.arguments(&["run", "--leader-elect", &webhooks], &Function::ALL);
+    let mut arguments = wanted.arguments(&["run", "--leader-elect"], &Function::USUAL);
     if wanted.scale_adjuster {
         arguments.push("--node-scale-adjuster".to_owned());
     }
-    vec![
+    let mut all = vec![
         deployment(wanted, PROCESS, PROCESS_ACCOUNT, &arguments, &WORLD),
-        metrics_service(PROCESS),
-        admission_service(PROCESS),
-    ]
+        metrics_service(wanted, PROCESS),
+    ];
+    all.extend(function_alone(wanted, Function::Admission));
+    all
 }
 
 fn functions(wanted: Wanted<'_>) -> Vec<Value> {
     let is_wanted =
         |function: &Function| *function != Function::NodeScaleAdjuster || wanted.scale_adjuster;
-    let mut all: Vec<Value> = Function::ALL
-        .into_iter()
-        .filter(is_wanted)
-        .flat_map(|function| {
-            let name = function.name();
-            let first = ["run", "--leader-elect", "--only", name];
-            let mut arguments = wanted.arguments(&first, &[function]);
-            if function == Function::Scheduler && wanted.scale_adjuster {
-                arguments.push("--over-limit-reason=OverQueueLimit".to_owned());
-            }
-            let amounts = if function == Function::Admission { &SMALL } else { &WORLD };
-            let mut made = vec![deployment(wanted, name, name, &arguments, amounts)];
-            // The Service of admission is named as its Deployment and has both ports.
-            if function != Function::Admission {
-                made.push(metrics_service(name));
-            }
-            made
-        })
-        .collect();
-    all.push(admission_service(Function::Admission.name()));
-    all
+    let functions = Function::ALL.into_iter().filter(is_wanted);
+    functions.flat_map(|function| function_alone(wanted, function)).collect()
+}
+
+/// Deployment and Service of one function under its own account.
+fn function_alone(wanted: Wanted<'_>, function: Function) -> [Value; 2] {
+    let name = function.name();
+    let mut arguments = wanted.arguments(&["run", "--leader-elect", "--only", name], &[function]);
+    if function == Function::Scheduler && wanted.scale_adjuster {
+        arguments.push("--over-limit-reason=OverQueueLimit".to_owned());
+    }
+    let (amounts, service) = match function {
+        Function::Admission => (&SMALL, admission_service(wanted)),
+        _ => (&WORLD, metrics_service(wanted, name)),
+    };
+    [deployment(wanted, name, name, &arguments, amounts), service]
 }
 
 /// The registrations that `kai run` writes with its usual settings, without the certificate: who applies them again leaves
@@ -224,11 +225,7 @@ fn deployment(
         "args": arguments,
         // Image of reservation and scaling pods.
         "env": [{"name": env::IMAGE, "value": wanted.image}],
-        "ports": [
-            {"name": "http-metrics", "containerPort": METRICS},
-            {"name": "probes", "containerPort": PROBES},
-            {"name": "webhook", "containerPort": WEBHOOKS},
-        ],
+        "ports": ports(name),
         "livenessProbe": probe("/healthz"),
         "readinessProbe": probe("/readyz"),
         "resources": {
@@ -273,6 +270,16 @@ fn deployment(
     })
 }
 
+/// Ports of a Deployment's container.
+fn ports(name: &str) -> Vec<Value> {
+    let port = |name: &str, number: u16| json!({"name": name, "containerPort": number});
+    let mut ports = vec![port("http-metrics", METRICS), port("probes", PROBES)];
+    if name == ADMISSION {
+        ports.push(port("webhook", WEBHOOKS));
+    }
+    ports
+}
+
 /// Adds the fields of one object to another.
 fn merge(to: &mut Value, from: Value) {
     if let (Some(to), Value::Object(from)) = (to.as_object_mut(), from) {
@@ -280,31 +287,34 @@ fn merge(to: &mut Value, from: Value) {
     }
 }
 
-fn service(name: &str, selected: &str, ports: &Value) -> Value {
+fn service(wanted: Wanted<'_>, name: &str, ports: &Value) -> Value {
+    let mut annotations = json!({"prometheus.io/scrape": "true"});
+    if wanted.metrics_authentication {
+        merge(&mut annotations, json!({"prometheus.io/scheme": "https"}));
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
             "name": name,
             "namespace": NAMESPACE,
-            "labels": {APP: selected},
-            "annotations": {"prometheus.io/scrape": "true"},
+            "labels": {APP: name},
+            "annotations": annotations,
         },
-        "spec": {"selector": {APP: selected}, "ports": ports},
+        "spec": {"selector": {APP: name}, "ports": ports},
     })
 }
 
-fn metrics_service(name: &str) -> Value {
+fn metrics_service(wanted: Wanted<'_>, name: &str) -> Value {
     let port = json!([{"name": "http-metrics", "port": METRICS, "targetPort": METRICS}]);
-    service(name, name, &port)
+    service(wanted, name, &port)
 }
 
 /// How the API server reaches admission.
-fn admission_service(selected: &str) -> Value {
+fn admission_service(wanted: Wanted<'_>) -> Value {
     let webhook = json!({"name": "webhook", "port": 443, "targetPort": WEBHOOKS});
     let metrics = json!({"name": "http-metrics", "port": METRICS, "targetPort": METRICS});
-    let ports = if selected == PROCESS { json!([webhook]) } else { json!([webhook, metrics]) };
-    service(Function::Admission.name(), selected, &ports)
+    service(wanted, ADMISSION, &json!([webhook, metrics]))
 }
 
 /// `kai agent numa` on every node with zones. The kubelet answers to root only.
@@ -370,6 +380,7 @@ mod tests {
             scheduler_name: SCHEDULER_NAME,
             disruption_budget_delay: "10m",
             queue_authorization: false,
+            metrics_authentication: false,
             scale_adjuster: false,
             numa_agent: false,
             gpu_sharing: false,
@@ -401,6 +412,35 @@ mod tests {
             assert!(names(&made, "Service").contains("admission"));
         }
         assert_eq!(objects(usual(Layout::Nothing)), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn admission_has_a_process_and_an_account_of_its_own() {
+        let all = made(Layout::Process);
+        assert_eq!(names(&all, "Deployment"), BTreeSet::from(["admission", "scheduler"]));
+        let deployment = |name: &str| {
+            let found = all.iter().find(|object| {
+                object["kind"] == "Deployment" && object["metadata"]["name"] == name
+            });
+            found.expect("a Deployment")["spec"]["template"]["spec"].clone()
+        };
+        assert_eq!(deployment("admission")["serviceAccountName"], "admission");
+        let scheduler = deployment("scheduler");
+        let arguments = scheduler["containers"][0]["args"].to_string();
+        assert!(
+            !arguments.contains("webhook") && !arguments.contains("gpu-sharing"),
+            "{arguments}"
+        );
+        assert!(!scheduler["containers"][0]["ports"].to_string().contains("webhook"));
+        let installed: Vec<Value> = serde_saphyr::from_multiple(&manifests::all()).expect("YAML");
+        let bound = |object: &&Value| {
+            let role = object["roleRef"]["name"].as_str().unwrap_or_default();
+            ["kai-admission", "kai-certificate"].contains(&role)
+        };
+        for binding in installed.iter().filter(bound) {
+            let subjects = binding["subjects"].as_array().expect("subjects");
+            assert_eq!((subjects.len(), &subjects[0]["name"]), (1, &json!("admission")));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What keeps an installation running and closed: disruption budgets, priority, spreading over nodes, network policies.
 
+use kai_api::names::components::ADMISSION;
 use kai_api::names::objects::{APP, NAMESPACE, RESERVATION};
 use serde_json::{Value, json};
 
@@ -52,23 +53,26 @@ fn budget(name: &str) -> Value {
 }
 
 /// The API server and kubelets are no pods, so webhooks and probes are open to every address; metrics to pods of the
-/// cluster. Reservation pods answer nobody.
-fn network_policies() -> [Value; 2] {
+/// cluster. Only admission has webhooks. Reservation pods answer nobody.
+fn network_policies() -> [Value; 3] {
     let port = |number: u16| json!({"protocol": "TCP", "port": number});
-    let open = json!({"ports": [port(WEBHOOKS), port(PROBES)]});
+    let probes = json!({"ports": [port(PROBES)]});
     let pods = json!({"from": [{"namespaceSelector": {}}], "ports": [port(METRICS)]});
+    let webhooks = json!([{"ports": [port(WEBHOOKS)]}]);
+    let admission = json!({"matchLabels": {APP: ADMISSION}});
     [
-        network_policy("kai-ingress", NAMESPACE, &json!([open, pods])),
-        network_policy("kai-reservation-ingress", RESERVATION, &json!([])),
+        network_policy("kai-ingress", NAMESPACE, &json!({}), &json!([probes, pods])),
+        network_policy("kai-admission-ingress", NAMESPACE, &admission, &webhooks),
+        network_policy("kai-reservation-ingress", RESERVATION, &json!({}), &json!([])),
     ]
 }
 
-fn network_policy(name: &str, namespace: &str, ingress: &Value) -> Value {
+fn network_policy(name: &str, namespace: &str, selected: &Value, ingress: &Value) -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": ingress},
+        "spec": {"podSelector": selected, "policyTypes": ["Ingress"], "ingress": ingress},
     })
 }
 
@@ -87,13 +91,18 @@ mod tests {
             assert_eq!(of_name[1]["kind"], "PodDisruptionBudget");
             assert_eq!(of_name[1]["spec"]["selector"]["matchLabels"][APP], name);
         }
+        let open = |policy: &Value| -> Vec<String> {
+            let rules = policy["spec"]["ingress"].as_array().into_iter().flatten();
+            let ports = rules.flat_map(|rule| rule["ports"].as_array().into_iter().flatten());
+            ports.map(|port| port["port"].to_string()).collect()
+        };
         let policies = objects.iter().filter(|object| object["kind"] == "NetworkPolicy");
-        let open: Vec<String> = policies
-            .flat_map(|policy| policy["spec"]["ingress"].as_array().into_iter().flatten())
-            .flat_map(|rule| rule["ports"].as_array().into_iter().flatten())
-            .map(|port| port["port"].to_string())
-            .collect();
-        assert_eq!(open, ["9443", "8081", "8080"]);
+        let policies: Vec<(&Value, Vec<String>)> =
+            policies.map(|policy| (&policy["spec"]["podSelector"], open(policy))).collect();
+        let admission = json!({"matchLabels": {APP: "admission"}});
+        assert_eq!(policies[0], (&json!({}), vec!["8081".to_owned(), "8080".to_owned()]));
+        assert_eq!(policies[1], (&admission, vec!["9443".to_owned()]));
+        assert_eq!(policies[2], (&json!({}), Vec::new()));
     }
 
     #[test]

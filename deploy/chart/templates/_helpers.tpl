@@ -29,8 +29,10 @@
 {{- toJson $secrets -}}
 {{- end -}}
 
+{{/* Replicas of a component. Arguments: root, component. */}}
 {{- define "kai.replicas" -}}
-{{- .Values.scheduler.replicas | default .Values.operator.replicaCount | default 2 -}}
+{{- $component := index .root.Values .component -}}
+{{- $component.replicas | default .root.Values.operator.replicaCount | default 2 -}}
 {{- end -}}
 
 {{/* Not empty if pods may request fractions of GPUs. */}}
@@ -73,26 +75,33 @@
 {{- if ne (len $on) (len $names) -}}{{- join "," $on -}}{{- end -}}
 {{- end -}}
 
-{{/* Arguments of the container, as a JSON list. */}}
-{{- define "kai.arguments" -}}
+{{/* Arguments of both Deployments about access, as a JSON list. */}}
+{{- define "kai.accessArguments" -}}
+{{- $args := list -}}
+{{- if .Values.global.queueAuthorization -}}{{- $args = append $args "--queue-authorization" -}}{{- end -}}
+{{- if .Values.prometheus.authenticateMetrics -}}{{- $args = append $args "--metrics-authentication" -}}{{- end -}}
+{{- toJson $args -}}
+{{- end -}}
+
+{{/* Other arguments that both Deployments have, as a JSON list. */}}
+{{- define "kai.commonArguments" -}}
 {{- $v := .Values -}}
-{{- $reservation := $v.global.resourceReservation -}}
-{{- $args := list "run" "--leader-elect" -}}
-{{- if $v.admission.enabled -}}{{- $args = append $args "--webhook-addr=9443" -}}{{- end -}}
-{{- if ne $v.scheduler.disruptionBudgetDelay "10m" -}}{{- $args = append $args (printf "--disruption-budget-delay=%s" $v.scheduler.disruptionBudgetDelay) -}}{{- end -}}
-{{- $args = append $args "--upgrade-crds" -}}
-{{- if $v.defaultQueue.createDefaultQueue -}}{{- $args = append $args "--default-queues=/etc/kai/queues.yaml" -}}{{- end -}}
-{{- if $v.admission.enabled -}}{{- $args = append $args (printf "--gpu-sharing-enabled=%t" (ne (include "kai.gpuSharing" .) "")) -}}{{- end -}}
-{{- $args = append $args (printf "--resource-reservation-pull-policy=%s" (include "kai.pullPolicy" .)) -}}
-{{- if include "kai.openshift" . -}}{{- $args = append $args (printf "--resource-reservation-container-security-context=%s" (include "kai.openshiftReservationSecurity" .)) -}}{{- end -}}
-{{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
-{{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
+{{- $args := list -}}
 {{- if ne .Release.Namespace "kai-scheduler" -}}{{- $args = append $args (printf "--namespace=%s" .Release.Namespace) -}}{{- end -}}
-{{- if $v.global.queueAuthorization -}}{{- $args = append $args "--queue-authorization" -}}{{- end -}}
+{{- with include "kai.gpuMemoryEnforcement" . -}}{{- $args = append $args (printf "--gpu-memory-enforcement=%s" .) -}}{{- end -}}
+{{- if $v.global.jsonLog -}}{{- $args = append $args "--log-json" -}}{{- end -}}
+{{- if ne ($v.podgrouper.queueLabelKey | default "kai.scheduler/queue") "kai.scheduler/queue" -}}{{- $args = append $args (printf "--queue-label-key=%s" $v.podgrouper.queueLabelKey) -}}{{- end -}}
+{{- if ne (include "kai.binderPlugins" .) "{}" -}}{{- $args = append $args (printf "--plugins=%s" (include "kai.binderPlugins" .)) -}}{{- end -}}
+{{- toJson $args -}}
+{{- end -}}
+
+{{/* Arguments of admission, as a JSON list. */}}
+{{- define "kai.admissionArguments" -}}
+{{- $v := .Values -}}
+{{- $args := concat (list "run" "--leader-elect" "--only" "admission") (include "kai.accessArguments" . | fromJsonArray) -}}
+{{- $args = append $args (printf "--gpu-sharing-enabled=%t" (ne (include "kai.gpuSharing" .) "")) -}}
 {{- if $v.global.blockNvidiaVisibleDevices -}}{{- $args = append $args "--block-nvidia-visible-devices" -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "HamiCore" -}}{{- $args = append $args "--hami-core-enabled" -}}{{- end -}}
-{{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}
-{{- with include "kai.gpuMemoryEnforcement" . -}}{{- $args = append $args (printf "--gpu-memory-enforcement=%s" .) -}}{{- end -}}
 {{- if include "kai.gpuSharing" . -}}
 {{- with $v.global.imagePullPolicy -}}{{- $args = append $args (printf "--guard-pull-policy=%s" .) -}}{{- end -}}
 {{- with $v.global.guardPullSecrets -}}{{- $args = append $args (printf "--guard-pull-secrets=%s" (join "," .)) -}}{{- end -}}
@@ -100,18 +109,31 @@
 {{- $class := $v.admission.gpuFractionRuntimeClassName -}}
 {{- if kindIs "invalid" $class -}}{{- $class = dig "gpuPodRuntimeClassName" "nvidia" $v.admission -}}{{- end -}}
 {{- if and (kindIs "string" $class) (ne $class "nvidia") -}}{{- $args = append $args (printf "--gpu-fraction-runtime-class-name=%s" $class) -}}{{- end -}}
+{{- toJson (concat $args (include "kai.commonArguments" . | fromJsonArray) ($v.admission.additionalArgs | default list)) -}}
+{{- end -}}
+
+{{/* Arguments of the scheduler, as a JSON list. */}}
+{{- define "kai.arguments" -}}
+{{- $v := .Values -}}
+{{- $reservation := $v.global.resourceReservation -}}
+{{- $args := concat (list "run" "--leader-elect") (include "kai.accessArguments" . | fromJsonArray) -}}
+{{- if ne $v.scheduler.disruptionBudgetDelay "10m" -}}{{- $args = append $args (printf "--disruption-budget-delay=%s" $v.scheduler.disruptionBudgetDelay) -}}{{- end -}}
+{{- $args = append $args "--upgrade-crds" -}}
+{{- if $v.defaultQueue.createDefaultQueue -}}{{- $args = append $args "--default-queues=/etc/kai/queues.yaml" -}}{{- end -}}
+{{- $args = append $args (printf "--resource-reservation-pull-policy=%s" (include "kai.pullPolicy" .)) -}}
+{{- if include "kai.openshift" . -}}{{- $args = append $args (printf "--resource-reservation-container-security-context=%s" (include "kai.openshiftReservationSecurity" .)) -}}{{- end -}}
+{{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
+{{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
+{{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}
 {{- with $v.global.nodePoolLabelKey -}}{{- $args = append $args (printf "--nodepool-label-key=%s" .) -}}{{- end -}}
-{{- if $v.global.jsonLog -}}{{- $args = append $args "--log-json" -}}{{- end -}}
-{{- if ne ($v.podgrouper.queueLabelKey | default "kai.scheduler/queue") "kai.scheduler/queue" -}}{{- $args = append $args (printf "--queue-label-key=%s" $v.podgrouper.queueLabelKey) -}}{{- end -}}
 {{- if eq (get $v.podgrouper "genericKartaFallback") false -}}{{- $args = append $args "--generic-karta-fallback=false" -}}{{- end -}}
-{{- if ne (include "kai.binderPlugins" .) "{}" -}}{{- $args = append $args (printf "--plugins=%s" (include "kai.binderPlugins" .)) -}}{{- end -}}
 {{- if hasKey $v.binder "cdiEnabled" -}}{{- $args = append $args (printf "--cdi-enabled=%t" $v.binder.cdiEnabled) -}}{{- end -}}
 {{- with get $v.binder "runtimeClassName" -}}{{- $args = append $args (printf "--runtime-class-name=%s" .) -}}{{- end -}}
 {{- with get $v.binder "resourceReservationPodResources" -}}{{- $args = append $args (printf "--resource-reservation-pod-resources=%s" (toJson .)) -}}{{- end -}}
 {{- if ne $reservation.namespace "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-namespace=%s" $reservation.namespace) -}}{{- end -}}
 {{- if ne $reservation.serviceAccount "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-service-account=%s" $reservation.serviceAccount) -}}{{- end -}}
 {{- if ne $reservation.appLabel "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-app-label=%s" $reservation.appLabel) -}}{{- end -}}
-{{- toJson (concat $args ($v.scheduler.additionalArgs | default list)) -}}
+{{- toJson (concat $args (include "kai.commonArguments" . | fromJsonArray) ($v.scheduler.additionalArgs | default list)) -}}
 {{- end -}}
 
 {{/*

@@ -99,6 +99,10 @@ fn chart_renders_the_objects_that_kai_manifests_prints() {
         ("--set global.clusterAutoscaling=true", "--node-scale-adjuster"),
         ("--set openshift=true", "--openshift"),
         (
+            "--set global.queueAuthorization=true --set prometheus.authenticateMetrics=true",
+            "--queue-authorization --metrics-authentication",
+        ),
+        (
             "--set openshift=true --set numaPlacementExporter.enabled=true",
             "--openshift --numa-agent",
         ),
@@ -119,10 +123,10 @@ fn chart_renders_the_objects_that_kai_manifests_prints() {
     }
 }
 
-/// A server with the chart's archive, and the scheduler that its Deployment describes.
+/// A server with the chart's archive, and the processes that its Deployments describe.
 struct Release {
     // Ended first.
-    kai: Option<Process>,
+    kai: Vec<Process>,
     world: World,
     plane: Arc<ControlPlane>,
     helm: PathBuf,
@@ -140,47 +144,55 @@ impl Release {
         shell(&helm, None, &format!("helm package {CHART} -d {}", folder.display()));
         let archive = folder.join("kai-scheduler-0.1.0.tgz").display().to_string();
         let world = World::on(Arc::clone(&plane), name, None).await;
-        Some(Self { kai: None, world, plane, helm, archive, folder })
+        Some(Self { kai: Vec::new(), world, plane, helm, archive, folder })
     }
 
     fn shell(&self, command: &str) -> String {
         shell(&self.helm, Some(&self.plane), command)
     }
 
-    /// The container of the Deployment.
-    async fn container(&self) -> Value {
-        let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/scheduler");
+    /// The pods of a Deployment.
+    async fn pod_spec(&self, deployment: &str) -> Value {
+        let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}");
         let deployment = self.world.get(&path).await.expect("the Deployment");
-        deployment["spec"]["template"]["spec"]["containers"][0].clone()
+        deployment["spec"]["template"]["spec"].clone()
     }
 
-    /// Starts the scheduler as the Deployment describes it, at addresses of this machine.
-    async fn start_kai(&mut self) {
-        self.kai = None;
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/default-queues");
-        let map = self.world.get(&path).await.expect("the config map");
+    /// Starts what a Deployment describes as its account, at addresses of this machine.
+    async fn start_deployment(&mut self, name: &str, own: &[String]) {
         let queues = self.folder.join("queues.yaml");
-        std::fs::write(&queues, map["data"]["queues.yaml"].as_str().expect("queues"))
-            .expect("a file");
-        let kubeconfig = self.plane.account_kubeconfig(NAMESPACE, "kai").await.expect("a token");
-        let port = free_port().expect("a port");
         let here = |argument: &str| match argument {
-            "--webhook-addr=9443" => format!("--webhook-addr={port}"),
             "--default-queues=/etc/kai/queues.yaml" => {
                 format!("--default-queues={}", queues.display())
             }
             other => other.to_owned(),
         };
-        let container = self.container().await;
-        let arguments = container["args"].as_array().expect("arguments").iter();
+        let pod = self.pod_spec(name).await;
+        let account = pod["serviceAccountName"].as_str().expect("an account");
+        let kubeconfig = self.plane.account_kubeconfig(NAMESPACE, account).await.expect("a token");
+        let arguments = pod["containers"][0]["args"].as_array().expect("arguments").iter();
         let mut all: Vec<String> = arguments.filter_map(Value::as_str).map(here).collect();
-        all.push(format!("--webhook-url=https://127.0.0.1:{port}"));
+        all.extend(own.iter().cloned());
         all.push(format!("--kubeconfig={}", kubeconfig.display()));
         for flag in ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"] {
             all.push(format!("{flag}=0"));
         }
         let quiet = std::env::var_os("KAI_TEST_LOG").is_none().then_some(Path::new("/dev/null"));
-        self.kai = Some(Process::start(Path::new(KAI), &all, quiet, None).expect("kai starts"));
+        self.kai.push(Process::start(Path::new(KAI), &all, quiet, None).expect("kai starts"));
+    }
+
+    /// Starts scheduler and admission as their Deployments describe them.
+    async fn start_kai(&mut self) {
+        self.kai.clear();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/default-queues");
+        let map = self.world.get(&path).await.expect("the config map");
+        let queues = map["data"]["queues.yaml"].as_str().expect("queues");
+        std::fs::write(self.folder.join("queues.yaml"), queues).expect("a file");
+        let port = free_port().expect("a port");
+        let webhooks =
+            [format!("--webhook-addr={port}"), format!("--webhook-url=https://127.0.0.1:{port}")];
+        self.start_deployment("admission", &webhooks).await;
+        self.start_deployment("scheduler", &[]).await;
         let here = format!("127.0.0.1:{port}");
         for webhook in WEBHOOKS {
             let path = format!("/apis/admissionregistration.k8s.io/v1/{webhook}");
@@ -195,7 +207,7 @@ impl Release {
     /// Ends the scheduler, and removes the webhooks it registered under an address of this machine: Helm would add the
     /// Service to the address. In a cluster both name the Service.
     fn stop_kai(&mut self) {
-        self.kai = None;
+        self.kai.clear();
         for webhook in WEBHOOKS {
             self.shell(&format!("kubectl delete {}", webhook.replace('/', " ")));
         }
@@ -236,7 +248,7 @@ async fn documented_helm_command_installs_upgrades_and_uninstalls() {
     let Some(mut release) = Release::new("documented-helm").await else { return };
     let documented = format!("{DOCUMENTED} {}", release.archive);
     release.shell(&documented);
-    let container = release.container().await;
+    let container = release.pod_spec("scheduler").await["containers"][0].clone();
     assert_eq!(container["imagePullPolicy"], "Never");
     let arguments = container["args"].to_string();
     for argument in ["--v=4", "--resource-reservation-pull-policy=Never"] {
@@ -270,7 +282,7 @@ async fn documented_helm_command_installs_upgrades_and_uninstalls() {
     release.start_kai().await;
     release.half_gpu_pod("again").await.expect("sharing is on again");
 
-    release.kai = None;
+    release.kai.clear();
     release.shell(&format!("helm uninstall kai-scheduler -n {NAMESPACE}"));
     for webhook in WEBHOOKS {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{webhook}");
@@ -317,9 +329,7 @@ async fn openshift_is_recognized_and_assigns_the_user_ids() {
         "kubectl apply -f {stub} && kubectl wait --for=condition=Established crd --all"
     ));
     release.shell(&format!("{DOCUMENTED} {}", release.archive));
-    let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/scheduler");
-    let deployment = release.world.get(&path).await.expect("the Deployment");
-    let pod = &deployment["spec"]["template"]["spec"];
+    let pod = release.pod_spec("scheduler").await;
     assert!(pod["securityContext"]["runAsUser"].is_null(), "{pod}");
     let arguments = pod["containers"][0]["args"].to_string();
     assert!(arguments.contains("--resource-reservation-container-security-context"), "{arguments}");
@@ -330,7 +340,10 @@ async fn openshift_is_recognized_and_assigns_the_user_ids() {
     let users: Vec<&Value> = constraints.iter().map(|one| &one["users"][0]).collect();
     let user = "system:serviceaccount:kai-resource-reservation:kai-resource-reservation";
     assert!(users.contains(&&json!(user)), "{users:?}");
-    assert!(users.contains(&&json!("system:serviceaccount:kai-scheduler:kai")), "{users:?}");
+    for account in ["kai", "admission"] {
+        let user = format!("system:serviceaccount:kai-scheduler:{account}");
+        assert!(users.contains(&&json!(user)), "{users:?}");
+    }
     for one in constraints {
         assert_eq!(one["allowPrivilegedContainer"], false, "{one}");
         assert_eq!(one["runAsUser"]["type"], "MustRunAsRange", "{one}");
