@@ -3,8 +3,13 @@
 use std::path::Path;
 
 use http::header::{HeaderValue, USER_AGENT};
+use kube::client::{Body, ClientBuilder};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tower::util::MapRequestLayer;
+
+/// How requests introduce themselves; those of one function of a process have the name of the function in brackets behind it.
+pub const USER_AGENT_NAME: &str = concat!("kai/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no client. What lies below is part of the text, once: these errors have no sources.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +54,13 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     };
     config.default_retry = false;
     config.read_timeout = None;
-    let name = concat!("kai/", env!("CARGO_PKG_VERSION"));
-    config.headers.push((USER_AGENT, HeaderValue::from_static(name)));
-    Client::try_from(config).map_err(|why| ClientError::Build(why.to_string()))
+    let build = |why: kube::Error| ClientError::Build(why.to_string());
+    let introduce = MapRequestLayer::new(|mut request: http::Request<Body>| {
+        let name = HeaderValue::from_static(USER_AGENT_NAME);
+        request.headers_mut().entry(USER_AGENT).or_insert(name);
+        request
+    });
+    Ok(ClientBuilder::try_from(config).map_err(build)?.with_layer(&introduce).build())
 }
 
 /// The cluster of the user's kubeconfig, or else the one in whose pod we are.

@@ -214,12 +214,17 @@ impl Crew {
         Writer::new(gate.client(&self.client), self.env.clone(), self.limits.clone())
     }
 
+    /// Writes of one function.
+    fn writer_of(&self, function: Function) -> Writer {
+        self.writer(self.gates.of(function)).named(function)
+    }
+
     /// A planner that knows nothing yet, and its helpers.
     fn new_runner(&self, panics: u64) -> (Box<Runner>, Reports) {
         let Self { client, env, settings, gates, .. } = self;
         let (report_sink, reports) = channel(WAITING_CHANGES);
         let grouper = settings.grouper.clone().map(|config| {
-            let writer = self.writer(gates.of(Function::PodGrouper));
+            let writer = self.writer_of(Function::PodGrouper);
             Grouper::new(writer, env.clone(), config, gates.of(Function::PodGrouper))
         });
         let (binder_sink, binder_reports) = channel(WAITING_CHANGES);
@@ -227,13 +232,13 @@ impl Crew {
         let signer = settings.placement_signer();
         let binder = settings.binder.clone().map(|config| {
             let config = BinderSettings { signer, ..config };
-            let writer = self.writer(gates.of(Function::Binder));
+            let writer = self.writer_of(Function::Binder);
             Driver::new(writer, env.clone(), config, leads, settings.lists, binder_sink)
         });
         let (scale_sink, scale_reports) = channel(WAITING_CHANGES);
         let scales = settings.functions.contains(&Function::NodeScaleAdjuster);
         let scale_adjuster = scales.then(|| {
-            let writer = self.writer(gates.of(Function::NodeScaleAdjuster));
+            let writer = self.writer_of(Function::NodeScaleAdjuster);
             let config = settings.scale_adjuster.clone();
             ScaleDriver::new(writer, env.clone(), config, leads, scale_sink)
         });
@@ -241,7 +246,7 @@ impl Crew {
         let mut planner = Planner::new(settings.clone());
         planner.note_panics(panics);
         let mut runner = Box::new(Runner {
-            writer: self.writer(gates.of(Function::Scheduler)),
+            writer: self.writer_of(Function::Scheduler),
             teller: self.writer(gates.of_process()),
             limits: self.limits.clone(),
             env: env.clone(),

@@ -5,6 +5,7 @@
 //!
 //! Beside it may run real [nodes](Node), inside a [sandbox] and with [images](Image) of ours.
 
+mod audit;
 mod binaries;
 mod certificates;
 mod control_plane;
@@ -16,6 +17,7 @@ mod process;
 pub mod sandbox;
 mod store;
 
+pub use audit::{Audit, AuditedRequest};
 pub use binaries::{Binaries, Build, helm};
 pub use control_plane::{ControlPlane, Impossible};
 pub use image::Image;

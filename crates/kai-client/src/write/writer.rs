@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
+use kai_api::function::Function;
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 use kube::Client;
@@ -12,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::body::{Request, request};
 use super::{Class, Identity, Target, Write};
+use crate::client::USER_AGENT_NAME;
 use crate::env::Env;
 use crate::failure::Failure;
 
@@ -77,12 +79,22 @@ pub struct Writer {
     client: Client,
     env: Env,
     limits: Limits,
+    /// How its writes introduce themselves; none: as the process does.
+    agent: Option<HeaderValue>,
 }
 
 impl Writer {
     /// A writer that shares these limits with others.
     pub fn new(client: Client, env: Env, limits: Limits) -> Self {
-        Self { client, env, limits }
+        Self { client, env, limits, agent: None }
+    }
+
+    /// The same writer, whose writes name a function of the process in their user agent: audit logs tell them apart.
+    #[must_use]
+    pub fn named(mut self, function: Function) -> Self {
+        let agent = format!("{USER_AGENT_NAME} ({})", function.name());
+        self.agent = HeaderValue::from_str(&agent).ok();
+        self
     }
 
     /// The client, for reads.
@@ -140,10 +152,14 @@ impl Writer {
     async fn attempt(&self, class: Class, request: &Request) -> Outcome {
         let (limit, _) = self.limits.of(class);
         let _permit = limit.acquire().await;
-        let request = http::Request::builder()
+        let mut builder = http::Request::builder()
             .method(request.method.clone())
             .uri(&request.path)
-            .header(CONTENT_TYPE, HeaderValue::from_static(request.content_type))
+            .header(CONTENT_TYPE, HeaderValue::from_static(request.content_type));
+        if let Some(agent) = &self.agent {
+            builder = builder.header(USER_AGENT, agent);
+        }
+        let request = builder
             .body(request.body.clone())
             .map_err(|error| Failure::from(kube::Error::HttpError(error)))?;
         tokio::select! { biased;

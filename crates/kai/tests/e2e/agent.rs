@@ -1,5 +1,6 @@
 //! `kai agent numa` beside a kubelet that is played: what it observes stands on the pods, and the planner counts it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,10 +10,12 @@ use kai_e2e::room::Room;
 use kai_e2e::settings;
 use kai_e2e::zones::{OBSERVED, zoned_node, zones_of};
 use tokio::net::UnixListener;
+use tokio::sync::OnceCell;
 
-use crate::installation;
 use crate::kubelet_socket::{self, Answer, field, serve};
 use crate::real::Real;
+use crate::rights::Act;
+use crate::site;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -54,15 +57,27 @@ async fn observed(room: &Room, name: &str) -> anyhow::Result<Option<String>> {
     Ok(pod["metadata"]["annotations"][OBSERVED].as_str().map(str::to_owned))
 }
 
+static PLAYED: OnceCell<BTreeSet<Act>> = OnceCell::const_new();
+
+/// Plays it once, whichever test asks first; what our accounts did by then.
+pub(crate) async fn played() -> &'static BTreeSet<Act> {
+    PLAYED.get_or_init(async || play().await.expect("the agent of a node")).await
+}
+
 #[tokio::test]
-async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()> {
-    let plane = match installation::plane().await {
-        Ok(plane) => Arc::clone(plane),
+async fn what_the_agent_of_a_node_observes_is_what_counts() {
+    played().await;
+}
+
+async fn play() -> anyhow::Result<BTreeSet<Act>> {
+    let site = match site().await {
+        Ok(site) => site,
         Err(why) => {
             why.skip("the agent of a node");
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
     };
+    let plane = Arc::clone(&site.plane);
     let folder = Folder::new();
     let message = Answer::default();
     let played = tokio::spawn(serve(UnixListener::bind(folder.path("socket"))?, message.clone()));
@@ -104,5 +119,5 @@ async fn what_the_agent_of_a_node_observes_is_what_counts() -> anyhow::Result<()
     room.until("the agent takes it back", is_gone).await?;
     played.abort();
     room.close().await;
-    Ok(())
+    Ok(site.acts())
 }

@@ -7,16 +7,20 @@ mod installation;
 #[path = "../cluster/kubelet_socket.rs"]
 mod kubelet_socket;
 mod real;
+mod rights;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kai_e2e::cases::{self, Case};
 use kai_e2e::cluster::Cluster;
+use kai_e2e::run::Outcome;
 use kai_e2e::{kubelet, run, suites};
-use kai_testenv::{ControlPlane, Impossible};
+use kai_testenv::{Audit, ControlPlane, Impossible};
 use kube::Client;
 use real::Real;
-use tokio::sync::Mutex;
+use rights::Act;
+use tokio::sync::{Mutex, OnceCell};
 
 /// Each case has a `kai` of its own; more at once only wait for each other.
 const AT_ONCE: usize = 6;
@@ -27,33 +31,107 @@ static TURN: Mutex<()> = Mutex::const_new(());
 const CAN_LESS: [&str; 2] =
     ["--feature-gates=WatchList=false", "--runtime-config=resource.k8s.io/v1=false"];
 
+/// Groups of our accounts, whose requests are recorded.
+const OWN_GROUPS: [&str; 3] = [
+    "system:serviceaccounts:kai-scheduler",
+    "system:serviceaccounts:kai-resource-reservation",
+    "system:serviceaccounts:kai-scale-adjust",
+];
+
+/// A server with everything installed, and what our accounts ask of it.
+pub(crate) struct Site {
+    pub(crate) plane: Arc<ControlPlane>,
+    audit: Audit,
+}
+
+impl Site {
+    async fn new(arguments: &[&str]) -> Result<Self, Impossible> {
+        let audit = Audit::new(&OWN_GROUPS).expect("an audit log");
+        let recorded = audit.arguments();
+        let all = [&recorded.each_ref().map(String::as_str)[..], arguments].concat();
+        Ok(Self { plane: installation::plane_with(&all).await?, audit })
+    }
+
+    fn acts(&self) -> BTreeSet<Act> {
+        let requests = self.audit.requests().expect("the audit log");
+        requests.iter().filter_map(Act::of).collect()
+    }
+}
+
+/// How a list went, and what our accounts did meanwhile.
+struct Played {
+    outcomes: Vec<Outcome>,
+    acts: BTreeSet<Act>,
+}
+
+static SITE: OnceCell<Result<Site, Impossible>> = OnceCell::const_new();
+static LIST: OnceCell<Option<Played>> = OnceCell::const_new();
+static LIST_ON_LESS: OnceCell<Option<Played>> = OnceCell::const_new();
+
+/// The server that the list and the agent of a node share.
+pub(crate) async fn site() -> Result<&'static Site, &'static Impossible> {
+    SITE.get_or_init(|| Site::new(&[])).await.as_ref()
+}
+
 #[tokio::test]
 async fn kais_end_to_end_cases() {
-    let _turn = TURN.lock().await;
-    let plane = installation::plane().await;
-    let Some(plane) = there(plane.cloned(), "KAI's end-to-end cases") else { return };
-    let not_here = suites::missing_table();
-    play(plane, cases::all(), &not_here).await;
+    assert_passed(list().await);
 }
 
 #[tokio::test]
 async fn kais_end_to_end_cases_on_a_server_that_can_less() {
-    let _turn = TURN.lock().await;
-    let plane = installation::plane_with(&CAN_LESS).await;
-    let Some(plane) = there(plane, "KAI's end-to-end cases on a server that can less") else {
-        return;
-    };
-    can_less(&plane.admin().await.expect("a client")).await;
-    let left_out = run::left_out(cases::WITHOUT_CLAIMS, &cases::with_claims());
-    play(plane, cases::without_claims(), &left_out).await;
+    assert_passed(list_on_less().await);
 }
 
-/// The control plane; where there can be none here, that is told.
-fn there<E: std::borrow::Borrow<Impossible>>(
-    plane: Result<Arc<ControlPlane>, E>,
-    test: &str,
-) -> Option<Arc<ControlPlane>> {
-    plane.map_err(|why| why.borrow().skip(test)).ok()
+/// Every account of the usual installation, beside what it did over both lists and as the agent of a node.
+#[tokio::test]
+async fn no_account_has_a_right_that_nothing_used() {
+    if !wanted().is_empty() {
+        return installation::tell("SKIPPED the test of unused rights: KAI_E2E names some cases\n");
+    }
+    let (Some(list), Some(less)) = (list().await, list_on_less().await) else { return };
+    let agent = agent::played().await;
+    let acts = [&list.acts, &less.acts, agent].into_iter().flatten().cloned().collect();
+    rights::compare(&acts);
+}
+
+fn assert_passed(played: Option<&Played>) {
+    let Some(Played { outcomes, .. }) = played else { return };
+    let failed = outcomes.iter().any(|outcome| outcome.failure.is_some());
+    assert!(!failed, "{}", run::table(outcomes));
+}
+
+/// Plays the list once, whichever test asks first.
+async fn list() -> Option<&'static Played> {
+    let play_it = async || {
+        let _turn = TURN.lock().await;
+        let site = there(site().await, "KAI's end-to-end cases")?;
+        Some(play(site, cases::all(), &suites::missing_table()).await)
+    };
+    LIST.get_or_init(play_it).await.as_ref()
+}
+
+/// The same on a server that can less.
+async fn list_on_less() -> Option<&'static Played> {
+    let play_it = async || {
+        let _turn = TURN.lock().await;
+        let site = Site::new(&CAN_LESS).await;
+        let site = there(site, "KAI's end-to-end cases on a server that can less")?;
+        can_less(&site.plane.admin().await.expect("a client")).await;
+        let left_out = run::left_out(cases::WITHOUT_CLAIMS, &cases::with_claims());
+        Some(play(&site, cases::without_claims(), &left_out).await)
+    };
+    LIST_ON_LESS.get_or_init(play_it).await.as_ref()
+}
+
+/// Text that names of cases must contain.
+fn wanted() -> String {
+    std::env::var("KAI_E2E").unwrap_or_default()
+}
+
+/// The server; where there can be none here, that is told.
+fn there<T, E: std::borrow::Borrow<Impossible>>(site: Result<T, E>, test: &str) -> Option<T> {
+    site.map_err(|why| why.borrow().skip(test)).ok()
 }
 
 /// Otherwise the second run would only repeat the first.
@@ -72,16 +150,16 @@ async fn can_less(client: &Client) {
 }
 
 /// Plays cases and tells how they went, after what is not here.
-async fn play(plane: Arc<ControlPlane>, mut cases: Vec<Case>, not_here: &str) {
+async fn play(site: &Site, mut cases: Vec<Case>, not_here: &str) -> Played {
+    let plane = Arc::clone(&site.plane);
     let client = plane.admin().await.expect("a client");
     let kubelets = tokio::spawn(kubelet::play(client.clone()));
     let cluster: Arc<dyn Cluster> = Arc::new(Real { plane, client });
-    let wanted = std::env::var("KAI_E2E").unwrap_or_default();
+    let wanted = wanted();
     cases.retain(|case| format!("{}: {}", case.suite, case.name).contains(&wanted));
     let outcomes = run::run(&cluster, cases, AT_ONCE).await;
     kubelets.abort();
-    let table = run::table(&outcomes);
     let not_here = if wanted.is_empty() { not_here } else { "" };
-    installation::tell(&format!("{not_here}{table}"));
-    assert!(outcomes.iter().all(|outcome| outcome.failure.is_none()), "{table}");
+    installation::tell(&format!("{not_here}{}", run::table(&outcomes)));
+    Played { outcomes, acts: site.acts() }
 }

@@ -39,7 +39,9 @@ impl Cluster for Real {
             let silent = silent.map(|flag| format!("--{flag}=0"));
             let mut all = vec!["run"];
             all.extend(silent.iter().chain(arguments).map(String::as_str));
-            Ok(Box::new(self.start("kai", &all).await?) as Running)
+            // Admission has a process and an account of its own.
+            let account = if all.contains(&"admission") { "admission" } else { "kai" };
+            Ok(Box::new(self.start(account, &all).await?) as Running)
         })
     }
 }
