@@ -1,10 +1,14 @@
 //! Sets of fields, as `managedFields` has them: who owns what.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use crate::lists::{ListKind, Lists, key_value};
+
+/// Fields of an object by name.
+pub type Fields<'a> = BTreeMap<&'a str, Cow<'a, Value>>;
 
 /// A set of fields: a tree whose edges are written as in `fieldsV1` (`f:name`, `k:{…}`, `v:…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,9 +19,15 @@ pub struct FieldSet {
 }
 
 impl FieldSet {
-    /// The fields that a value has.
-    pub fn of(value: &Value, lists: Lists<'_>) -> Self {
-        Self::of_field("", value, lists)
+    /// All of these fields.
+    pub fn of(fields: &Fields<'_>, lists: Lists<'_>) -> Self {
+        let mut set = Self::default();
+        for (key, value) in fields {
+            let below = Self::of_field(key, value, lists.field(key));
+            set.below.insert(format!("f:{key}"), below);
+        }
+        set.member |= set.below.is_empty();
+        set
     }
 
     fn of_field(field: &str, value: &Value, lists: Lists<'_>) -> Self {
@@ -49,9 +59,43 @@ impl FieldSet {
         set
     }
 
-    /// The fields that are other in `new` than in `old`, and those that are gone.
-    pub fn changed(old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
-        let (before, after) = (Self::of(old, lists), Self::of(new, lists));
+    /// The fields that are other in `new` than in `old`, and those that are gone. What is equal is not looked into.
+    pub fn changed(old: &Fields<'_>, new: &Fields<'_>, lists: Lists<'_>) -> (Self, Self) {
+        let mut difference = (Self::default(), Self::default());
+        for (key, value) in new {
+            note(&mut difference, key, old.get(key).map(AsRef::as_ref), Some(value), lists);
+        }
+        for (key, value) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
+            note(&mut difference, key, Some(value), None, lists);
+        }
+        difference
+    }
+
+    /// The same for the values of one field.
+    fn changed_in(field: &str, old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
+        if old == new {
+            return Default::default();
+        }
+        let (Value::Object(before), Value::Object(after)) = (old, new) else {
+            return Self::changed_as_a_whole(field, old, new, lists);
+        };
+        // An empty map is a member itself.
+        if before.is_empty() || after.is_empty() {
+            return Self::changed_as_a_whole(field, old, new, lists);
+        }
+        let mut difference = (Self::default(), Self::default());
+        for (key, value) in after {
+            note(&mut difference, key, before.get(key), Some(value), lists);
+        }
+        for (key, value) in before.iter().filter(|(key, _)| !after.contains_key(*key)) {
+            note(&mut difference, key, Some(value), None, lists);
+        }
+        difference
+    }
+
+    fn changed_as_a_whole(field: &str, old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
+        let before = Self::of_field(field, old, lists);
+        let after = Self::of_field(field, new, lists);
         let mut changed = Self::default();
         after.each_member(&mut Vec::new(), &mut |path, is_leaf| {
             let (old, new) = (value_at(old, path), value_at(new, path));
@@ -60,6 +104,12 @@ impl FieldSet {
             }
         });
         (changed, before.without(&after))
+    }
+
+    fn put(&mut self, key: &str, below: Self) {
+        if !below.is_empty() {
+            self.below.insert(format!("f:{key}"), below);
+        }
     }
 
     fn each_member(&self, path: &mut Vec<String>, visit: &mut impl FnMut(&[String], bool)) {
@@ -165,6 +215,27 @@ impl FieldSet {
     }
 }
 
+/// Adds the difference of one field to that of the map that it is in.
+fn note(
+    (changed, gone): &mut (FieldSet, FieldSet),
+    key: &str,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    lists: Lists<'_>,
+) {
+    let below = lists.field(key);
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let (changed_below, gone_below) = FieldSet::changed_in(key, old, new, below);
+            changed.put(key, changed_below);
+            gone.put(key, gone_below);
+        }
+        (None, Some(new)) => changed.put(key, FieldSet::of_field(key, new, below)),
+        (Some(old), None) => gone.put(key, FieldSet::of_field(key, old, below)),
+        (None, None) => {}
+    }
+}
+
 fn item_edge(keys: &[String], item: &Value) -> String {
     let keys: BTreeMap<&String, Value> =
         keys.iter().map(|key| (key, key_value(item, key))).collect();
@@ -248,9 +319,14 @@ mod tests {
         json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x"]}, "spec": {"containers": [{"name": "c", "image": "i"}], "args": ["a"]}})
     }
 
+    fn fields(object: &Value) -> Fields<'_> {
+        let map = object.as_object().into_iter().flatten();
+        map.map(|(key, value)| (key.as_str(), Cow::Borrowed(value))).collect()
+    }
+
     #[test]
     fn sets_are_written_as_the_real_one_writes_them() {
-        let set = FieldSet::of(&pod(), Lists::Builtin);
+        let set = FieldSet::of(&fields(&pod()), Lists::Builtin);
         let written = json!({
             "f:metadata": {"f:finalizers": {"v:\"x\"": {}}, "f:labels": {"f:a": {}}},
             "f:spec": {"f:args": {}, "f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:name": {}}}},
@@ -264,14 +340,40 @@ mod tests {
         let mut new = pod();
         new["spec"]["containers"][0]["image"] = json!("j");
         new["metadata"]["labels"] = json!({"b": "2"});
-        let (changed, gone) = FieldSet::changed(&pod(), &new, Lists::Builtin);
+        let (changed, gone) = FieldSet::changed(&fields(&pod()), &fields(&new), Lists::Builtin);
         let texts = |set: &FieldSet| -> Vec<String> {
             set.paths().iter().map(|path| shown(path)).collect()
         };
         assert_eq!(texts(&changed), [".metadata.labels.b", ".spec.containers[name=\"c\"].image"]);
         assert_eq!(texts(&gone), [".metadata.labels.a"]);
-        for path in FieldSet::of(&pod(), Lists::Builtin).paths() {
+        for path in FieldSet::of(&fields(&pod()), Lists::Builtin).paths() {
             assert!(value_at(&pod(), &path).is_some(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn pruned_differences_are_those_of_a_full_comparison() {
+        let base = json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x", "y"]},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "args": ["a"], "nodeSelector": {}},
+            "status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}});
+        let changes: [(&str, Value); 8] = [
+            ("/metadata/labels", json!({})),
+            ("/metadata/labels/a", json!("2")),
+            ("/metadata/finalizers", json!(["y", "z"])),
+            ("/spec/containers", json!([{"name": "d"}])),
+            ("/spec/nodeSelector", json!({"zone": "b"})),
+            ("/spec/args", Value::Null),
+            ("/status/conditions", json!([{"type": "Ready", "status": "True"}, {"type": "New"}])),
+            ("/status", json!({"phase": {"nested": []}})),
+        ];
+        for (at, value) in changes {
+            let mut new = base.clone();
+            *new.pointer_mut(at).unwrap() = value;
+            for (old, new) in [(&base, &new), (&new, &base)] {
+                let pruned = FieldSet::changed(&fields(old), &fields(new), Lists::Builtin);
+                let full = FieldSet::changed_as_a_whole("", old, new, Lists::Builtin);
+                assert_eq!(pruned, full, "{at}");
+            }
         }
     }
 }

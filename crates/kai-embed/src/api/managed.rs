@@ -1,12 +1,13 @@
 //! Who owns which field: the `managedFields` of an object.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::write::Writer;
-use crate::fields::FieldSet;
+use crate::fields::{FieldSet, Fields};
 use crate::kinds::Resource;
 use crate::lists::Lists;
 use crate::object::{self, items, moment, text};
@@ -66,32 +67,33 @@ pub(super) fn read(object: &Value) -> Vec<Entry> {
 }
 
 fn write(object: &mut Value, entries: Vec<Entry>) {
-    let entries: Vec<Value> = entries
-        .into_iter()
-        .filter(|entry| !entry.fields.is_empty())
-        .map(|entry| {
-            let mut value = json!({
-                "manager": entry.manager,
-                "operation": match entry.operation {
-                    Operation::Apply => "Apply",
-                    Operation::Update => "Update",
-                },
-                "apiVersion": entry.api_version,
-                "time": entry.time,
-                "fieldsType": "FieldsV1",
-                "fieldsV1": entry.fields.to_value(),
-            });
-            if !entry.subresource.is_empty() {
-                value["subresource"] = json!(entry.subresource);
-            }
-            value
-        })
-        .collect();
+    let entries = entries.into_iter().filter(|entry| !entry.fields.is_empty());
+    let entries: Vec<Value> = entries.map(written).collect();
     if entries.is_empty() {
         object::remove(object, &["metadata", "managedFields"]);
     } else {
-        object::set(object, &["metadata", "managedFields"], json!(entries));
+        object::set(object, &["metadata", "managedFields"], Value::Array(entries));
     }
+}
+
+fn written(entry: Entry) -> Value {
+    let operation = match entry.operation {
+        Operation::Apply => "Apply",
+        Operation::Update => "Update",
+    };
+    // `json!` would copy the fields twice.
+    let mut map = Map::new();
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+    put("manager", entry.manager.into());
+    put("operation", operation.into());
+    put("apiVersion", entry.api_version);
+    put("time", entry.time);
+    put("fieldsType", "FieldsV1".into());
+    put("fieldsV1", entry.fields.to_value());
+    if !entry.subresource.is_empty() {
+        put("subresource", entry.subresource.into());
+    }
+    Value::Object(map)
 }
 
 /// The new object carries what is known about owners, whatever the writer sent; an empty list resets it.
@@ -102,31 +104,40 @@ pub(super) fn keep(old: &Value, new: &mut Value) {
     }
 }
 
-/// The part of an object whose owners are known.
-fn owned_part(object: &Value) -> Value {
-    let mut part = object.clone();
-    if let Some(map) = part.as_object_mut() {
-        map.shift_remove("apiVersion");
-        map.shift_remove("kind");
+/// Metadata without owners: the cluster itself writes it.
+const UNOWNED: [&str; 10] = [
+    "managedFields",
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// The fields of an object whose owners are known.
+fn owned_fields(object: &Value) -> Fields<'_> {
+    let mut fields = Fields::new();
+    for (key, value) in object.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("apiVersion" | "kind", _) => {}
+            ("metadata", Value::Object(metadata)) => {
+                let owned = metadata.iter().filter(|(key, _)| !UNOWNED.contains(&key.as_str()));
+                let owned: Map<String, Value> =
+                    owned.map(|(key, value)| (key.clone(), value.clone())).collect();
+                if !owned.is_empty() {
+                    fields.insert(key, Cow::Owned(Value::Object(owned)));
+                }
+            }
+            (key, value) => {
+                fields.insert(key, Cow::Borrowed(value));
+            }
+        }
     }
-    for key in [
-        "managedFields",
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "selfLink",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ] {
-        object::remove(&mut part, &["metadata", key]);
-    }
-    if part["metadata"].as_object().is_some_and(serde_json::Map::is_empty) {
-        object::remove(&mut part, &["metadata"]);
-    }
-    part
+    fields
 }
 
 /// The writer owns what it changed, and nobody what is gone.
@@ -138,8 +149,8 @@ pub(super) fn record_update(
     now: Timestamp,
 ) {
     let lists = schema.lists();
-    let before = old.map_or_else(|| json!({}), owned_part);
-    let (changed, gone) = FieldSet::changed(&before, &owned_part(new), lists);
+    let before = old.map(owned_fields).unwrap_or_default();
+    let (changed, gone) = FieldSet::changed(&before, &owned_fields(new), lists);
     let mut entries = read(new);
     for entry in &mut entries {
         entry.fields = entry.fields.without(&gone);
@@ -199,5 +210,5 @@ fn own(
 
 /// The fields of an applied configuration.
 pub(super) fn applied_fields(config: &Value, schema: &Schema) -> FieldSet {
-    FieldSet::of(&owned_part(config), schema.lists())
+    FieldSet::of(&owned_fields(config), schema.lists())
 }

@@ -141,8 +141,10 @@ impl Cluster {
             return Err(Failure::not_found(&resource.id, &key.name));
         };
         check_preconditions(resource, &old, object::version(&object), uid(&object))?;
+        leave_out_unread(&mut object, part, writer);
         fit(resource, &mut object, writer)?;
         let mut new = merged_parts(resource, &old, object, part);
+        managed::keep(&old, &mut new);
         admission::fill_changed(resource, &old, &mut new);
         if part == Part::Whole && *old != new {
             let asked = Operation::Update { old: &old, new: &new };
@@ -156,7 +158,6 @@ impl Cluster {
             let asked = Operation::Update { old: &old, new: &new };
             self.ask_webhooks(Stage::Validating, resource, asked)?;
         }
-        managed::keep(&old, &mut new);
         if *old == new {
             return Ok(old);
         }
@@ -289,6 +290,15 @@ fn fit(resource: &Resource, object: &mut Value, writer: &Writer) -> Result<(), F
     object["apiVersion"] = Value::from(resource.api_version(&resource.stored().name));
     object["kind"] = Value::from(resource.kind.as_str());
     Ok(())
+}
+
+/// Removes what the write does not look at, so that nothing is spent on checking it. A writer that wants to hear of
+/// mistakes hears of all.
+fn leave_out_unread(object: &mut Value, part: Part, writer: &Writer) {
+    object::remove(object, &["metadata", "managedFields"]);
+    if part == Part::Status && writer.unknown_fields == UnknownFields::Drop {
+        object::remove(object, &["spec"]);
+    }
 }
 
 /// What was sent, with the parts of the old object that this write does not touch.
