@@ -12,11 +12,12 @@ use kube::Client;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::kubelets;
+use crate::kubelets::{self, KubeletWrites};
 use crate::load::{JSON, Load, MERGE_PATCH, send};
 use crate::objects::{self, BORROWER, GPUS_PER_NODE, NAMESPACE, OWNER};
 use crate::observer::Observer;
 use crate::process::{Pid, Scheduler};
+use crate::requests::writes;
 
 /// Connections of the load client.
 const CONNECTIONS: usize = 32;
@@ -28,6 +29,7 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) load: Load,
     pub(crate) observer: Observer,
+    kubelet_writes: KubeletWrites,
     pub(crate) api_server: Pid,
     pub(crate) nodes: usize,
     kai: PathBuf,
@@ -57,7 +59,7 @@ impl Cluster {
         let api_server =
             Pid::find(&["kube-apiserver", &marker]).context("the API server is not found")?;
         let (pods, observed) = unbounded_channel();
-        kubelets::start(plane.admin().await?, observed);
+        let kubelet_writes = kubelets::start(plane.admin().await?, observed);
         let observer = Observer::start(plane.admin().await?, pods);
         let load = Load::new(clients);
         let cluster = Self {
@@ -65,6 +67,7 @@ impl Cluster {
             client,
             load,
             observer,
+            kubelet_writes,
             api_server,
             nodes,
             kai: kai.to_path_buf(),
@@ -147,6 +150,13 @@ impl Cluster {
         let scheduler = Scheduler::start(&program, &arguments, &log)?;
         tokio::time::sleep(Duration::from_secs(3)).await;
         Ok(Some(scheduler))
+    }
+
+    /// Writes that the API server served, those of kubelets left out.
+    pub(crate) async fn writes_but_of_kubelets(&self) -> anyhow::Result<f64> {
+        // Wrong by at most the writes of kubelets that are under way, of which there are few.
+        let all = writes(&self.client).await?;
+        Ok(all - self.kubelet_writes.count())
     }
 
     /// Removes all pods and waits until they are gone.

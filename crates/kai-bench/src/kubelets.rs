@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -14,8 +15,33 @@ use crate::observer::Pod;
 
 const REQUESTS_AT_ONCE: usize = 16;
 
+/// Writes that the kubelets were answered so far. They lag behind binds, so their number is counted, not assumed.
+#[derive(Clone, Default)]
+pub(crate) struct KubeletWrites(Arc<AtomicU64>);
+
+impl KubeletWrites {
+    pub(crate) fn count(&self) -> f64 {
+        self.0.load(Ordering::SeqCst) as f64
+    }
+
+    async fn send(
+        &self,
+        client: &Client,
+        method: &str,
+        path: &str,
+        kind: &'static str,
+        body: &Value,
+    ) {
+        // Refused ones count too: the API server counts them as well.
+        let _ = send(client, method, path, kind, body).await;
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// Plays the kubelets for every pod that comes.
-pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) {
+pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) -> KubeletWrites {
+    let writes = KubeletWrites::default();
+    let counted = writes.clone();
     tokio::spawn(async move {
         let limit = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         let (mut started, mut ended): (BTreeSet<String>, BTreeSet<String>) = Default::default();
@@ -32,34 +58,36 @@ pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) {
                 continue;
             }
             let (client, limit) = (client.clone(), Arc::clone(&limit));
+            let writes = counted.clone();
             tokio::spawn(async move {
                 let _permit = limit.acquire().await;
                 if deleted {
-                    end(&client, &pod).await;
+                    end(&client, &writes, &pod).await;
                 } else {
-                    begin(&client, &pod).await;
+                    begin(&client, &writes, &pod).await;
                 }
             });
         }
     });
+    writes
 }
 
 fn path(pod: &Pod) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.metadata.namespace, pod.metadata.name)
 }
 
-async fn begin(client: &Client, pod: &Pod) {
+async fn begin(client: &Client, writes: &KubeletWrites, pod: &Pod) {
     if pod.metadata.namespace == RESERVATIONS {
         let device = format!("GPU-{}", pod.metadata.uid);
         let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}});
-        let _ = send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
+        writes.send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
     }
     let status: Value =
         json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
-    let _ = send(client, "PATCH", &format!("{}/status", path(pod)), MERGE_PATCH, &status).await;
+    writes.send(client, "PATCH", &format!("{}/status", path(pod)), MERGE_PATCH, &status).await;
 }
 
-async fn end(client: &Client, pod: &Pod) {
+async fn end(client: &Client, writes: &KubeletWrites, pod: &Pod) {
     let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}});
-    let _ = send(client, "DELETE", &path(pod), JSON, &options).await;
+    writes.send(client, "DELETE", &path(pod), JSON, &options).await;
 }

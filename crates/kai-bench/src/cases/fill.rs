@@ -10,7 +10,6 @@ use crate::cluster::Cluster;
 use crate::figures::{Figures, Fill, Latency};
 use crate::load::Created;
 use crate::objects::{BORROWER, Request, SchedulerName, pod};
-use crate::requests::writes;
 
 /// Pods that fill the cluster.
 pub(super) fn pods(cluster: &Cluster, prefix: &str, scheduler: SchedulerName) -> Vec<Value> {
@@ -54,7 +53,7 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
 
     let kai = cluster.start_kai().await?;
     let (cpu, api_cpu) = (kai.pid().cpu_s(), cluster.api_server.cpu_s());
-    let written = writes(&cluster.client).await?;
+    let written = cluster.writes_but_of_kubelets().await?;
     let created = cluster.load.create_pods(pods(cluster, "kai-", SchedulerName::Kai)).await?;
     cluster.until_bound("kai-", count).await?;
     let bound = cluster.observer.bound();
@@ -63,8 +62,9 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
     let scheduler_cpu_s = kai.pid().cpu_s() - cpu;
     let per_pod = |total: f64| total / count as f64;
     figures.api_cpu_ms_per_pod = Some(per_pod(cluster.api_server.cpu_s() - api_cpu) * 1000.0);
-    // Every pod is created by the load client and started by its kubelet.
-    figures.writes_per_pod = Some(per_pod(writes(&cluster.client).await? - written) - 2.0);
+    // Every pod is created by the load client.
+    let written = cluster.writes_but_of_kubelets().await? - written;
+    figures.writes_per_pod = Some(per_pod(written) - 1.0);
     figures.fill = Some(Fill {
         pods_per_s,
         raw_pods_per_s,

@@ -3,7 +3,6 @@
 use crate::cluster::Cluster;
 use crate::figures::SharedFill;
 use crate::objects::{BORROWER, Request, SchedulerName, pod};
-use crate::requests::writes;
 
 pub(super) async fn run(cluster: &Cluster) -> anyhow::Result<SharedFill> {
     let kai = cluster.start_kai().await?;
@@ -12,17 +11,16 @@ pub(super) async fn run(cluster: &Cluster) -> anyhow::Result<SharedFill> {
     let names = (0..count).map(|number| format!("half-{number:06}"));
     let pods = names.map(|name| pod(&name, SchedulerName::Kai, BORROWER, Request::HalfGpu));
     let api_cpu = cluster.api_server.cpu_s();
-    let written = writes(&cluster.client).await?;
+    let written = cluster.writes_but_of_kubelets().await?;
     let created = cluster.load.create_pods(pods.collect()).await?;
     cluster.until_bound("half-", count).await?;
     let bound = cluster.observer.bound();
     let per_pod = |total: f64| total / count as f64;
-    // The load client creates every pod and its kubelet starts it; half as many reservation pods are started and name
-    // their device.
-    let others = 1.0 + 1.0 + 0.5 + 0.5;
+    let written = cluster.writes_but_of_kubelets().await? - written;
     Ok(SharedFill {
         pods_per_s: super::fill::rate(&created, &bound)?,
-        requests_per_pod: per_pod(writes(&cluster.client).await? - written) - others,
+        // Every pod is created by the load client.
+        requests_per_pod: per_pod(written) - 1.0,
         p50_ms: super::fill::latency(&created, &bound).p50_ms,
         api_cpu_ms_per_pod: per_pod(cluster.api_server.cpu_s() - api_cpu) * 1000.0,
         rss_mib: kai.pid().rss_mib(),
