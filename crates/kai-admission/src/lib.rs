@@ -6,7 +6,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`pods`], [`mutate`] | which pods are refused, what they are given |
-//! | [`queues`], [`quotas`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`queues`], [`quotas`], [`reductions`], [`pod_groups`], [`topologies`] | which of these are refused |
 //! | [`pod`] | a pod as reviews carry it |
 //! | [`guard`], `namespace_label`, `container_memory` | the library that limits GPU memory; requests and limits of single containers |
 //! | `queue_use` | which queues a pod may use |
@@ -29,6 +29,7 @@ pub mod pods;
 mod queue_use;
 pub mod queues;
 pub mod quotas;
+pub mod reductions;
 pub mod registration;
 pub mod review;
 pub mod server;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::names::workload::SEMI_PREEMPTIBLE;
 use kai_api::pod_group::{PodGroupSpec, SubGroup};
 use kai_api::sub_groups::{self, Link};
 use serde::Deserialize;
@@ -16,11 +17,46 @@ pub struct ReviewedGroup {
 }
 
 /// A pod group that is created or changed. Older objects may break one rule that new ones may not.
-pub fn validate(group: &ReviewedGroup, is_new: bool) -> Verdict {
+pub fn validate(group: &ReviewedGroup, before: Option<&ReviewedGroup>, is_new: bool) -> Verdict {
+    if let Some(error) = before.and_then(|before| grown_core(&before.spec, &group.spec)) {
+        return Verdict::refused(error);
+    }
     match tree(&group.spec) {
         Err(error) => Verdict::refused(error),
         Ok(children) => members(&group.spec, &children, is_new),
     }
+}
+
+/// The minimum of a semi-preemptible group must not grow: pods that run beyond the quota would become pods that cannot be
+/// preempted.
+fn grown_core(before: &PodGroupSpec, now: &PodGroupSpec) -> Option<String> {
+    let is_semi = |spec: &PodGroupSpec| spec.preemptibility.as_deref() == Some(SEMI_PREEMPTIBLE);
+    if !is_semi(before) || !is_semi(now) {
+        return None;
+    }
+    let grows =
+        |old: Option<i32>, new: Option<i32>| old.zip(new).is_some_and(|(old, new)| new > old);
+    let told = |field: &str, old: Option<i32>, new: Option<i32>| {
+        let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+        format!(
+            "{field} of a semi-preemptible pod group cannot be raised (from {old} to {new}): pods beyond it may run over the quota; create another pod group"
+        )
+    };
+    if grows(before.min_member, now.min_member) {
+        return Some(told("spec.minMember", before.min_member, now.min_member));
+    }
+    if grows(before.min_sub_group, now.min_sub_group) {
+        return Some(told("spec.minSubGroup", before.min_sub_group, now.min_sub_group));
+    }
+    now.sub_groups.iter().find_map(|new| {
+        let old = before.sub_groups.iter().find(|old| old.name == new.name)?;
+        let field = |name: &str| format!("spec.subGroups[{}].{name}", new.name);
+        if grows(old.min_member, new.min_member) {
+            return Some(told(&field("minMember"), old.min_member, new.min_member));
+        }
+        let has_grown = grows(old.min_sub_group, new.min_sub_group);
+        has_grown.then(|| told(&field("minSubGroup"), old.min_sub_group, new.min_sub_group))
+    })
 }
 
 fn parent_of(group: &SubGroup) -> &str {
@@ -98,8 +134,30 @@ mod tests {
 
     fn told(spec: &Value, is_new: bool) -> (String, Vec<String>) {
         let group = ReviewedGroup::deserialize(&json!({"spec": spec})).expect("a pod group");
-        let verdict = validate(&group, is_new);
+        let verdict = validate(&group, None, is_new);
         (verdict.refused.unwrap_or_default(), verdict.warnings)
+    }
+
+    #[test]
+    fn the_minimum_of_a_semi_preemptible_group_is_not_raised() {
+        let group =
+            |spec: &Value| ReviewedGroup::deserialize(&json!({"spec": spec})).expect("a pod group");
+        let semi = |members: i32, leaf: i32| {
+            group(&json!({"preemptibility": "semi-preemptible", "minMember": members,
+                "subGroups": [{"name": "a", "minMember": leaf}]}))
+        };
+        let told = |before: &ReviewedGroup, now: &ReviewedGroup| {
+            validate(now, Some(before), false).refused.unwrap_or_default()
+        };
+        assert_eq!(told(&semi(3, 3), &semi(2, 3)), "");
+        assert!(told(&semi(2, 2), &semi(3, 2)).starts_with(
+            "spec.minMember of a semi-preemptible pod group cannot be raised (from 2 to 3)"
+        ));
+        assert!(told(&semi(2, 2), &semi(2, 3)).starts_with("spec.subGroups[a].minMember"));
+        let fixed = |members: i32| {
+            group(&json!({"preemptibility": "non-preemptible", "minMember": members}))
+        };
+        assert_eq!(told(&fixed(2), &fixed(3)), "", "only where pods may be beyond the quota");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::pod::Pod;
 use super::{
-    PodRules, QueueRules, Verdict, guard, mutate, pod_groups, pods, queues, quotas, topologies,
+    PodRules, QueueRules, Verdict, guard, mutate, pod_groups, pods, queues, quotas, reductions,
+    topologies,
 };
 
 /// What is known beside the question.
@@ -116,9 +117,10 @@ pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
 
 fn validate_pod_group(request: &Request) -> Verdict {
     let is_new = request.operation == "CREATE";
-    match request.decode() {
-        Ok(group) => pod_groups::validate(&group, is_new),
-        Err(why) => Verdict::refused(why),
+    let before = request.old_object.as_ref().map(decode).transpose();
+    match (request.decode(), before) {
+        (Ok(group), Ok(before)) => pod_groups::validate(&group, before.as_ref(), is_new),
+        (Err(why), _) | (_, Err(why)) => Verdict::refused(why),
     }
 }
 
@@ -141,9 +143,24 @@ fn validate_queue(request: &Request, known: &Known<'_>) -> Verdict {
     }
     match request.decode::<Queue>() {
         // What cannot be decoded may be put right.
-        Ok(new) => queue(&new, old.ok().as_ref(), known),
+        Ok(new) => {
+            let mut verdict = queue(&new, old.ok().as_ref(), known);
+            if verdict.refused.is_none() {
+                let Verdict { refused, warnings } = lowered_bounds(request, known);
+                verdict.refused = refused;
+                verdict.warnings.extend(warnings);
+            }
+            verdict
+        }
         Err(why) => Verdict::refused(why),
     }
+}
+
+/// Limits and quotas that a change lowers below what the queue has.
+fn lowered_bounds(request: &Request, known: &Known<'_>) -> Verdict {
+    let new = request.object.as_ref().unwrap_or(&Value::Null);
+    let old = request.old_object.as_ref().unwrap_or(&Value::Null);
+    reductions::check(new, old, known.queue_rules.reductions)
 }
 
 /// A queue by itself, then among the others.

@@ -1,6 +1,7 @@
 //! How admission is set up.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use kai_api::enforcement::Enforcement;
 use kai_api::names::{objects, workload};
@@ -64,6 +65,34 @@ pub struct QueueRules {
     pub check_quotas: bool,
     /// A queue that has child queues cannot be deleted.
     pub deny_parent_deletion: bool,
+    /// Limits and quotas that are lowered below what the queue has.
+    pub reductions: ReductionRule,
+}
+
+/// What happens when a limit is lowered below what the queue has allocated, or a quota below what its pods have that cannot be
+/// preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReductionRule {
+    /// The change is admitted.
+    #[default]
+    None,
+    /// The change is admitted with a warning.
+    Warning,
+    /// The change is denied.
+    Block,
+}
+
+impl FromStr for ReductionRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_lowercase().as_str() {
+            "" | "none" => Ok(Self::None),
+            "warning" => Ok(Self::Warning),
+            "block" => Ok(Self::Block),
+            _ => Err(format!("{text:?} is none of None, Warning and Block")),
+        }
+    }
 }
 
 /// Which pods are looked at, of those that are ours; by default all.

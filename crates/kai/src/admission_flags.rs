@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use kai_settings::admission::{
-    AdmissionSettings, FailurePolicy, GuardRules, PodRules, PodScope, QueueRules,
+    AdmissionSettings, FailurePolicy, GuardRules, PodRules, PodScope, QueueRules, ReductionRule,
 };
 use kai_settings::config::AdmissionWishes;
 use kai_settings::flags::Flagged;
@@ -49,6 +49,11 @@ pub(crate) struct AdmissionFlags {
     /// Validate the quotas of queues against their parents and children.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_quota_validation: bool,
+
+    /// What to do when a limit of a queue is lowered below what the queue has allocated, or a quota below what its non-preemptible
+    /// pods have: None, Warning (admit with a warning) or Block (deny).
+    #[arg(long, default_value = "None", value_name = "MODE")]
+    enforce_quota_violation: ReductionRule,
 
     /// Deny the deletion of queues that have child queues; otherwise it is admitted with a warning.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
@@ -129,6 +134,7 @@ impl AdmissionFlags {
             queue_rules: QueueRules {
                 check_quotas: self.enable_quota_validation,
                 deny_parent_deletion: self.deny_parent_queue_deletion,
+                reductions: self.enforce_quota_violation,
             },
             pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
             on_create: self.webhook_failure_on_create.into(),
