@@ -38,7 +38,7 @@ pub struct PodGroupSpec {
     /// Name of a `PriorityClass`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// `preemptible`, `non-preemptible`, or by priority where left out.
+    /// `preemptible`, `non-preemptible`, `semi-preemptible` (pods beyond the minimum can be evicted), or by priority where left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemptibility: Option<String>,
     /// Where in the cluster the pods must or should be together.

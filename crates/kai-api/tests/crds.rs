@@ -229,7 +229,7 @@ fn what_is_demanded_of_values_is_what_kai_demands() {
                 "spec default {}",
                 "spec.minMember minimum 0",
                 "spec.minSubGroup minimum 0",
-                r#"spec.preemptibility enum ["preemptible","non-preemptible"]"#,
+                r#"spec.preemptibility enum ["preemptible","non-preemptible","semi-preemptible"]"#,
                 r#"spec.subGroups[] required ["name"]"#,
                 "spec.subGroups[].minMember minimum 0",
                 "spec.subGroups[].minSubGroup minimum 0",

@@ -8,6 +8,7 @@ use kai_client::request::{EvictBy, evict};
 use kai_client::write::{BindPod, Create, Delete, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Span;
+use kai_translate::view;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
@@ -31,6 +32,8 @@ pub enum Order {
     Group(Box<kai_api::view::Pod>),
     /// Write the record of past usage.
     StoreUsage(Place, String),
+    /// Find out why a pod of this UID ended before its node had started it; the watch does not show pods that failed.
+    AskRejection(ObjectName, Text),
     /// Write a pod group and link the pod to it.
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
 }
@@ -46,6 +49,21 @@ pub struct Victim {
     pub message: Text,
     /// A disruption budget does not allow the eviction and has delayed it long enough: the pod is deleted.
     pub overrides_budget: bool,
+}
+
+/// A pod that its node rejected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rejection {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Its UID.
+    pub uid: Text,
+    /// The node.
+    pub node: Text,
+    /// The kubelet's reason, one word.
+    pub reason: String,
+    /// A controller creates another pod.
+    pub has_controller: bool,
 }
 
 /// What came of an order.
@@ -66,6 +84,8 @@ pub enum Report {
     },
     /// The failed bind request of this UID could not be removed.
     BindRequestStays(Text),
+    /// A node rejected a pod that was bound to it.
+    Rejected(Rejection),
     /// The API server accepted the eviction of the pod, or the pod is gone.
     Evicted(ObjectName),
     /// The API server refused the eviction of a pod.
@@ -133,9 +153,31 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
                 Err(failure) => tracing::warn!(%group, %failure, "failed to annotate a pod group"),
             }
         }
+        Order::AskRejection(pod, uid) => {
+            if let Some(rejection) = rejection_of(&writer, pod, uid).await {
+                let _ = reports.send(Report::Rejected(rejection)).await;
+            }
+        }
         Order::StoreUsage(place, text) => store::save(&writer, &place, &text).await,
         Order::Group(_) | Order::Publish(..) => {}
     }
+}
+
+/// Reasons with which a kubelet rejects a pod that it has no capacity for: this one, and `OutOf` with the name of a resource.
+const ADMISSION_ERROR: &str = "UnexpectedAdmissionError";
+const OUT_OF: &str = "OutOf";
+
+/// Why the node of a pod rejected it; none if it did not, or if that cannot be found out.
+async fn rejection_of(writer: &Writer, pod: ObjectName, uid: Text) -> Option<Rejection> {
+    let path = Resource::PODS.object(&pod);
+    let object: view::Pod = writer.read(&path).await.ok().flatten()?;
+    let reason = object.status.reason.unwrap_or_default();
+    let is_rejected = object.status.phase.as_deref() == Some("Failed")
+        && (reason.starts_with(OUT_OF) || reason == ADMISSION_ERROR);
+    let node: Text = object.spec.node_name?.into();
+    let has_controller = !object.metadata.owner_references.is_empty();
+    let found = Rejection { pod, uid, node, reason, has_controller };
+    (is_rejected && *object.metadata.uid == *found.uid).then_some(found)
 }
 
 async fn bind_pod(writer: &Writer, bind: BindPod) -> Report {

@@ -71,6 +71,7 @@ pub fn preemptibility(said: Option<&str>, priority: i32) -> Preemptibility {
     match said {
         Some(workload::PREEMPTIBLE) => Preemptibility::Preemptible,
         Some(workload::NON_PREEMPTIBLE) => Preemptibility::NonPreemptible,
+        Some(workload::SEMI_PREEMPTIBLE) => Preemptibility::SemiPreemptible,
         _ if priority < defaults::NON_PREEMPTIBLE_FROM => Preemptibility::Preemptible,
         _ => Preemptibility::NonPreemptible,
     }

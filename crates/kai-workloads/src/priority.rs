@@ -62,6 +62,10 @@ pub(crate) fn exists(
     false
 }
 
+/// Values of the label.
+pub(crate) const PREEMPTIBILITIES: [&str; 3] =
+    [workload::PREEMPTIBLE, workload::NON_PREEMPTIBLE, workload::SEMI_PREEMPTIBLE];
+
 /// The first valid value of: the labels of owners and pod, the defaults per kind. An empty label ends the search.
 pub(crate) fn preemptibility(
     case: &Case<'_>,
@@ -78,25 +82,19 @@ pub(crate) fn preemptibility(
     for (value, object) in labels {
         match value {
             "" => return None,
-            workload::PREEMPTIBLE | workload::NON_PREEMPTIBLE => return Some(value.to_owned()),
+            _ if PREEMPTIBILITIES.contains(&value) => return Some(value.to_owned()),
             _ => notices.push(Notice::Ignored {
                 place: format!("{object}: {}", label_path(workload::PREEMPTIBILITY)),
-                problem: preemptibility_problem(value),
+                problem: format!(
+                    "{value:?} is none of preemptible, non-preemptible and semi-preemptible"
+                ),
             }),
         }
     }
     kind_defaults(case, asked)
         .map(|(_, default)| default.preemptibility.as_str())
-        .find(|value| [workload::PREEMPTIBLE, workload::NON_PREEMPTIBLE].contains(value))
+        .find(|value| PREEMPTIBILITIES.contains(value))
         .map(str::to_owned)
-}
-
-/// Why a value of the label does not count.
-fn preemptibility_problem(value: &str) -> String {
-    if value == workload::SEMI_PREEMPTIBLE {
-        return "this release does not support semi-preemptible: a workload is preemptible or non-preemptible as a whole, here by its priority".to_owned();
-    }
-    format!("{value:?} is neither preemptible nor non-preemptible")
 }
 
 /// The first valid duration among the annotations of owners and pod, in nanoseconds.

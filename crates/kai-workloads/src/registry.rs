@@ -92,6 +92,7 @@ const KAI: &[Line] = &[
     ("run.ai", "*", "DistributedWorkload", Rule::SkipTopOwner),
     ("run.ai", "*", "InferenceWorkload", Rule::SkipTopOwner),
     ("run.ai", "*", "DistributedInferenceWorkload", Rule::SkipTopOwner),
+    ("run.ai", "*", "WorkloadRunner", Rule::SkipTopOwner),
     ("nvidia.com", "*", "DynamoGraphDeployment", Rule::SkipTopOwner),
     ("run.ai", "v1", "RunaiJob", Rule::RunaiJob),
     ("tekton.dev", "v1", "PipelineRun", Rule::Default),

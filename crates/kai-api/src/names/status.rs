@@ -18,6 +18,8 @@ pub const DEVICE_SELECTOR_REJECTED: &str = "DeviceSelectorRejected";
 pub const BINDING_ERROR: &str = "BindingError";
 /// Reason: the bind succeeded.
 pub const BOUND: &str = "Bound";
+/// Event reason, ours: a pod of another scheduler was bound to the same node at the same time, and the node has too little for both.
+pub const CONTESTED_NODE: &str = "ContestedNode";
 /// Event reason of the grouper's warnings.
 pub const POD_GROUPER_WARNING: &str = "PodGrouperWarning";
 

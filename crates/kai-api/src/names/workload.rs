@@ -33,7 +33,7 @@ pub const USER: &str = "user";
 /// Label on an owner or a pod: name of an existing `PriorityClass`.
 pub const PRIORITY_CLASS_NAME: &str = "priorityClassName";
 
-/// Label on an owner or a pod: [`PREEMPTIBLE`], [`NON_PREEMPTIBLE`] or empty.
+/// Label on an owner or a pod: [`PREEMPTIBLE`], [`NON_PREEMPTIBLE`], [`SEMI_PREEMPTIBLE`] or empty.
 pub const PREEMPTIBILITY: &str = "kai.scheduler/preemptibility";
 
 /// Value of [`PREEMPTIBILITY`]: may be a victim, may use more than the quota.
@@ -72,7 +72,8 @@ pub const BATCH_MIN_MEMBER: &str = "kai.scheduler/batch-min-member";
 /// Annotation on a workload without sub-groups, else on its pods: gang size.
 pub const MIN_MEMBER: &str = "kai.scheduler/min-member";
 
-/// Value of [`PREEMPTIBILITY`] that KAI 0.18 has and this release does not.
+/// Value of [`PREEMPTIBILITY`]: the pods that the workload needs are never victims and live within the quota; pods beyond may be
+/// victims and may use more.
 pub const SEMI_PREEMPTIBLE: &str = "semi-preemptible";
 
 /// Label on a pod: integer; higher goes first among the pods of one group.

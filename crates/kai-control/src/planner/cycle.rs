@@ -22,10 +22,13 @@ impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
     /// `clock` tells how long each action took.
     pub fn cycle(&mut self, now: Timestamp, clock: &dyn Fn() -> Timestamp) {
-        self.wait_after_failed_requests(now);
         self.end_waits(now);
-        self.dirty = false;
+        if self.schedules() {
+            self.revert_contested_binds(now);
+        }
+        self.wait_after_failed_requests(now);
         self.wake_at = None;
+        self.dirty = false;
         if !self.schedules() {
             return;
         }

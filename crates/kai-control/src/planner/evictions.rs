@@ -41,12 +41,17 @@ impl Planner {
         }
     }
 
-    /// Orders the evictions that may be sent now.
-    pub fn order_evictions(&mut self, now: Timestamp) {
-        let by = match self.settings.evict_by {
+    /// How pods are evicted, by the settings.
+    pub(super) fn evict_by(&self) -> EvictBy {
+        match self.settings.evict_by {
             EvictBy::Delete if self.settings.mark_victims => EvictBy::MarkedDelete,
             by => by,
-        };
+        }
+    }
+
+    /// Orders the evictions that may be sent now.
+    pub fn order_evictions(&mut self, now: Timestamp) {
+        let by = self.evict_by();
         while let Some((number, plan)) = self.evictions.next_plan() {
             let is_needed = plan.is_counted_on || self.is_pending(plan.for_job.as_ref());
             if !self.schedules() || !is_needed {

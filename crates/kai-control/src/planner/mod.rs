@@ -2,6 +2,7 @@
 
 mod answers;
 mod backoff;
+mod contested_nodes;
 mod cycle;
 mod decision_log;
 mod devices;
@@ -45,6 +46,7 @@ pub use backoff::{Backoffs, Wait};
 
 use crate::metrics::Metrics;
 use crate::orders::{Order, Report};
+use crate::planner::contested_nodes::ContestedNodes;
 use crate::planner::devices::Devices;
 use crate::planner::eviction_queue::EvictionQueue;
 use crate::planner::pods::PodEntry;
@@ -78,6 +80,7 @@ pub struct Planner {
     /// Pods that a plan bound and that do not show it yet.
     in_flight: BTreeSet<ObjectName>,
     devices: Devices,
+    contested: ContestedNodes,
     /// Labels of namespaces.
     namespaces: BTreeMap<Text, BTreeMap<String, String>>,
     /// Who may use which queue.
@@ -147,6 +150,7 @@ impl Planner {
             failed_binds: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             devices: Devices::default(),
+            contested: ContestedNodes::default(),
             namespaces: BTreeMap::new(),
             queue_access: QueueAccess::default(),
             nodes: BTreeMap::new(),
@@ -213,7 +217,10 @@ impl Planner {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
             Change::Object(kind, object) => self.set_object(kind, &object),
-            Change::Gone(Kind::Pod, name) => self.remove_pod(&name),
+            Change::Gone(Kind::Pod, name) => {
+                self.ask_for_rejection(&name);
+                self.remove_pod(&name);
+            }
             Change::Gone(kind, name) => self.remove_object(kind, name),
             Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(kind);
@@ -266,7 +273,9 @@ impl Planner {
             Report::EvictionRefused { victim, error } => {
                 tracing::warn!(pod = %victim, error, "the API server refused an eviction");
                 self.eviction_refused(&victim, now);
+                self.retry_revert(&victim);
             }
+            Report::Rejected(rejection) => self.explain_rejection(&rejection, now),
             Report::BindRequestStays(uid) => self.bind_request_stays(&uid, now),
             Report::Usage { usages, latency } => {
                 self.metrics.note_usage_query(latency);

@@ -37,6 +37,8 @@ pub(super) struct PodEntry {
     pub(super) nominated: Option<Text>,
     /// Since when it counts as started: its node took it, else it was bound, else a plan decided to bind it.
     started: Option<Timestamp>,
+    /// Its node has taken it: the kubelet reported when, or the state of a container.
+    pub(super) is_on_its_node: bool,
 }
 
 /// To which group a pod belongs.
@@ -75,6 +77,14 @@ fn started_by(view: &kai_translate::view::Pod) -> Option<Timestamp> {
     time::parse(moment).ok()
 }
 
+/// The kubelet has reported about the pod.
+fn is_on_its_node(view: &kai_translate::view::Pod) -> bool {
+    let status = &view.status;
+    status.start_time.is_some()
+        || !status.container_statuses.is_empty()
+        || !status.init_container_statuses.is_empty()
+}
+
 /// The pod asks for GPUs of AMD.
 fn asks_amd(view: &kai_translate::view::Pod) -> bool {
     let containers = view.spec.containers.iter().chain(&view.spec.init_containers);
@@ -92,6 +102,7 @@ impl Planner {
         if !same {
             self.remove_pod(&name);
         }
+        self.note_contest(&base);
         let was_dirty = self.dirty;
         let confirmed = self.confirms_eviction(&base).then(|| base.clone());
         self.see_reservation(view);
@@ -117,6 +128,7 @@ impl Planner {
             group,
             nominated: nominated.filter(|_| !placed),
             started,
+            is_on_its_node: is_on_its_node(view),
         };
         let group = named_group(&entry.base);
         let is_new = group.as_ref().is_some_and(|group| {
@@ -198,6 +210,7 @@ impl Planner {
         }
         self.in_flight.remove(name);
         self.evictions.forget(name);
+        self.contested.forget(name);
         self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
         self.forget_object(ObjectKey::BindRequest(name.clone()));

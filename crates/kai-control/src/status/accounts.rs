@@ -7,7 +7,7 @@ use kai_api::names::gpu;
 use kai_core::compatibility::Compatibility;
 use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::pod::PodRole;
-use kai_core::input::pod_group::{GroupSet, Preemptibility};
+use kai_core::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility};
 use kai_core::input::{
     ClaimSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec,
     Text,
@@ -80,13 +80,16 @@ pub struct Group {
     /// Its pods.
     pub members: BTreeSet<ObjectName>,
     demand: Demand,
+    /// The tree of a semi-preemptible group, and what its core has.
+    tree: Option<Box<GroupSet>>,
+    core: Sum,
 }
 
 impl Group {
     /// What it has and wants.
     pub fn usage(&self) -> Usage {
         let Demand { requested, allocated } = self.demand.clone();
-        let fixed = if self.fixed { allocated.clone() } else { Sum::default() };
+        let fixed = if self.fixed { allocated.clone() } else { self.core.clone() };
         Usage { requested, allocated, fixed }
     }
 }
@@ -301,7 +304,9 @@ impl Accounts {
             entry.demand.requested.add(&member.demand.requested);
             entry.demand.allocated.add(&member.demand.allocated);
         });
+        let group = member.group.clone();
         self.replace_member(pod, member);
+        self.count_core(&group);
     }
 
     fn replace_member(&mut self, pod: &ObjectName, member: Member) {
@@ -337,18 +342,60 @@ impl Accounts {
             entry.demand.requested.subtract(&member.demand.requested);
             entry.demand.allocated.subtract(&member.demand.allocated);
         });
+        self.count_core(&member.group);
         self.forget_if_empty(&member.group);
+    }
+
+    /// Counts what the core of a semi-preemptible group has: the pods that its tree needs.
+    fn count_core(&mut self, group: &ObjectName) {
+        let Some(entry) = self.groups.get(group) else { return };
+        let core = entry.tree.as_ref().map(|tree| self.core_of(entry, tree)).unwrap_or_default();
+        if core != entry.core {
+            self.change_group(group, |entry| entry.core = core);
+        }
+    }
+
+    fn core_of(&self, entry: &Group, set: &GroupSet) -> Sum {
+        let leaf_members = |leaf: &GroupLeaf| {
+            let named = |member: &&Member| {
+                member.sub_group.as_deref().unwrap_or(DEFAULT_LEAF) == &*leaf.name
+                    && member.demand.allocated != Sum::default()
+            };
+            let members = entry.members.iter().filter_map(|pod| self.pods.get(pod)).filter(named);
+            let members: Vec<&Member> = members.take(leaf.min_available as usize).collect();
+            let is_satisfied = members.len() >= leaf.min_available as usize;
+            let mut sum = Sum::default();
+            members.iter().for_each(|member| sum.add(&member.demand.allocated));
+            (is_satisfied, sum)
+        };
+        let leaves = set.leaves.iter().map(leaf_members);
+        let sets = set.sets.iter().map(|below| {
+            let sum = self.core_of(entry, below);
+            (sum != Sum::default(), sum)
+        });
+        let parts: Vec<(bool, Sum)> = leaves.chain(sets).collect();
+        let needed = set.min_members.map_or(parts.len(), |needed| needed as usize);
+        let satisfied = parts.iter().filter(|(is_satisfied, _)| *is_satisfied).count();
+        let mut sum = Sum::default();
+        let counted = parts.iter().filter(|(is_satisfied, _)| satisfied <= needed || *is_satisfied);
+        let most = if satisfied > needed { needed } else { parts.len() };
+        counted.take(most).for_each(|(_, part)| sum.add(part));
+        sum
     }
 
     fn set_group(&mut self, spec: &PodGroupSpec) {
         let fixed = spec.preemptibility == Preemptibility::NonPreemptible;
+        let is_semi = spec.preemptibility == Preemptibility::SemiPreemptible;
+        let tree = is_semi.then(|| Box::new(spec.tree.clone()));
         let mut leaves = BTreeMap::new();
         collect_leaves(&spec.tree, &mut leaves);
         self.change_group(&spec.name, |entry| {
             entry.queue = Some(spec.queue.clone());
             entry.fixed = fixed;
             entry.leaves = leaves;
+            entry.tree = tree;
         });
+        self.count_core(&spec.name);
     }
 
     fn remove_group(&mut self, group: &ObjectName) {

@@ -7,7 +7,7 @@ use kai_api::names::components::POD_GROUPER;
 use kai_api::names::scheduling::{
     EVENT_EVICTED_PODS, EVENT_EVICTOR_ACTION, EVENT_EVICTOR_NAMESPACE, EVENT_EVICTOR_POD_GROUP,
 };
-use kai_api::names::status::{BINDING_ERROR, POD_GROUPER_WARNING};
+use kai_api::names::status::{BINDING_ERROR, CONTESTED_NODE, POD_GROUPER_WARNING};
 use kai_core::config::ActionKind;
 use kai_core::input::pod_group::DEFAULT_LEAF;
 use kai_core::input::{ObjectName, Text};
@@ -175,6 +175,12 @@ impl Statuses {
         let message = format!("Successfully assigned pod {pod} to node {node} at node-pool {pool}");
         let subject = Subject::Pod(pod.clone(), bind.uid.clone());
         self.events.push(Event::new(subject, Severity::Normal, "Scheduled", message), now);
+    }
+
+    /// A pod of another scheduler was bound to the node of the pod at the same time.
+    pub fn note_contest(&mut self, pod: &ObjectName, uid: &Text, message: &str, now: Timestamp) {
+        let subject = Subject::Pod(pod.clone(), uid.clone());
+        self.events.push(Event::new(subject, Severity::Warning, CONTESTED_NODE, message), now);
     }
 
     /// A bind failed.

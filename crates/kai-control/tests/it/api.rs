@@ -39,6 +39,26 @@ pub(crate) struct Fault {
     pub(crate) carried_out: bool,
 }
 
+/// When an object appears, seen from a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Before the request is carried out.
+    Before,
+    /// After it, before it is answered.
+    After,
+}
+
+/// An object that appears while a request is carried out, once.
+#[derive(Clone)]
+pub(crate) struct Race {
+    /// Method and part of the path of the request.
+    pub(crate) request: (&'static str, &'static str),
+    /// When.
+    pub(crate) moment: Moment,
+    /// The path of its list, and the object.
+    pub(crate) object: (&'static str, Value),
+}
+
 #[derive(Clone)]
 pub(crate) struct Api {
     state: Arc<Mutex<State>>,
@@ -56,6 +76,7 @@ struct State {
     objects: BTreeMap<String, Vec<Value>>,
     watches: BTreeMap<String, Vec<UnboundedSender<Bytes>>>,
     faults: Vec<Fault>,
+    races: Vec<Race>,
     /// After how many seconds each reservation pod tells its device, the latest value for all that follow; none: never.
     agents: Vec<u64>,
     /// The device of each, the latest value for all that follow; none: each has its own.
@@ -115,7 +136,9 @@ impl State {
         } else {
             objects.push(object.clone());
         }
-        self.tell(list, kind, &object);
+        // Pods are watched without those that failed.
+        let has_failed = list == "/api/v1/pods" && object["status"]["phase"] == "Failed";
+        self.tell(list, if has_failed { "DELETED" } else { kind }, &object);
         object
     }
 
@@ -266,6 +289,9 @@ impl State {
         bound["spec"]["nodeName"] = binding["target"]["name"].clone();
         let annotations = json!({"metadata": {"annotations": binding["metadata"]["annotations"]}});
         merge(&mut bound, &annotations);
+        let scheduled =
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": self.created()});
+        merge(&mut bound, &json!({"status": {"conditions": [scheduled]}}));
         self.set(&place.list, bound);
         json_answer(201, &json!({"kind": "Status", "status": "Success"}))
     }
@@ -277,6 +303,18 @@ impl State {
             .find(|fault| fault.times > 0 && fault.method == method && path.contains(fault.path))?;
         fault.times -= 1;
         Some(fault.clone())
+    }
+
+    /// Objects appear that race with this request.
+    fn race(&mut self, method: &str, path: &str, moment: Moment) {
+        let is_due = |race: &mut Race| {
+            let (race_method, race_path) = race.request;
+            race.moment == moment && race_method == method && path.contains(race_path)
+        };
+        let due: Vec<Race> = self.races.extract_if(.., is_due).collect();
+        for race in due {
+            self.set(race.object.0, race.object.1);
+        }
     }
 
     fn write(&mut self, method: &str, place: &mut Place, body: Value, applies: bool) -> Answer {
@@ -351,6 +389,11 @@ impl Api {
     /// Evictions are carried out at once and answered after this time.
     pub(crate) fn answer_evictions_after(&self, time: Duration) {
         self.state.lock().expect("the state").eviction_answers = time;
+    }
+
+    /// Objects that appear while requests are carried out.
+    pub(crate) fn race(&self, races: Vec<Race>) {
+        self.state.lock().expect("the state").races = races;
     }
 
     /// Lists are not streamed.
@@ -440,7 +483,9 @@ impl Api {
             ("GET", _) => state.list(path),
             (_, Some(mut place)) => {
                 let applies = query.contains("fieldManager");
+                state.race(method, path, Moment::Before);
                 let answer = state.write(method, &mut place, body, applies);
+                state.race(method, path, Moment::After);
                 if method == "POST" && answer.status() == 201 && place.subresource.is_none() {
                     self.answer_for_reservation(&mut state, place);
                 }

@@ -6,6 +6,7 @@ mod bind_requests;
 mod binder;
 mod budget_delays;
 mod compute_modes;
+mod contested_nodes;
 mod edge;
 mod evictions;
 mod explained;

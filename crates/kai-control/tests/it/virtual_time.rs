@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant};
 
-use crate::api::{Api, Fault};
+use crate::api::{Api, Fault, Race};
 
 /// 2026-01-01T00:00:00Z
 pub(crate) const BEGINNING: i64 = 1_767_225_600_000_000_000;
@@ -37,6 +37,8 @@ pub(crate) struct Story {
     pub(crate) gone: Vec<(u64, &'static str)>,
     /// Requests that are refused.
     pub(crate) faults: Vec<Fault>,
+    /// Objects that appear while requests are carried out.
+    pub(crate) races: Vec<Race>,
     /// After how many seconds each reservation pod tells its device; none: never.
     pub(crate) agents: Vec<u64>,
     /// The device of each reservation pod; none: each has its own.
@@ -151,6 +153,7 @@ impl Story {
     /// What exists, and what will happen.
     pub(crate) fn begin(&self, api: &Api) {
         api.refuse_streams(self.no_streams);
+        api.race(self.races.clone());
         api.answer_evictions_after(self.eviction_answers);
         for (path, object) in self.objects.clone() {
             api.set(path, object);

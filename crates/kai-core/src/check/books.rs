@@ -140,7 +140,7 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
         if waits {
             pending.entry(queue).or_default().insert(world.job_key(id));
         }
-        if job.counts.active_allocated() > 0 && !job.is_preemptible() {
+        if job.counts.active_allocated() > 0 && !world.has_movable_pods(id) {
             fixed.entry(queue).or_default().insert(world.job_key(id));
         } else if job.counts.active_allocated() > 0 {
             running.entry(queue).or_default().insert(world.job_key(id));
@@ -211,7 +211,7 @@ fn check_held(world: &World, wrong: &mut Vec<String>) {
         let held = &mut sums[queue.index()];
         if world.is_charged(task.state.status) {
             held.allocated.add(&task.state.accepted);
-            if !job.is_preemptible() {
+            if !job.is_preemptible() && !job.is_semi_preemptible() {
                 held.non_preemptible.add(&task.state.accepted);
             }
         } else if task.state.status == Status::Pending {

@@ -1,10 +1,10 @@
 //! The cluster's rules, counted from the pods alone: none of the sums that placement relies on is believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::{Moment, NOISE, Rule, Severity, Violation};
 use crate::fairness::{Amounts, QueueResource, UNLIMITED};
-use crate::ids::QueueId;
+use crate::ids::{NodeId, QueueId};
 use crate::input::ObjectName;
 use crate::input::pod::PodRole;
 use crate::resources::{GPU, ResourceVector};
@@ -18,7 +18,7 @@ pub(super) fn violations(world: &World) -> Vec<Violation> {
     let mut found = Vec::new();
     for (_, node) in world.nodes() {
         for moment in [Moment::Now, Moment::Later] {
-            check_node(world, node, moment, &mut found);
+            check_node(world, node, moment, &BTreeSet::new(), &mut found);
         }
         check_distinct_devices(world, node, &mut found);
     }
@@ -26,6 +26,16 @@ pub(super) fn violations(world: &World) -> Vec<Violation> {
     for (_, job) in world.jobs() {
         check_gang(job, &mut found);
     }
+    found
+}
+
+pub(super) fn node_violations(
+    world: &World,
+    node: NodeId,
+    without: &BTreeSet<ObjectName>,
+) -> Vec<Violation> {
+    let mut found = Vec::new();
+    check_node(world, world.node(node), Moment::Now, without, &mut found);
     found
 }
 
@@ -47,11 +57,20 @@ fn counts(resident: &Resident, moment: Moment) -> bool {
     }
 }
 
-fn check_node(world: &World, node: &Node, moment: Moment, found: &mut Vec<Violation>) {
+fn check_node(
+    world: &World,
+    node: &Node,
+    moment: Moment,
+    without: &BTreeSet<ObjectName>,
+    found: &mut Vec<Violation>,
+) {
     let mut sum = ResourceVector::zero();
     let mut memory: BTreeMap<GroupId, i64> = BTreeMap::new();
     for resident in node.residents.iter().filter(|resident| counts(resident, moment)) {
         let task = world.task(resident.task);
+        if without.contains(&task.spec.name) {
+            continue;
+        }
         let shape = world.shape_of(resident.task);
         let holds_gpus = task.spec.role != PodRole::Reservation;
         let compatibility = world.config.compatibility;
@@ -105,9 +124,9 @@ fn check_distinct_devices(world: &World, node: &Node, found: &mut Vec<Violation>
 /// What the pods of each queue hold, promises included; all of it, and by pods that may not be preempted.
 fn held(world: &World) -> BTreeMap<QueueId, (Accepted, Accepted)> {
     let mut sums: BTreeMap<QueueId, (Accepted, Accepted)> = BTreeMap::new();
-    for (_, task) in world.tasks() {
-        let (Some(job), Some(_)) = (task.job, task.leaf) else { continue };
-        let job = world.job(job);
+    for (task_id, task) in world.tasks() {
+        let (Some(id), Some(_)) = (task.job, task.leaf) else { continue };
+        let job = world.job(id);
         let Some(queue) = job.queue else { continue };
         let status = task.state.status;
         if !status.is_active_allocated() && !world.is_charged(status) {
@@ -116,7 +135,10 @@ fn held(world: &World) -> BTreeMap<QueueId, (Accepted, Accepted)> {
         for above in world.queue_tree().chain(queue) {
             let (all, non_preemptible) = sums.entry(above).or_default();
             all.add(&task.state.accepted);
-            if !job.is_preemptible() {
+            let is_core = || world.core_tasks(id).contains(&task_id);
+            if (!job.is_preemptible() && !job.is_semi_preemptible())
+                || (job.is_semi_preemptible() && is_core())
+            {
                 non_preemptible.add(&task.state.accepted);
             }
         }

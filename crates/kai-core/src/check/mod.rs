@@ -6,8 +6,11 @@ mod books;
 mod cluster;
 mod rebuild;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::ids::NodeId;
+use crate::input::ObjectName;
 use crate::world::World;
 
 /// How bad a violation is.
@@ -73,7 +76,8 @@ impl Violation {
         self.found - self.allowed
     }
 
-    fn is_about_the_same_as(&self, other: &Self) -> bool {
+    /// Both are about the same rule, object and moment.
+    pub fn is_about_the_same_as(&self, other: &Self) -> bool {
         (self.rule, &self.object, self.moment) == (other.rule, &other.object, other.moment)
     }
 }
@@ -101,6 +105,15 @@ pub fn violations(world: &World) -> Vec<Violation> {
 /// The cluster's rules that do not hold, counted from the pods alone.
 pub fn cluster_violations(world: &World) -> Vec<Violation> {
     cluster::violations(world)
+}
+
+/// Amounts of one node that its pods exceed now, as if the pods in `without` were not there.
+pub fn node_violations(
+    world: &World,
+    node: NodeId,
+    without: &BTreeSet<ObjectName>,
+) -> Vec<Violation> {
+    cluster::node_violations(world, node, without)
 }
 
 /// Books that a recount contradicts. While a plan is observed, those that only deltas change are left out.

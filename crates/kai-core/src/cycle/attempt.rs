@@ -66,7 +66,8 @@ impl Cycle<'_> {
             return Ok(());
         };
         let requested = self.requested(tasks, self.world.largest_gpu_mib());
-        check_capacity(&self.world.tree, queue, &requested, job.is_preemptible())
+        let beyond_quota = self.world.asks_beyond_quota(scope.job);
+        check_capacity(&self.world.tree, queue, &requested, beyond_quota)
     }
 
     /// What tasks ask of their queue; memory of GPUs in devices of `device_mib`.

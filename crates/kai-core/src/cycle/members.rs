@@ -112,7 +112,7 @@ impl World {
         members.iter().filter(|member| self.is_satisfied(scope, **member)).count() as u32
     }
 
-    fn is_satisfied(&self, scope: Scope<'_>, member: Member) -> bool {
+    pub(crate) fn is_satisfied(&self, scope: Scope<'_>, member: Member) -> bool {
         let state = self.member_state(scope, member);
         state.have >= state.need
     }
@@ -268,10 +268,13 @@ impl World {
     /// The pods of a job that go next.
     pub(crate) fn tasks_to_evict(&self, scope: Scope<'_>) -> Batch {
         let mut tasks = self.surplus_of_set(scope, 0);
+        let job = self.job(scope.job);
+        if tasks.is_empty() && job.is_semi_preemptible() {
+            return Batch { tasks, more: false };
+        }
         if tasks.is_empty() {
             tasks = self.placed_below(scope, 0);
         }
-        let job = self.job(scope.job);
         let held: u32 = (0..job.leaves.len()).map(|leaf| self.placed(scope, leaf)).sum();
         Batch { more: held > tasks.len() as u32, tasks }
     }
@@ -310,7 +313,7 @@ impl World {
         self.placed_of_leaf(scope, leaf).last().copied().into_iter().collect()
     }
 
-    fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
+    pub(crate) fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
         let tasks = self.job(scope.job).leaves[leaf].tasks.iter().copied();
         tasks
             .filter(|task| scope.has(*task) && self.task(*task).state.status.is_active_allocated())

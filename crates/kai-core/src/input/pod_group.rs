@@ -50,6 +50,8 @@ pub enum Preemptibility {
     Preemptible,
     /// It may not, and must fit its queue's quota.
     NonPreemptible,
+    /// Its core, the pods that its tree needs, may not and must fit the quota; pods and sub-groups beyond it may.
+    SemiPreemptible,
 }
 
 /// An inner part of the tree.

@@ -58,7 +58,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 
 /// A job that may not be preempted must fit its queue's quota.
 fn fits_quota(cycle: &Cycle<'_>, job: JobId, queue: QueueId) -> Result<(), CapacityViolation> {
-    if cycle.world.policy.proportion.is_none() || cycle.world.job(job).is_preemptible() {
+    if cycle.world.policy.proportion.is_none() || cycle.world.asks_beyond_quota(job) {
         return Ok(());
     }
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);

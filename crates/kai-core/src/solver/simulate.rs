@@ -140,6 +140,12 @@ fn is_acceptable(
     victims: &[TaskId],
     held: &[Accepted],
 ) -> bool {
+    let jobs = victims.iter().filter_map(|task| cycle.world.task(*task).job);
+    if !cycle.world.semi_preemptible.is_empty()
+        && !jobs.into_iter().all(|job| cycle.world.keeps_core(job))
+    {
+        return false;
+    }
     match &mut search.rules {
         Rules::Reclaim(validator) => {
             let required = reclaim::required(cycle, search.job, probe.tasks);

@@ -83,6 +83,8 @@ impl NodeVictims {
             let Some(queue) = entry.queue.filter(|queue| world.is_live_leaf(*queue)) else {
                 continue;
             };
+            // Which pods of a semi-preemptible job may go depends on its others.
+            found.defies_counting |= entry.is_semi_preemptible();
             if !entry.is_preemptible() || seen.contains(&task) {
                 continue;
             }

@@ -189,6 +189,11 @@ impl VictimQueue {
             return;
         }
         let part = Arc::new(world.part_of(victims.job, tasks, false));
+        let has_surplus =
+            || !world.tasks_to_evict(scope_of(victims.job, Some(&part))).tasks.is_empty();
+        if job.is_semi_preemptible() && !has_surplus() {
+            return;
+        }
         let entry = entry_of(world, victims.job, Some(part));
         let Some(queue) = job.queue else { return };
         let Some(leaf) = self.leaves.iter_mut().find(|leaf| leaf.queue == queue) else { return };

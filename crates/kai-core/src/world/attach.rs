@@ -495,6 +495,9 @@ impl World {
         let name = spec.name.clone();
         let queue = self.queue_ids.get(&queue_name).copied();
         self.jobs[id.index()] = Job::new(spec, queue);
+        if self.job(id).is_semi_preemptible() {
+            self.semi_preemptible.insert(id);
+        }
         self.jobs_of_queue.entry(queue_name).or_default().insert(id);
         let pods: Vec<TaskId> = self
             .pods_of_group
@@ -515,6 +518,7 @@ impl World {
             self.leave_job(task, id);
         }
         self.unindex_job(id);
+        self.semi_preemptible.remove(&id);
         let queue = self.job(id).spec.queue.clone();
         unlist(&mut self.jobs_of_queue, &queue, id);
     }

@@ -7,6 +7,7 @@ use crate::input::pod_group::{
 };
 use crate::status::Status;
 use crate::time::Timestamp;
+use crate::world::node::Accepted;
 
 /// A pod group.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Job {
     pub counts: StatusCounts,
     /// Start time, as far as this cycle knows.
     pub last_start: Option<Timestamp>,
+    /// What the core of a semi-preemptible job costs its queue, as far as this cycle knows.
+    pub(crate) core: Accepted,
 }
 
 /// An inner part of the tree.
@@ -132,6 +135,7 @@ impl Job {
             strays: Vec::new(),
             counts: StatusCounts::default(),
             last_start: spec.last_start,
+            core: Accepted::default(),
             spec,
         };
         let tree = job.spec.tree.clone();
@@ -143,9 +147,14 @@ impl Job {
         job
     }
 
-    /// Whether it may be made to go.
+    /// Whether all of it may be made to go.
     pub fn is_preemptible(&self) -> bool {
         self.spec.preemptibility == Preemptibility::Preemptible
+    }
+
+    /// Whether what it has beyond its core may be made to go, and nothing else.
+    pub fn is_semi_preemptible(&self) -> bool {
+        self.spec.preemptibility == Preemptibility::SemiPreemptible
     }
 
     /// The leaf called `name`.

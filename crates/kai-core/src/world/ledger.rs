@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::fairness::Amounts;
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::input::pod::PodRole;
 use crate::plugins::dynamicresources::SharedDevices;
@@ -58,6 +59,7 @@ impl World {
                 | Undo::GpuType(..)
                 | Undo::Zones(..)
                 | Undo::Claim(..)
+                | Undo::Core(..)
                 | Undo::LastStart(..) => {}
             }
         }
@@ -99,6 +101,7 @@ impl World {
                     }
                 }
                 Undo::Claim(claim, state) => self.claims.restore(claim, state),
+                Undo::Core(job, core) => self.jobs[job.index()].core = core,
                 Undo::LastStart(job, time) => self.jobs[job.index()].last_start = time,
             }
         }
@@ -294,11 +297,18 @@ impl World {
 
     fn charge_chain(&mut self, task: TaskId, sign: f64) {
         let entry = &self.tasks[task.index()];
-        let Some(job) = entry.job else { return };
-        let job = &self.jobs[job.index()];
+        let Some(id) = entry.job else { return };
+        let job = &self.jobs[id.index()];
         let Some(queue) = job.queue else { return };
         let amounts = entry.state.accepted.amounts();
-        let preemptible = job.is_preemptible();
+        let mut fixed = Amounts::ZERO;
+        if job.is_semi_preemptible() {
+            fixed = self.update_core(id);
+        } else if !job.is_preemptible() {
+            for resource in crate::fairness::QueueResource::ALL {
+                fixed[resource] = sign * amounts[resource];
+            }
+        }
         let mut next: Option<QueueId> = Some(queue);
         while let Some(queue) = next {
             let node = &mut self.tree.queues[queue.index()];
@@ -306,9 +316,7 @@ impl World {
             self.log.push(Undo::Queue(queue, shares.allocated, shares.allocated_non_preemptible));
             for resource in crate::fairness::QueueResource::ALL {
                 shares.allocated[resource] += sign * amounts[resource];
-                if !preemptible {
-                    shares.allocated_non_preemptible[resource] += sign * amounts[resource];
-                }
+                shares.allocated_non_preemptible[resource] += fixed[resource];
             }
             next = node.parent;
         }
@@ -361,7 +369,7 @@ impl World {
         if !pending && !holds {
             return;
         }
-        let movable = holds && job.is_preemptible();
+        let movable = holds && self.has_movable_pods(id);
         let key = self.job_key(id);
         let size = movable.then(|| self.gpus_held(id));
         let jobs = self.job_index.of_mut(queue);

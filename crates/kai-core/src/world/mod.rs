@@ -5,6 +5,7 @@
 pub mod accounting;
 mod apply;
 mod attach;
+mod core_members;
 mod fingerprint;
 pub mod gpu_facts;
 pub(crate) mod gpu_types;
@@ -100,6 +101,8 @@ pub struct World {
     pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
     pub(crate) totals: Totals,
     pub(crate) job_index: JobIndex,
+    /// Jobs of which only the core may not be preempted.
+    pub(crate) semi_preemptible: BTreeSet<JobId>,
     pub(crate) free_gpus: FreeGpuIndex,
     pub(crate) free_task_slots: Vec<TaskId>,
     pub(crate) free_job_slots: Vec<JobId>,
@@ -187,6 +190,7 @@ impl World {
             budgets: BTreeMap::new(),
             totals: Totals::default(),
             job_index: JobIndex::default(),
+            semi_preemptible: BTreeSet::new(),
             free_gpus: FreeGpuIndex::default(),
             free_task_slots: Vec::new(),
             free_job_slots: Vec::new(),

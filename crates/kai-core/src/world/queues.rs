@@ -87,7 +87,8 @@ impl World {
         let held = &mut self.held[queue.index()];
         if charged {
             accepted(&mut held.allocated, &entry.state.accepted);
-            if !job.is_preemptible() {
+            // What of a semi-preemptible job is fixed depends on all its pods: see `load_cores`.
+            if !job.is_preemptible() && !job.is_semi_preemptible() {
                 accepted(&mut held.non_preemptible, &entry.state.accepted);
             }
         } else if entry.state.status == Status::Pending {
@@ -182,6 +183,11 @@ impl World {
                 self.usage.get(&node.name).map_or(Amounts::ZERO, |usage| usage.usage);
         }
         let mut sums = vec![Held::default(); self.tree.queues.len()];
+        for (queue, core) in self.load_cores() {
+            for above in self.tree.chain(queue) {
+                sums[above.index()].non_preemptible.add(&core);
+            }
+        }
         for (at, held) in self.held.iter().enumerate() {
             if *held == Held::default() {
                 continue;

@@ -6,7 +6,7 @@ use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::plugins::dynamicresources::ClaimState;
 use crate::plugins::numa::ZoneAmounts;
 use crate::time::Timestamp;
-use crate::world::node::{GpuGroup, NodeAmounts, Resident};
+use crate::world::node::{Accepted, GpuGroup, NodeAmounts, Resident};
 use crate::world::task::TaskState;
 
 /// One saved value.
@@ -30,6 +30,8 @@ pub(crate) enum Undo {
     Zones(NodeId, ZoneAmounts),
     /// State of a resource claim.
     Claim(usize, ClaimState),
+    /// What the core of a semi-preemptible job costs its queue.
+    Core(JobId, Accepted),
     /// Start time of a job.
     LastStart(JobId, Option<Timestamp>),
 }

@@ -58,6 +58,8 @@ pub enum Preemptibility {
     Preemptible,
     /// They may not.
     NonPreemptible,
+    /// Those that the job needs may not, those beyond may.
+    SemiPreemptible,
 }
 
 /// Whether other tasks may be evicted for a job.

@@ -16,7 +16,7 @@ use crate::facts::ObjectKey;
 use crate::metadata;
 use crate::object::{Object, label_path, pod_error};
 use crate::plan::{Minimum, PodGroupPlan, SubGroupPlan};
-use crate::priority;
+use crate::priority::{self, PREEMPTIBILITIES};
 use crate::topology;
 
 pub(super) fn plan(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
@@ -90,9 +90,11 @@ fn inherit(case: &Case<'_>, gang: Object<'_>, plan: &mut PodGroupPlan) -> Result
     if let Some(value) = plan.labels.get(workload::PREEMPTIBILITY) {
         plan.preemptibility = match value.as_str() {
             "" => None,
-            workload::PREEMPTIBLE | workload::NON_PREEMPTIBLE => Some(value.clone()),
+            other if PREEMPTIBILITIES.contains(&other) => Some(value.clone()),
             other => {
-                let problem = format!("{other:?} is neither preemptible nor non-preemptible");
+                let problem = format!(
+                    "{other:?} is none of preemptible, non-preemptible and semi-preemptible"
+                );
                 let carrier =
                     if gang.label(workload::PREEMPTIBILITY).is_some() { gang } else { top };
                 return Err(carrier.error(label_path(workload::PREEMPTIBILITY), problem).into());

@@ -9,6 +9,7 @@ mod budgets;
 mod chart;
 mod compaction;
 mod config;
+mod contested;
 mod devices;
 mod encrypted;
 mod explained;

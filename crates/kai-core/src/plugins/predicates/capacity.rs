@@ -30,9 +30,9 @@ impl QueueRoom {
     /// The question for `task`; none where queues have no bounds or the pod has no queue.
     pub(super) fn new(world: &World, task: TaskId) -> Option<Self> {
         world.policy.proportion?;
-        let job = world.job(world.task(task).job?);
-        let queue = job.queue?;
-        let preemptible = job.is_preemptible();
+        let job = world.task(task).job?;
+        let queue = world.job(job).queue?;
+        let preemptible = world.asks_beyond_quota(job);
         let cost = usual_cost(world.shape_of(task), world.config.compatibility);
         let usual = check_capacity(&world.tree, queue, &cost, preemptible);
         let gpus = cost[QueueResource::Gpu];

@@ -68,6 +68,7 @@ fn pod_group(job: &Job) -> PodGroupSpec {
         preemptibility: match job.preemptibility {
             format::Preemptibility::Preemptible => Preemptibility::Preemptible,
             format::Preemptibility::NonPreemptible => Preemptibility::NonPreemptible,
+            format::Preemptibility::SemiPreemptible => Preemptibility::SemiPreemptible,
         },
         created: timestamp(job.created_at_s),
         last_start: job.started_at_s.map(timestamp),

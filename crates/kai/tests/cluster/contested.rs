@@ -1,0 +1,112 @@
+//! Pods of another scheduler that are bound to the same node at the same time as ours.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::statuses::told;
+use crate::world::World;
+use crate::{QUEUE, open};
+
+/// A world with one GPU, and a group of single pods.
+async fn one_gpu(name: &'static str) -> Option<World> {
+    let mut world = World::new(name).await?;
+    world.queue("q", open(), open()).await;
+    world
+        .node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "100", "nvidia.com/gpu": "1"}))
+        .await;
+    let groups = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{name}/podgroups");
+    let labels = json!({"kai.scheduler/node-pool": world.pool});
+    let group = json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "group", "labels": labels},
+        "spec": {"minMember": 1, "queue": world.queue_name("q")},
+    });
+    world.create(&groups, &group).await;
+    world.start_kai("kai", &[]).await;
+    Some(world)
+}
+
+/// A pod with a controller that asks for the GPU.
+fn ours(world: &World, name: &str) -> Value {
+    let gpu = json!({"cpu": "100m", "nvidia.com/gpu": "1"});
+    let mut pod = world.pod(name, &[(QUEUE, &world.queue_name("q"))], &gpu);
+    pod["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+    pod["metadata"]["annotations"] = json!({"pod-group-name": "group"});
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "name": "set", "uid": "7d3c5a52-0000-4000-8000-000000000000", "controller": true}]);
+    pod
+}
+
+/// A pod that another scheduler has bound to the node.
+fn foreign(world: &World, name: &str) -> Value {
+    let gpu = json!({"cpu": "100m", "nvidia.com/gpu": "1"});
+    let mut pod = world.pod(name, &[], &gpu);
+    pod["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+    pod["spec"]["schedulerName"] = json!("another-scheduler");
+    pod["spec"]["nodeName"] = json!(format!("{}-n", world.name));
+    pod
+}
+
+async fn holds_the_gpu(world: &World, name: &str) -> bool {
+    let pod = world.see_pod(name).await;
+    pod.is_some_and(|pod| {
+        pod["spec"]["nodeName"].is_string() && pod["metadata"]["deletionTimestamp"].is_null()
+    })
+}
+
+async fn remove(world: &World, name: &str) {
+    let path = format!("/api/v1/namespaces/{}/pods/{name}", world.name);
+    if world.see_pod(name).await.is_some() {
+        world.delete(&path, &json!({"gracePeriodSeconds": 0})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_has_not_started_gives_way_to_a_pod_of_another_scheduler_within_a_second() {
+    let Some(world) = one_gpu("contested").await else { return };
+    world.create_pod(&ours(&world, "ours")).await;
+    world.wait_bound("ours").await;
+    let begin = Instant::now();
+    world.create_pod(&foreign(&world, "other")).await;
+    world.wait("our bind is reverted", async || !holds_the_gpu(&world, "ours").await).await;
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    world
+        .wait("an event says why", async || {
+            let said = told(&world, "ours", "ContestedNode").await;
+            said.iter().any(|text| text.contains("pod contested/other of another scheduler"))
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn the_gpu_is_never_held_twice_for_a_second_whichever_bind_comes_first() {
+    let Some(world) = one_gpu("raced").await else { return };
+    let mut reverted = 0;
+    for round in 0..12_u64 {
+        let (mine, other) = (format!("ours-{round}"), format!("other-{round}"));
+        let late = async {
+            tokio::time::sleep(Duration::from_millis(round * 8)).await;
+            world.create_pod(&foreign(&world, &other)).await;
+        };
+        let pod = ours(&world, &mine);
+        tokio::join!(world.create_pod(&pod), late);
+        let begin = Instant::now();
+        world
+            .wait("one pod holds the GPU", async || {
+                holds_the_gpu(&world, &other).await && !holds_the_gpu(&world, &mine).await
+            })
+            .await;
+        assert!(begin.elapsed() < Duration::from_secs(1), "{round}: {:?}", begin.elapsed());
+        world
+            .stays("it does not change", Duration::from_millis(200), async || {
+                !holds_the_gpu(&world, &mine).await
+            })
+            .await;
+        let pod = world.see_pod(&mine).await;
+        reverted += u32::from(pod.is_none_or(|pod| pod["spec"]["nodeName"].is_string()));
+        remove(&world, &mine).await;
+        remove(&world, &other).await;
+    }
+    assert!(reverted > 0, "no round was a race");
+}
