@@ -20,6 +20,7 @@ const KAI: &str = "
     trainer.kubeflow.org/v1alpha1 TrainJob
     argoproj.io/v1alpha1 Workflow
     run.ai/* TrainingWorkload InteractiveWorkload DistributedWorkload InferenceWorkload DistributedInferenceWorkload
+    run.ai/* WorkloadRunner
     nvidia.com/* DynamoGraphDeployment
     run.ai/v1 RunaiJob
     tekton.dev/v1 PipelineRun TaskRun

@@ -66,7 +66,7 @@ impl Cycle<'_> {
             return Ok(());
         };
         let requested = self.requested(tasks, self.world.largest_gpu_mib());
-        let beyond_quota = self.world.asks_beyond_quota(scope.job);
+        let beyond_quota = self.world.asks_beyond_quota(scope.job, tasks);
         check_capacity(&self.world.tree, queue, &requested, beyond_quota)
     }
 

@@ -46,7 +46,7 @@ impl<'a> Scope<'a> {
         Self { job, part: Some(part) }
     }
 
-    fn has(&self, task: TaskId) -> bool {
+    pub(crate) fn has(&self, task: TaskId) -> bool {
         self.part.is_none_or(|part| part.tasks.contains(&task))
     }
 
@@ -112,7 +112,7 @@ impl World {
         members.iter().filter(|member| self.is_satisfied(scope, **member)).count() as u32
     }
 
-    pub(crate) fn is_satisfied(&self, scope: Scope<'_>, member: Member) -> bool {
+    fn is_satisfied(&self, scope: Scope<'_>, member: Member) -> bool {
         let state = self.member_state(scope, member);
         state.have >= state.need
     }
@@ -267,11 +267,12 @@ impl World {
 
     /// The pods of a job that go next.
     pub(crate) fn tasks_to_evict(&self, scope: Scope<'_>) -> Batch {
-        let mut tasks = self.surplus_of_set(scope, 0);
         let job = self.job(scope.job);
-        if tasks.is_empty() && job.is_semi_preemptible() {
-            return Batch { tasks, more: false };
+        if job.is_semi_preemptible() {
+            let tasks = self.tasks_beyond_core(scope);
+            return Batch { more: !tasks.is_empty(), tasks };
         }
+        let mut tasks = self.surplus_of_set(scope, 0);
         if tasks.is_empty() {
             tasks = self.placed_below(scope, 0);
         }
@@ -313,7 +314,7 @@ impl World {
         self.placed_of_leaf(scope, leaf).last().copied().into_iter().collect()
     }
 
-    pub(crate) fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
+    fn placed_of_leaf(&self, scope: Scope<'_>, leaf: usize) -> Tasks {
         let tasks = self.job(scope.job).leaves[leaf].tasks.iter().copied();
         tasks
             .filter(|task| scope.has(*task) && self.task(*task).state.status.is_active_allocated())

@@ -332,7 +332,7 @@ impl Cycle<'_> {
         if !entry.spec.schedulable
             || entry.spec.denied.is_some()
             || entry.counts.of(Status::Pending) == 0
-            || (eligible.preemptible_only && !self.world.asks_beyond_quota(job))
+            || (eligible.preemptible_only && !self.world.asks_beyond_quota(job, &[]))
             || !self.world.is_ready(job)
         {
             return false;

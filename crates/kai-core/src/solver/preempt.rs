@@ -58,10 +58,13 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 
 /// A job that may not be preempted must fit its queue's quota.
 fn fits_quota(cycle: &Cycle<'_>, job: JobId, queue: QueueId) -> Result<(), CapacityViolation> {
-    if cycle.world.policy.proportion.is_none() || cycle.world.asks_beyond_quota(job) {
+    if cycle.world.policy.proportion.is_none() || cycle.world.job(job).is_preemptible() {
         return Ok(());
     }
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
+    if cycle.world.asks_beyond_quota(job, &tasks) {
+        return Ok(());
+    }
     let requested = cycle.requested(&tasks, cycle.world.largest_gpu_mib());
     check_non_preemptible_quota(&cycle.world.tree, queue, &requested)
 }

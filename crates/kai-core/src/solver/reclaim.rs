@@ -127,7 +127,7 @@ fn look_once(
 fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
     let queue = cycle.world.job(job).queue?;
-    let preemptible = cycle.world.asks_beyond_quota(job);
+    let preemptible = cycle.world.asks_beyond_quota(job, &tasks);
     let (required, involved) = required(cycle, job, &tasks);
     Some(Reclaimer { queue, required, involved, preemptible })
 }

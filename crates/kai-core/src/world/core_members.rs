@@ -1,51 +1,91 @@
 //! Semi-preemptible jobs: which of their pods are the core, and what the core costs the queue.
 //!
 //! Rule: the core is what the tree needs. Of a leaf these are as many placed pods as it needs, the first in task order. Of a set these
-//! are the cores of its members; where more members are satisfied than it needs, of the first of those in sub-group order.
-//! The core counts against the quota and is no victim; everything beyond it is like a preemptible job.
+//! are the cores of as many satisfied members as it needs, the first that are declared; while fewer are satisfied, of all members.
+//! The core counts against the quota and is no victim; everything beyond it is like a preemptible job. Pods beyond the core go one
+//! by one, members beyond it as a whole, last first.
 
 use crate::cycle::members::{Scope, Tasks};
 use crate::fairness::Amounts;
-use crate::ids::{JobId, QueueId};
+use crate::ids::{JobId, QueueId, TaskId};
 use crate::world::World;
 use crate::world::job::Member;
 use crate::world::node::Accepted;
 
+/// A part of a job's tree.
+struct Split {
+    is_satisfied: bool,
+    /// Pods that the part needs.
+    core: Tasks,
+    /// The next pods beyond the core to go; none if there are none.
+    next: Tasks,
+    /// All its placed pods.
+    placed: Tasks,
+}
+
 impl World {
     /// Placed pods of a semi-preemptible job that may not be preempted.
     pub(crate) fn core_tasks(&self, id: JobId) -> Tasks {
-        let mut core = Tasks::new();
-        self.collect_core(Scope::whole(id), Member::Set(0), &mut core);
-        core
+        self.split(Scope::whole(id), Member::Set(0), &[]).core
     }
 
-    fn collect_core(&self, scope: Scope<'_>, member: Member, core: &mut Tasks) {
-        let job = self.job(scope.job);
+    /// The next pods of a semi-preemptible job that may go.
+    pub(crate) fn tasks_beyond_core(&self, scope: Scope<'_>) -> Tasks {
+        self.split(scope, Member::Set(0), &[]).next
+    }
+
+    /// Divides a part of the tree, as if `extra` were placed too.
+    fn split(&self, scope: Scope<'_>, member: Member, extra: &[TaskId]) -> Split {
         match member {
-            Member::Leaf(leaf) => {
-                let needed = job.leaves[leaf].min_available as usize;
-                core.extend(self.placed_of_leaf(scope, leaf).into_iter().take(needed));
-            }
-            Member::Set(set) => {
-                let needed = job.threshold(set) as usize;
-                let members = self.ordered_members(scope, set);
-                let satisfied = members.iter().filter(|member| self.is_satisfied(scope, **member));
-                if satisfied.clone().count() > needed {
-                    satisfied.take(needed).for_each(|one| self.collect_core(scope, *one, core));
-                } else {
-                    members.iter().for_each(|one| self.collect_core(scope, *one, core));
-                }
-            }
+            Member::Leaf(leaf) => self.split_leaf(scope, leaf, extra),
+            Member::Set(set) => self.split_set(scope, set, extra),
         }
+    }
+
+    fn split_leaf(&self, scope: Scope<'_>, leaf: usize, extra: &[TaskId]) -> Split {
+        let leaf = &self.job(scope.job).leaves[leaf];
+        let is_placed = |task: &TaskId| {
+            scope.has(*task)
+                && (self.task(*task).state.status.is_active_allocated() || extra.contains(task))
+        };
+        let placed: Tasks = leaf.tasks.iter().copied().filter(is_placed).collect();
+        let needed = leaf.min_available as usize;
+        let core = placed.iter().copied().take(needed).collect();
+        let next = placed.iter().copied().skip(needed).last().into_iter().collect();
+        Split { is_satisfied: placed.len() >= needed, core, next, placed }
+    }
+
+    fn split_set(&self, scope: Scope<'_>, set: usize, extra: &[TaskId]) -> Split {
+        let job = self.job(scope.job);
+        let members = job.sets[set].members.iter();
+        let parts: Vec<Split> = members.map(|member| self.split(scope, *member, extra)).collect();
+        let needed = job.threshold(set) as usize;
+        let is_satisfied = parts.iter().filter(|part| part.is_satisfied).count() >= needed;
+        let mut left = needed;
+        let belongs: Vec<bool> = parts
+            .iter()
+            .map(|part| {
+                let belongs = !is_satisfied || (part.is_satisfied && left > 0);
+                left -= usize::from(is_satisfied && belongs);
+                belongs
+            })
+            .collect();
+        let core = parts.iter().zip(&belongs).filter(|(_, belongs)| **belongs);
+        let core = core.flat_map(|(part, _)| part.core.iter().copied()).collect();
+        let ends = parts.iter().zip(&belongs).rev().map(|(part, belongs)| {
+            let whole = if *belongs { &part.next } else { &part.placed };
+            if part.next.is_empty() { whole } else { &part.next }
+        });
+        let next = ends.into_iter().find(|tasks| !tasks.is_empty()).cloned().unwrap_or_default();
+        let placed = parts.iter().flat_map(|part| part.placed.iter().copied()).collect();
+        Split { is_satisfied, core, next, placed }
     }
 
     /// What the core of a job costs its queue.
     pub(crate) fn core_cost(&self, id: JobId) -> Accepted {
         let mut cost = Accepted::default();
         for task in self.core_tasks(id) {
-            let state = &self.task(task).state;
-            // What is only promised is charged when it is held.
-            cost.add(&state.accepted);
+            cost.add(&self.task(task).state.accepted);
         }
         cost
     }
@@ -83,20 +123,23 @@ impl World {
     pub(crate) fn has_movable_pods(&self, id: JobId) -> bool {
         let job = self.job(id);
         job.is_preemptible()
-            || (job.is_semi_preemptible()
-                && !self.tasks_to_evict(Scope::whole(id)).tasks.is_empty())
+            || (job.is_semi_preemptible() && !self.tasks_beyond_core(Scope::whole(id)).is_empty())
     }
 
-    /// The next pods of the job are asked for like those of a preemptible one: they need not fit the quota. Until a semi-preemptible
-    /// job has its core, its next pods belong to it.
-    pub(crate) fn asks_beyond_quota(&self, id: JobId) -> bool {
+    /// `tasks` of the job are asked for like those of a preemptible one: they need not fit the quota. Of a semi-preemptible job none of
+    /// them may become part of the core.
+    pub(crate) fn asks_beyond_quota(&self, id: JobId, tasks: &[TaskId]) -> bool {
         let job = self.job(id);
-        job.is_preemptible()
-            || (job.is_semi_preemptible() && self.is_satisfied(Scope::whole(id), Member::Set(0)))
+        if !job.is_semi_preemptible() {
+            return job.is_preemptible();
+        }
+        let split = self.split(Scope::whole(id), Member::Set(0), tasks);
+        split.is_satisfied && !tasks.iter().any(|task| split.core.contains(task))
     }
 
-    /// Every semi-preemptible job still has its core.
+    /// A semi-preemptible job still has its core.
     pub(crate) fn keeps_core(&self, id: JobId) -> bool {
-        !self.job(id).is_semi_preemptible() || self.is_satisfied(Scope::whole(id), Member::Set(0))
+        !self.job(id).is_semi_preemptible()
+            || self.split(Scope::whole(id), Member::Set(0), &[]).is_satisfied
     }
 }

@@ -2,6 +2,7 @@
 
 use kai_core::check::{self, Moment, Violation};
 use kai_core::input::pod_group::GroupSet;
+use kai_core::input::pod_group::Preemptibility;
 use kai_core::input::{Delta, Object};
 use kai_core::plan::{CyclePlan, Step, StepKind, assume, plan_and_observe};
 use kai_core::report::searches::{RunResult, SearchResult};
@@ -135,6 +136,17 @@ fn check_cluster(cluster: &Cluster) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// No plan puts more of what cannot be preempted into a queue than its quota, and none breaks a count.
+fn check_semi_preemptible(cluster: &Cluster) -> Result<(), TestCaseError> {
+    let mut world = cluster.world();
+    let before = before(cluster);
+    let (plan, after) = planned(&mut world);
+    let steps = show::steps(&plan);
+    let mut worse = check::made_worse(&before, &after);
+    worse.retain(|one| matches!(one.rule, check::Rule::NonPreemptibleQuota | check::Rule::Recount));
+    show::none(&worse, &format!("planned\n{steps}"))
+}
+
 proptest! {
     #![proptest_config(crate::cases(1_000))]
 
@@ -146,5 +158,17 @@ proptest! {
     #[test]
     fn no_plan_makes_a_violation_worse(cluster in messy_cluster()) {
         check_cluster(&cluster)?;
+    }
+
+    #[test]
+    fn minimums_of_semi_preemptible_groups_stay_within_quotas_and_keep_their_pods(
+        mut cluster in tidy_cluster(),
+    ) {
+        for (at, group) in cluster.groups.iter_mut().enumerate() {
+            if group.preemptibility == Preemptibility::NonPreemptible || at % 3 == 0 {
+                group.preemptibility = Preemptibility::SemiPreemptible;
+            }
+        }
+        check_semi_preemptible(&cluster)?;
     }
 }

@@ -330,10 +330,6 @@ proptest! {
         cluster in prop_oneof![messy_cluster().boxed(), tidy_cluster().boxed()],
     ) {
         let mut world = cluster.world();
-        // The rules here are told of whole jobs; those of semi-preemptible jobs depend on how many pods they have.
-        if world.jobs().any(|(_, job)| job.is_semi_preemptible()) {
-            return Ok(());
-        }
         let plan = plan(&mut world, now());
         check(&world, &plan)?;
     }

@@ -32,7 +32,7 @@ impl QueueRoom {
         world.policy.proportion?;
         let job = world.task(task).job?;
         let queue = world.job(job).queue?;
-        let preemptible = world.asks_beyond_quota(job);
+        let preemptible = world.asks_beyond_quota(job, &[task]);
         let cost = usual_cost(world.shape_of(task), world.config.compatibility);
         let usual = check_capacity(&world.tree, queue, &cost, preemptible);
         let gpus = cost[QueueResource::Gpu];

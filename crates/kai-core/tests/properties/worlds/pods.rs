@@ -275,24 +275,24 @@ fn times() -> BoxedStrategy<GroupTimes> {
 
 fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
     let priority = one_of(vec![50, 50, 75, 25, 100, 125]);
-    let preemptibility = prop_oneof![
-        8 => Just(Preemptibility::Preemptible),
-        2 => Just(Preemptibility::NonPreemptible),
-        1 => Just(Preemptibility::SemiPreemptible),
-    ];
+    let preemptible = prop_oneof![4 => Just(true), 1 => Just(false)];
     let schedulable = prop_oneof![15 => Just(true), 1 => Just(false)];
     let half_bound = prop_oneof![15 => Just(false), 1 => Just(true)];
     let never_preempts = prop_oneof![15 => Just(false), 1 => Just(true)];
-    let flags = (preemptibility, schedulable, half_bound, never_preempts);
+    let flags = (preemptible, schedulable, half_bound, never_preempts);
     (parts(), 0..MOST_QUEUES + 1, priority, flags, times())
         .prop_map(|(parts, queue, priority, flags, times)| {
-            let (preemptibility, schedulable, half_bound, never_preempts) = flags;
+            let (preemptible, schedulable, half_bound, never_preempts) = flags;
             let spec = PodGroupSpec {
                 name: named(""),
                 uid: "".into(),
                 queue: queue_name(queue % MOST_QUEUES),
                 priority,
-                preemptibility,
+                preemptibility: if preemptible {
+                    Preemptibility::Preemptible
+                } else {
+                    Preemptibility::NonPreemptible
+                },
                 created: Timestamp::from_seconds(f64::from(times.created)),
                 last_start: times.last_start,
                 last_eviction: times.last_eviction,
