@@ -365,7 +365,9 @@ impl Accounts {
             let members: Vec<&Member> = members.take(leaf.min_available as usize).collect();
             let is_satisfied = members.len() >= leaf.min_available as usize;
             let mut sum = Sum::default();
-            members.iter().for_each(|member| sum.add(&member.demand.allocated));
+            for member in &members {
+                sum.add(&member.demand.allocated);
+            }
             (is_satisfied, sum)
         };
         let leaves = set.leaves.iter().map(leaf_members);
