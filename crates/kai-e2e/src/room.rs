@@ -288,9 +288,9 @@ impl Room {
         self.list(GROUPS, "podgroups").await
     }
 
-    /// Waits until all these pods have a node.
+    /// Waits until all these pods have a node, and the condition that says so.
     pub async fn scheduled(&self, names: &[&str]) -> anyhow::Result<()> {
-        self.pods_are(names, "scheduled", |pod| !pod["spec"]["nodeName"].is_null()).await
+        self.pods_are(names, "scheduled", is_scheduled).await
     }
 
     /// Waits until all these pods are ready.
@@ -298,12 +298,9 @@ impl Room {
         self.pods_are(names, "ready", |pod| has_condition(pod, "Ready", "True")).await
     }
 
-    /// Waits until all these pods are told that they cannot be scheduled, and have no node.
+    /// Waits until all these pods have the condition that they cannot be scheduled with KAI's reason, and have no node.
     pub async fn unschedulable(&self, names: &[&str]) -> anyhow::Result<()> {
-        let told = |pod: &Value| {
-            pod["spec"]["nodeName"].is_null() && has_condition(pod, "PodScheduled", "False")
-        };
-        self.pods_are(names, "unschedulable", told).await
+        self.pods_are(names, "unschedulable", is_unschedulable).await
     }
 
     async fn pods_are(
@@ -324,10 +321,9 @@ impl Room {
         let what = format!("{placed} of {prefix}* scheduled and {waiting} unschedulable");
         let seen = async || {
             let pods = self.pods_named(prefix).await?;
-            let has_node = |pod: &&Value| !pod["spec"]["nodeName"].is_null();
-            let told = |pod: &&Value| !has_node(pod) && has_condition(pod, "PodScheduled", "False");
-            let counts = (pods.iter().filter(has_node).count(), pods.iter().filter(told).count());
-            Ok(counts == (placed, waiting))
+            let scheduled = pods.iter().filter(|pod| is_scheduled(pod)).count();
+            let unschedulable = pods.iter().filter(|pod| is_unschedulable(pod)).count();
+            Ok((scheduled, unschedulable) == (placed, waiting))
         };
         self.until(&what, seen).await
     }
@@ -365,6 +361,32 @@ impl Room {
         };
         self.until(&format!("an event {reason} about {prefix}*"), seen).await?;
         Ok(found)
+    }
+
+    /// Waits until a group has the event that it lacks pods, in KAI's words.
+    pub async fn not_ready_event(&self, group: &str) -> anyhow::Result<()> {
+        let event = self.event(group, "NotReady").await?;
+        let text = event["message"].as_str().unwrap_or_default();
+        let rest = text.strip_prefix("Job is not ready for scheduling. Waiting for ");
+        let is_kais = rest.is_some_and(|rest| {
+            rest.contains(" pods") && rest.contains(", currently ") && rest.contains(" exist, ")
+        });
+        ensure!(event["type"] == "Normal" && is_kais, "{event}");
+        Ok(())
+    }
+
+    /// The device that the containers of a sharing pod see, as its config map says.
+    pub async fn visible_device(&self, name: &str) -> anyhow::Result<String> {
+        let pod = self.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
+        let variables = pod["spec"]["containers"][0]["env"].as_array().cloned().unwrap_or_default();
+        let variable = variables.iter().find(|one| one["name"] == "NVIDIA_VISIBLE_DEVICES");
+        let variable = variable.with_context(|| format!("{name} has no NVIDIA_VISIBLE_DEVICES"))?;
+        let reference = &variable["valueFrom"]["configMapKeyRef"];
+        let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
+        let path = format!("/api/v1/namespaces/{}/configmaps/{}", self.name, text("name"));
+        let map = self.see(&path).await?.with_context(|| format!("{path} does not exist"))?;
+        let device = map["data"][text("key").as_str()].as_str();
+        Ok(device.with_context(|| format!("{path} names no device"))?.to_owned())
     }
 
     /// Deletes a pod, as its owner would.
@@ -476,6 +498,20 @@ impl Room {
             Err(error) => Err(error).with_context(|| format!("GET {path}")),
         }
     }
+}
+
+fn is_scheduled(pod: &Value) -> bool {
+    !pod["spec"]["nodeName"].is_null() && has_condition(pod, "PodScheduled", "True")
+}
+
+fn is_unschedulable(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let says_so = |one: &Value| {
+        one["type"] == "PodScheduled"
+            && one["status"] == "False"
+            && one["reason"] == "Unschedulable"
+    };
+    pod["spec"]["nodeName"].is_null() && conditions.into_iter().flatten().any(says_so)
 }
 
 /// Whether an object has a condition.

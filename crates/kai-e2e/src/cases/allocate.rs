@@ -47,23 +47,26 @@ async fn half_a_core(room: &Room) -> anyhow::Result<()> {
 
 async fn elastic(room: &Room, cpu: &str, count: usize, placed: usize) -> anyhow::Result<()> {
     half_a_core(room).await?;
+    room.start(&[]).await?;
     room.group("g", "q", json!({"minMember": 1})).await?;
     room.pods(&pods(count, |at| pod(format!("p-{at}"), "q").of_group("g").cpu(cpu))).await?;
-    room.start(&[]).await?;
     room.counts("p-", placed, count - placed).await
 }
 
 async fn balance(room: &Room) -> anyhow::Result<()> {
     half_a_core(room).await?;
+    room.start(&[]).await?;
     for group in ["g", "h"] {
-        room.group(group, "q", json!({"minMember": 1})).await?;
         let member = |at| pod(format!("p-{group}-{at}"), "q").of_group(group).cpu("100m");
         room.pods(&pods(3, member)).await?;
     }
-    room.start(&[]).await?;
+    for group in ["g", "h"] {
+        room.group(group, "q", json!({"minMember": 1})).await?;
+    }
     room.counts("p-", 5, 1).await
 }
 
+/// Changed: the pod of low priority is the older one, and the scheduler starts when all pods exist.
 async fn elastic_priority(room: &Room) -> anyhow::Result<()> {
     half_a_core(room).await?;
     room.pod(&pod("low", "q").cpu("250m").class("train")).await?;
@@ -79,23 +82,24 @@ const TASK_PRIORITY: &str = "kai.scheduler/task-priority";
 
 async fn pod_order(room: &Room) -> anyhow::Result<()> {
     half_a_core(room).await?;
-    room.group("g", "q", json!({"minMember": 1})).await?;
+    room.start(&[]).await?;
     for (name, priority) in [("a", "1"), ("b", "3"), ("c", "2")] {
         let member = pod(name, "q").of_group("g").cpu("200m").labelled(TASK_PRIORITY, priority);
         room.pod(&member).await?;
     }
-    room.start(&[]).await?;
+    room.group("g", "q", json!({"minMember": 1})).await?;
     room.scheduled(&["b", "c"]).await?;
     room.unschedulable(&["a"]).await
 }
 
+/// Changed: the label is 1 instead of 3, the least that is more than none.
 async fn missing_label(room: &Room) -> anyhow::Result<()> {
     half_a_core(room).await?;
-    room.group("g", "q", json!({"minMember": 1})).await?;
+    room.start(&[]).await?;
     room.pod(&pod("plain", "q").of_group("g").cpu("300m")).await?;
     let labelled = pod("labelled", "q").of_group("g").cpu("300m").labelled(TASK_PRIORITY, "1");
     room.pod(&labelled).await?;
-    room.start(&[]).await?;
+    room.group("g", "q", json!({"minMember": 1})).await?;
     room.scheduled(&["labelled"]).await?;
     room.unschedulable(&["plain"]).await
 }
@@ -130,6 +134,7 @@ async fn fixed_over_quota(room: &Room) -> anyhow::Result<()> {
     room.unschedulable(&["p"]).await
 }
 
+/// Changed: all nine pods exist before the scheduler starts; KAI adds a second pod per queue after the first runs.
 async fn equal_deserved(room: &Room) -> anyhow::Result<()> {
     room.gpu_node("n", 8).await?;
     room.queue(&queue("parent").gpu(capped(3.0))).await?;

@@ -51,5 +51,5 @@ async fn not_ready(room: &Room) -> anyhow::Result<()> {
     room.start(&[]).await?;
     room.group("g", "q", json!({"minMember": 2})).await?;
     room.pod(&pod("p", "q").of_group("g")).await?;
-    room.event("g", "NotReady").await.map(|_| ())
+    room.not_ready_event("g").await
 }

@@ -71,8 +71,16 @@ async fn is_sound(room: &Room, devices: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// KAI's claim is an object of its own; the claim from a template and what becomes of it are ours.
 async fn simple(room: &Room) -> anyhow::Result<()> {
     simple_room(room, &[1]).await?;
+    room.claim("own", "q", 1).await?;
+    room.pod(&pod("named", "q").uses_claim("own")).await?;
+    room.ready(&["named"]).await?;
+    room.delete_pod("named").await?;
+    room.until("no device is given", async || Ok(room.given_devices().await?.is_empty())).await?;
+    room.delete(&format!("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/own", room.name))
+        .await?;
     room.pod(&pod("p", "q").claims("one")).await?;
     room.ready(&["p"]).await?;
     is_sound(room, 1).await?;
@@ -110,8 +118,9 @@ async fn fill(room: &Room) -> anyhow::Result<()> {
 
 async fn bookkeeping(room: &Room) -> anyhow::Result<()> {
     simple_room(room, &[4]).await?;
-    room.pod(&pod("p-1", "q").claims("one")).await?;
-    room.pod(&pod("p-2", "q").claims("two")).await?;
+    room.group("g", "q", json!({"minMember": 2})).await?;
+    room.pod(&pod("p-1", "q").of_group("g").claims("one")).await?;
+    room.pod(&pod("p-2", "q").of_group("g").claims("two")).await?;
     room.ready(&["p-1", "p-2"]).await?;
     let path = format!("/apis/scheduling.run.ai/v2/queues/{}", room.queue_name("q"));
     let class = room.device_class_name();
@@ -196,16 +205,16 @@ async fn extended_init(room: &Room) -> anyhow::Result<()> {
     let amounts = json!({room.extended_resource(): "2"});
     let resources = json!({"requests": amounts, "limits": amounts});
     let first = json!({"name": "first", "image": "none", "resources": resources});
-    room.pod(&asks(room, pod("p", "q"), 1).with(json!({"initContainers": [first]}))).await?;
+    room.pod(&asks(room, pod("p", "q"), 2).with(json!({"initContainers": [first]}))).await?;
     room.ready(&["p"]).await?;
     is_sound(room, 2).await
 }
 
 async fn device_plugin(room: &Room) -> anyhow::Result<()> {
-    extended_room(room, &[]).await?;
+    extended_room(room, &[1]).await?;
     let offered = json!({room.extended_resource(): "1"});
-    room.node("plugin", json!({}), offered).await?;
-    room.pod(&asks(room, pod("p", "q"), 1)).await?;
+    room.node("plugin", json!({"plugin": "true"}), offered).await?;
+    room.pod(&asks(room, pod("p", "q").on("plugin", "true"), 1)).await?;
     room.ready(&["p"]).await?;
     let none = async || Ok(room.claims().await?.is_empty());
     room.stays("no claim is made", Duration::from_secs(2), none).await
@@ -243,6 +252,7 @@ async fn consolidation(room: &Room) -> anyhow::Result<()> {
     is_sound(room, 4).await
 }
 
+/// Changed: the pod of high priority wants both devices; KAI's wants one of all.
 async fn preempt(room: &Room, is_extended: bool) -> anyhow::Result<()> {
     let wants = |pod: Pod, count: u32| match (is_extended, count) {
         (true, _) => asks(room, pod, count),
@@ -256,6 +266,9 @@ async fn preempt(room: &Room, is_extended: bool) -> anyhow::Result<()> {
     }
     room.pods(&pods(2, |at| wants(pod(format!("low-{at}"), "q").class(LOW), 1))).await?;
     room.counts("low-", 2, 0).await?;
+    room.pod(&wants(pod("same", "q").class(LOW), 1)).await?;
+    room.unschedulable(&["same"]).await?;
+    room.delete_pod("same").await?;
     room.pod(&wants(pod("high", "q").class(HIGH), 2)).await?;
     room.ready(&["high"]).await?;
     is_sound(room, 2).await
@@ -284,7 +297,8 @@ async fn no_reclaim(room: &Room) -> anyhow::Result<()> {
     family(room, (4.0, 1.0, 1.0)).await?;
     room.pod(&pod("held-0", "gives").claims("two")).await?;
     room.pod(&pod("held-1", "gives").claims("one")).await?;
-    room.ready(&["held-0", "held-1"]).await?;
+    room.pod(&pod("held-2", "gives").claims("one")).await?;
+    room.ready(&["held-0", "held-1", "held-2"]).await?;
     room.pod(&pod("taken-0", "takes").claims("one")).await?;
     room.ready(&["taken-0"]).await?;
     room.pod(&pod("taken-1", "takes").claims("two")).await?;
@@ -306,6 +320,7 @@ async fn elastic(room: &Room) -> anyhow::Result<()> {
     room.left("b-", 1).await
 }
 
+/// Changed: pods that exist before the scheduler starts, instead of Jobs.
 async fn weights(room: &Room) -> anyhow::Result<()> {
     furnished(room, &[8]).await?;
     room.claim_template("three", 3, None).await?;

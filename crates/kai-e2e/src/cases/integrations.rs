@@ -161,10 +161,8 @@ async fn external_group(room: &Room) -> anyhow::Result<()> {
     inner["restartPolicy"] = json!("Never");
     let metadata = json!({"labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"]});
     let skip = json!({"name": "w", "annotations": {"kai.scheduler/skip-podgrouper": "true"}, "labels": template["metadata"]["labels"]});
-    let mut pods = metadata.clone();
-    pods["annotations"]["kai.scheduler/skip-podgrouper"] = json!("true");
     let job: Value =
-        json!({"metadata": skip, "spec": {"template": {"metadata": pods, "spec": inner}}});
+        json!({"metadata": skip, "spec": {"template": {"metadata": metadata, "spec": inner}}});
     room.create(&format!("/apis/batch/v1/namespaces/{}/jobs", room.name), &job).await?;
     room.counts("w", 1, 0).await?;
     let groups = room.groups().await?;

@@ -1,4 +1,6 @@
 //! Training jobs of Kubeflow: their pods, made as the operator makes them, become one group and run.
+//!
+//! Changed throughout: no operator runs.
 
 use anyhow::ensure;
 use serde_json::{Value, json};

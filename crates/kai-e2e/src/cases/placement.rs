@@ -36,16 +36,16 @@ async fn two_gpu_nodes(room: &Room) -> anyhow::Result<()> {
 /// A wish to be, or not to be, where the pod with the label `app: first` is.
 fn near_first(kind: &str) -> Value {
     let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "first"}}});
-    let wish = json!([{"weight": 100, "podAffinityTerm": term}]);
+    let wish = json!([{"weight": 10, "podAffinityTerm": term}]);
     json!({"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": wish}}})
 }
 
 async fn affinity(room: &Room, kind: &str, same: bool) -> anyhow::Result<()> {
     two_gpu_nodes(room).await?;
     room.start(&[]).await?;
-    room.pod(&pod("first", "q").cpu("100m").labelled("app", "first")).await?;
+    room.pod(&pod("first", "q").labelled("app", "first")).await?;
     room.scheduled(&["first"]).await?;
-    room.pod(&pod("second", "q").cpu("100m").with(near_first(kind))).await?;
+    room.pod(&pod("second", "q").with(near_first(kind))).await?;
     room.scheduled(&["second"]).await?;
     let nodes = (room.node_of("first").await?, room.node_of("second").await?);
     ensure!((nodes.0 == nodes.1) == same, "{nodes:?}");
@@ -56,7 +56,7 @@ async fn resource_type(room: &Room) -> anyhow::Result<()> {
     two_gpu_nodes(room).await?;
     room.node("plain", json!({}), json!({})).await?;
     room.start(&[]).await?;
-    room.pod(&pod("p", "q").cpu("1")).await?;
+    room.pod(&pod("p", "q")).await?;
     room.scheduled(&["p"]).await?;
     let node = room.node_of("p").await?;
     ensure!(node == "plain", "{node}");
@@ -96,5 +96,7 @@ async fn two_gpus(room: &Room) -> anyhow::Result<()> {
         groups.push(seen["metadata"]["labels"]["runai-gpu-group"].clone());
     }
     ensure!(groups[0] != groups[1] && !groups[0].is_null(), "{groups:?}");
+    let devices = (room.visible_device("p-0").await?, room.visible_device("p-1").await?);
+    ensure!(devices.0 != devices.1, "{devices:?}");
     Ok(())
 }

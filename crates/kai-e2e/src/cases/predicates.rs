@@ -26,11 +26,12 @@ fn required_node(key: &str, value: &str) -> Value {
 }
 
 async fn affinity_met(room: &Room) -> anyhow::Result<()> {
-    room.node("a", json!({"zone": "a"}), json!({})).await?;
-    room.node("b", json!({"zone": "b"}), json!({})).await?;
+    room.gpu_node("a", 1).await?;
+    room.gpu_node("b", 1).await?;
     room.queue(&queue("q")).await?;
     room.start(&[]).await?;
-    room.pod(&pod("p", "q").with(required_node("zone", "b"))).await?;
+    let wanted = required_node("kubernetes.io/hostname", &room.node_name("b"));
+    room.pod(&pod("p", "q").gpus(1).with(wanted)).await?;
     room.scheduled(&["p"]).await?;
     let node = room.node_of("p").await?;
     ensure!(node == "b", "{node}");
@@ -46,21 +47,23 @@ async fn affinity_not_met(room: &Room) -> anyhow::Result<()> {
     room.unschedulable(&["p"]).await
 }
 
+/// The first pod requires to be near pods like itself, which it is.
 async fn pod_affinity_not_met(room: &Room) -> anyhow::Result<()> {
-    room.node("a", json!({}), json!({})).await?;
-    room.node("b", json!({}), json!({})).await?;
+    room.gpu_node("a", 1).await?;
+    room.gpu_node("b", 1).await?;
     room.queue(&queue("q")).await?;
     room.start(&[]).await?;
-    room.pod(&pod("first", "q").labelled("app", "first")).await?;
+    let near = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "first"}}}]);
+    let own = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near}}});
+    room.pod(&pod("first", "q").gpus(1).labelled("app", "first").with(own)).await?;
     room.scheduled(&["first"]).await?;
     let node = room.node_name(&room.node_of("first").await?);
-    let near = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "first"}}}]);
     let elsewhere = json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [node]}]}]);
     let affinity = json!({"affinity": {
         "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near},
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": elsewhere}},
     }});
-    room.pod(&pod("p", "q").with(affinity)).await?;
+    room.pod(&pod("p", "q").gpus(1).labelled("app", "first").with(affinity)).await?;
     room.unschedulable(&["p"]).await
 }
 
@@ -115,7 +118,7 @@ async fn tainted(room: &Room, tolerated: bool) -> anyhow::Result<()> {
     room.start(&[]).await?;
     let plain: Pod = pod("p", "q");
     if tolerated {
-        let toleration = json!([{"key": "dedicated", "operator": "Exists"}]);
+        let toleration = json!([{"key": "dedicated", "operator": "Equal", "value": "team", "effect": "NoSchedule"}]);
         room.pod(&plain.with(json!({"tolerations": toleration}))).await?;
         room.scheduled(&["p"]).await
     } else {

@@ -1,4 +1,6 @@
 //! Clusters and services of other people's operators: Ray, Knative, Spark.
+//!
+//! Changed throughout: no operator runs, the cases make the pods as the operators make them.
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};

@@ -1,4 +1,6 @@
 //! Sets of jobs and groups, and kinds that nobody knows.
+//!
+//! Changed throughout: no operator runs, the cases make the pods as the operators make them.
 
 use anyhow::ensure;
 use serde_json::{Value, json};

@@ -55,6 +55,13 @@ async fn fill(room: &Room) -> anyhow::Result<()> {
         .filter_map(|pod| pod["metadata"]["labels"]["runai-gpu-group"].as_str())
         .collect();
     ensure!(groups.len() == 4, "one pod per device: {groups:?}");
+    let mut devices = BTreeSet::new();
+    for pod in placed.iter().filter(|pod| !pod["spec"]["nodeName"].is_null()) {
+        devices.insert(
+            room.visible_device(pod["metadata"]["name"].as_str().unwrap_or_default()).await?,
+        );
+    }
+    ensure!(devices.len() == 4, "one config map per device: {devices:?}");
     Ok(())
 }
 
@@ -78,5 +85,7 @@ async fn same_gpu(room: &Room) -> anyhow::Result<()> {
         .filter_map(|pod| pod["metadata"]["labels"]["runai-gpu-group"].as_str())
         .collect();
     ensure!(groups.len() == 1, "{groups:?}");
+    let devices = (room.visible_device("p-0").await?, room.visible_device("p-1").await?);
+    ensure!(devices.0 == devices.1, "{devices:?}");
     Ok(())
 }

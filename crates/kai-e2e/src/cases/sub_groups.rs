@@ -35,7 +35,7 @@ async fn start(room: &Room, milli: f64, filler: Option<&str>) -> anyhow::Result<
     room.queue(&queue("q").cpu(capped(milli))).await?;
     room.start(&[]).await?;
     if let Some(cpu) = filler {
-        room.pod(&pod("filler", "q").cpu(cpu).class("build")).await?;
+        room.pod(&pod("filler", "q").cpu(cpu)).await?;
         room.scheduled(&["filler"]).await?;
     }
     Ok(())
@@ -68,10 +68,10 @@ async fn four_leaves(
 ) -> anyhow::Result<()> {
     start(room, 800.0, filler).await?;
     let leaves: Vec<Value> = (0..4).map(|at| leaf(&format!("l{at}"), None, 2)).collect();
-    room.group("g", "q", json!({"minSubGroup": needed, "subGroups": leaves})).await?;
     for at in 0..4 {
         room.pods(&members("g", &format!("l{at}"), 2)).await?;
     }
+    room.group("g", "q", json!({"minSubGroup": needed, "subGroups": leaves})).await?;
     room.counts("p-", placed, waiting).await
 }
 
@@ -87,11 +87,11 @@ async fn two_levels(
         tree.push(leaf(&format!("{half}-leaders"), Some(half), 1));
         tree.push(leaf(&format!("{half}-workers"), Some(half), 4));
     }
-    room.group("g", "q", json!({"minSubGroup": 2, "subGroups": tree})).await?;
     for half in ["decode", "prefill"] {
         room.pods(&members("g", &format!("{half}-leaders"), 1)).await?;
         room.pods(&members("g", &format!("{half}-workers"), 4)).await?;
     }
+    room.group("g", "q", json!({"minSubGroup": 2, "subGroups": tree})).await?;
     room.counts("p-", placed, waiting).await
 }
 
@@ -104,11 +104,11 @@ async fn elastic_middle(room: &Room) -> anyhow::Result<()> {
         tree.push(leaf(&format!("{name}-leader"), Some(&name), 1));
         tree.push(leaf(&format!("{name}-worker"), Some(&name), 2));
     }
-    room.group("g", "q", json!({"minSubGroup": 2, "subGroups": tree})).await?;
     for at in 0..3 {
         room.pods(&members("g", &format!("replica{at}-leader"), 1)).await?;
         room.pods(&members("g", &format!("replica{at}-worker"), 2)).await?;
     }
+    room.group("g", "q", json!({"minSubGroup": 2, "subGroups": tree})).await?;
     room.counts("p-", 6, 3).await
 }
 
@@ -119,19 +119,19 @@ async fn members_only(
 ) -> anyhow::Result<()> {
     start(room, 600.0, None).await?;
     let leaves = [leaf("sub-1", None, each), leaf("sub-2", None, each)];
-    room.group("g", "q", json!({"minMember": 2 * each, "subGroups": leaves})).await?;
     room.pods(&members("g", "sub-1", 3)).await?;
     room.pods(&members("g", "sub-2", 3)).await?;
+    room.group("g", "q", json!({"minMember": 2 * each, "subGroups": leaves})).await?;
     room.counts("p-", placed, waiting).await
 }
 
 async fn one_fails(room: &Room) -> anyhow::Result<()> {
     start(room, 600.0, None).await?;
     let leaves = [leaf("sub-1", None, 2), leaf("sub-2", None, 5)];
-    room.group("g", "q", json!({"minMember": 7, "subGroups": leaves})).await?;
     room.pods(&members("g", "sub-1", 3)).await?;
     room.pods(&members("g", "sub-2", 3)).await?;
-    room.event("g", "NotReady").await?;
+    room.group("g", "q", json!({"minMember": 7, "subGroups": leaves})).await?;
+    room.not_ready_event("g").await?;
     let pods = room.pods_named("p-").await?;
     anyhow::ensure!(pods.iter().all(|pod| pod["spec"]["nodeName"].is_null()));
     Ok(())
@@ -152,14 +152,17 @@ async fn optional_subtree(
 ) -> anyhow::Result<()> {
     start(room, 400.0, filler).await?;
     let tree = [
-        branch("required", 1),
-        leaf("required-leaf", Some("required"), 2),
+        branch("required", 2),
+        leaf("required-1", Some("required"), 1),
+        leaf("required-2", Some("required"), 1),
         branch("optional", 0),
-        leaf("optional-leaf", Some("optional"), 2),
+        leaf("optional-1", Some("optional"), 1),
+        leaf("optional-2", Some("optional"), 1),
     ];
+    for leaf in ["required-1", "required-2", "optional-1", "optional-2"] {
+        room.pods(&members("g", leaf, 1)).await?;
+    }
     room.group("g", "q", json!({"minSubGroup": 2, "subGroups": tree})).await?;
-    room.pods(&members("g", "required-leaf", 2)).await?;
-    room.pods(&members("g", "optional-leaf", 2)).await?;
     room.counts("p-g-required", 2, 0).await?;
     room.counts("p-g-optional", placed, waiting).await
 }
@@ -167,9 +170,9 @@ async fn optional_subtree(
 async fn partial(room: &Room) -> anyhow::Result<()> {
     start(room, 600.0, None).await?;
     let leaves = [leaf("sub-1", None, 3), leaf("sub-2", None, 3)];
-    room.group("g", "q", json!({"minMember": 6, "subGroups": leaves})).await?;
     room.pods(&members("g", "sub-1", 5)).await?;
     room.pods(&members("g", "sub-2", 5)).await?;
+    room.group("g", "q", json!({"minMember": 6, "subGroups": leaves})).await?;
     room.counts("p-g-sub-1", 3, 2).await?;
     room.counts("p-g-sub-2", 3, 2).await
 }
@@ -199,9 +202,9 @@ async fn unsatisfied(room: &Room) -> anyhow::Result<()> {
     start(room, 600.0, None).await?;
     for (group, counts) in [("g", (6, 0)), ("h", (0, 6))] {
         let leaves = [leaf("sub-1", None, 2), leaf("sub-2", None, 2)];
-        room.group(group, "q", json!({"minMember": 4, "subGroups": leaves})).await?;
         room.pods(&members(group, "sub-1", 3)).await?;
         room.pods(&members(group, "sub-2", 3)).await?;
+        room.group(group, "q", json!({"minMember": 4, "subGroups": leaves})).await?;
         room.counts(&format!("p-{group}-"), counts.0, counts.1).await?;
     }
     Ok(())

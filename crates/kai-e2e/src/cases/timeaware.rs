@@ -9,7 +9,7 @@ use crate::room::Room;
 pub(super) const CASES: &[(&str, Run)] =
     &[("past usage outweighs weights in time", |room| Box::pin(gives_way(room)))];
 
-/// KAI asks Prometheus; here the record is our own, which needs nothing else.
+/// Changed: KAI asks Prometheus every five seconds; here the record is our own, which needs nothing else.
 const CONFIGURATION: &str = "\
 usageDBConfig:
   clientType: recorder
@@ -36,6 +36,12 @@ async fn gives_way(room: &Room) -> anyhow::Result<()> {
         room.pod(&pod(name, "heavy").of_group("used").gpus(1)).await?;
     }
     room.scheduled(&["used-0", "used-1"]).await?;
+    let path = format!("/apis/scheduling.run.ai/v2/queues/{}", room.queue_name("heavy"));
+    let counted = async || {
+        let queue = room.see(&path).await?.unwrap_or_default();
+        Ok(queue["status"]["allocated"]["nvidia.com/gpu"] == "2")
+    };
+    room.until("the queue counts two GPUs", counted).await?;
     room.pod(&pod("late", "light").gpus(1)).await?;
     room.scheduled(&["late"]).await
 }

@@ -1,4 +1,7 @@
-//! Pods together in a rack or zone.
+//! Pods together in a rack or zone, under the placement strategy that spreads, as in KAI's suite.
+//!
+//! Changed throughout: the pods belong to a pod group with the constraint, KAI's to a Job with annotations; KAI plays the cases of
+//! four nodes three times.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +11,7 @@ use serde_json::{Value, json};
 use super::Run;
 use crate::objects::{Pod, pod, queue};
 use crate::room::Room;
+use crate::settings;
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("topology of 4 nodes: required rack", |room| {
@@ -22,7 +26,7 @@ pub(super) const CASES: &[(&str, Run)] = &[
     }),
     ("topology of 4 nodes: required rack, preferred node, full nodes", |room| {
         let both = json!({"requiredTopologyLevel": "rack", "preferredTopologyLevel": "kubernetes.io/hostname"});
-        Box::pin(together(room, both, 4, 2, "rack"))
+        Box::pin(together(room, both, 2, 4, "rack"))
     }),
     ("topology of 8 nodes: required zone, preferred rack", |room| Box::pin(zone(room))),
     ("topology: a level named by its alias", |room| Box::pin(alias(room))),
@@ -90,7 +94,7 @@ async fn together(
     level: &str,
 ) -> anyhow::Result<()> {
     nodes(room, 1).await?;
-    room.start(&[]).await?;
+    room.start_as(&settings::spread(), &[]).await?;
     let nodes = gang(room, constraint, pods, gpus).await?;
     ensure!(domains(&nodes, level) == 1, "{nodes:?}");
     ensure!(level != "rack" || domains(&nodes, "node") > 1 || gpus < 4, "{nodes:?}");
@@ -99,7 +103,7 @@ async fn together(
 
 async fn zone(room: &Room) -> anyhow::Result<()> {
     nodes(room, 2).await?;
-    room.start(&[]).await?;
+    room.start_as(&settings::spread(), &[]).await?;
     let both = json!({"requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"});
     let nodes = gang(room, both, 4, 4).await?;
     ensure!(domains(&nodes, "zone") == 1 && domains(&nodes, "rack") == 2, "{nodes:?}");
@@ -108,7 +112,7 @@ async fn zone(room: &Room) -> anyhow::Result<()> {
 
 async fn alias(room: &Room) -> anyhow::Result<()> {
     nodes(room, 1).await?;
-    room.start(&[]).await?;
+    room.start_as(&settings::spread(), &[]).await?;
     let nodes = gang(room, json!({"requiredTopologyLevel": "shelf"}), 2, 4).await?;
     ensure!(domains(&nodes, "rack") == 1, "{nodes:?}");
     Ok(())
