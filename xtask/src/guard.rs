@@ -12,6 +12,8 @@ const TARGETS: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-gnu"), ("aarch64", "aarch64-unknown-linux-gnu")];
 /// Oldest C library that the result runs with: that of `CentOS` 7.
 const GLIBC: &str = "2.17";
+/// Python packages of the linker, in the versions that the library was tested with.
+const ZIG: [&str; 2] = ["ziglang==0.17.0", "cargo-zigbuild==0.24.0"];
 /// Programs that tests of the library need, and the Debian packages that have them.
 const TOOLS: [(&str, &str); 4] = [
     ("qemu-aarch64-static", "qemu-user-static"),
@@ -54,7 +56,7 @@ fn install_tools() -> anyhow::Result<()> {
 pub(crate) fn build(root: &Path) -> anyhow::Result<()> {
     let has_zig = cargo().args(["zigbuild", "--help"]).output()?.status.success();
     if !has_zig {
-        run(Command::new("pip3").args(["install", "ziglang", "cargo-zigbuild"]), "pip3 install")?;
+        run(Command::new("pip3").arg("install").args(ZIG), "pip3 install")?;
     }
     for (architecture, target) in TARGETS {
         run(Command::new("rustup").args(["target", "add", target]), "rustup target add")?;

@@ -71,8 +71,9 @@ impl Facts {
             let tenants = self.tenants(node, &device, total);
             let pods: BTreeSet<ObjectName> =
                 tenants.into_iter().map(|(name, _)| name.clone()).collect();
-            let limits = pods.iter().map(|name| enforced_mib(self.pod(name)?, &device));
-            Some(DeviceUse { limits_mib: limits.sum(), held_mib, pods, device })
+            let mut limits = pods.iter().map(|name| enforced_mib(self.pod(name)?, &device));
+            let limits_mib = limits.try_fold(0_i64, |sum, mib| Some(sum.saturating_add(mib?)));
+            Some(DeviceUse { device, held_mib, pods, limits_mib })
         };
         devices.into_iter().filter_map(of).collect()
     }
@@ -103,7 +104,9 @@ impl Binder {
             }
             let place = (node.clone(), device.clone());
             let slack_mib = SLACK_MIB * pods.len() as i64;
-            let Some(limits_mib) = limits_mib.filter(|mib| held_mib > mib + slack_mib) else {
+            let Some(limits_mib) =
+                limits_mib.filter(|mib| held_mib > mib.saturating_add(slack_mib))
+            else {
                 self.exceeded.0.remove(&place);
                 continue;
             };

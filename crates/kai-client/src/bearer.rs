@@ -21,7 +21,7 @@ const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews
 const KEPT: Span = seconds(60);
 /// Answers that are kept; the oldest make way.
 const MOST_KEPT: usize = 256;
-/// Reviews under way: tokens that nobody knows must not keep the API server busy.
+/// Reviews under way: unknown tokens must not keep the API server busy.
 const AT_ONCE: usize = 4;
 
 /// What a client may do.

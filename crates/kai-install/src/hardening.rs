@@ -53,7 +53,7 @@ fn budget(name: &str) -> Value {
 }
 
 /// The API server and kubelets are no pods, so webhooks and probes are open to every address; metrics to pods of the
-/// cluster. Only admission has webhooks. Reservation pods answer nobody.
+/// cluster. Only admission has webhooks. Reservation pods accept no connection.
 fn network_policies() -> [Value; 3] {
     let port = |number: u16| json!({"protocol": "TCP", "port": number});
     let probes = json!({"ports": [port(PROBES)]});

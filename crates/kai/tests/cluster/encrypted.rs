@@ -36,7 +36,7 @@ pub(crate) fn connect(client: &Arc<ClientConfig>, name: &str, port: u16) -> Opti
     Some(StreamOwned::new(connection, stream))
 }
 
-/// Status and text of the answer to a `GET` with these headers, each with its line end; none where nobody answers.
+/// Status and text of the answer to a `GET` with these headers, each with its line end; none where no server answers.
 pub(crate) fn get(mut stream: Tls, path: &str, headers: &str) -> Option<(u16, String)> {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: kai\r\nConnection: close\r\n{headers}\r\n")
         .ok()?;

@@ -94,5 +94,5 @@ async fn metrics_are_read_by_accounts_with_the_right_only() {
     assert!(page.contains("kai_"), "{page}");
     assert_eq!(code(Some(&stranger)), Some(403), "the right is that of one account");
     let plain = ask(port, "GET", "/metrics", "").map(|(code, _)| code);
-    assert_ne!(plain, Some(200), "nothing is told in clear text");
+    assert_ne!(plain, Some(200), "nothing is served in clear text");
 }

@@ -86,7 +86,7 @@ async fn a_node_is_asked_for_once_and_used_when_it_is_there() {
 /// The node comes; what waits for it runs there, and the next one has to wait a while.
 async fn used_when_it_is_there(mut world: World) {
     let queue = world.queue_name("q");
-    // Nobody removes the scaling pod now: it holds up at most the pod it stands for.
+    // No process removes the scaling pod now: it holds up at most the pod it stands for.
     world.kill_kai();
     world.start_kai("kai", &[]).await;
     world

@@ -13,7 +13,7 @@ pub(crate) fn free_port() -> u16 {
     kai_testenv::free_port().expect("a port")
 }
 
-/// Status and body of an answer; none where nobody answers.
+/// Status and body of an answer; none where no server answers.
 pub(crate) fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let length = body.len();

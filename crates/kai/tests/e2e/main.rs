@@ -129,7 +129,7 @@ fn wanted() -> String {
     std::env::var("KAI_E2E").unwrap_or_default()
 }
 
-/// The server; where there can be none here, that is told.
+/// The server; where there can be none here, a message says so.
 fn there<T, E: std::borrow::Borrow<Impossible>>(site: Result<T, E>, test: &str) -> Option<T> {
     site.map_err(|why| why.borrow().skip(test)).ok()
 }
