@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cycle::Cycle;
 use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::statement::Statement;
-use crate::fairness::{Amounts, check_capacity};
+use crate::fairness::{Amounts, check_capacity, check_non_preemptible_quota};
 use crate::ids::{NodeId, TaskId};
 use crate::input::node::WholeGpuPolicy;
 use crate::input::pod::PodRole;
@@ -65,9 +65,15 @@ impl Cycle<'_> {
         let (Some(_), Some(queue)) = (self.world.policy.proportion, job.queue) else {
             return Ok(());
         };
-        let requested = self.requested(tasks, self.world.largest_gpu_mib());
+        let device_mib = self.world.largest_gpu_mib();
+        let requested = self.requested(tasks, device_mib);
         let beyond_quota = self.world.asks_beyond_quota(scope.job, tasks);
-        check_capacity(&self.world.tree, queue, &requested, beyond_quota)
+        check_capacity(&self.world.tree, queue, &requested, beyond_quota)?;
+        if job.is_semi_preemptible() && !beyond_quota {
+            let growth = self.world.core_growth(scope.job, tasks, device_mib);
+            check_non_preemptible_quota(&self.world.tree, queue, &growth)?;
+        }
+        Ok(())
     }
 
     /// What tasks ask of their queue; memory of GPUs in devices of `device_mib`.

@@ -1,10 +1,10 @@
 //! How a pod on a node is accounted: the vectors, and the shared devices behind them.
 //!
 //! Rule: a pod on its way out is subtracted from idle and added to releasing; a promise is subtracted from
-//! releasing alone; everything else is subtracted from idle. A shared device leaves the idle devices when its
-//! first pod comes and returns when its last pod goes; while all of it is on its way out it counts as one
-//! releasing device. Devices never exceed what physically exists. A promise holds no device: KAI counts promises as
-//! devices in use when it decides whether a device is idle again.
+//! releasing alone; everything else is subtracted from idle. A shared device is idle while no pod holds a part of it,
+//! and free later when no pod will: once those on their way out are gone and those with a promise are there. KAI
+//! counts by transitions instead, and promises as devices in use, so that a device whose pods are placed and then
+//! made to wait with their gang is not idle again.
 
 use crate::compatibility::Compatibility;
 use crate::resources::{GPU, ResourceVector};
@@ -47,16 +47,18 @@ pub fn add(
             node.amounts.releasing.add(vector);
             node.amounts.idle.sub(vector);
         }
-        Status::Pipelined => {
-            node.amounts.releasing.sub(vector);
-            node.amounts.promised_gpus += vector.get(GPU);
-        }
+        Status::Pipelined => node.amounts.releasing.sub(vector),
         _ => node.amounts.idle.sub(vector),
     }
     if let DeviceDemand::Shared { mib, kind, .. } = demand {
         for group in groups {
             let at = group_slot(node, *group, kind);
-            SharedDevice { node, at, compatibility }.add(mib, status);
+            let mut device = SharedDevice { node, at };
+            if compatibility.is_kai() {
+                device.add_as_kai(mib, status);
+            } else {
+                device.change(mib, status);
+            }
         }
     }
 }
@@ -76,16 +78,18 @@ pub fn remove(
             node.amounts.releasing.sub(vector);
             node.amounts.idle.add(vector);
         }
-        Status::Pipelined => {
-            node.amounts.releasing.add(vector);
-            node.amounts.promised_gpus -= vector.get(GPU);
-        }
+        Status::Pipelined => node.amounts.releasing.add(vector),
         _ => node.amounts.idle.add(vector),
     }
     if let DeviceDemand::Shared { mib, .. } = demand {
         for group in groups {
             if let Some(at) = node.groups.iter().position(|known| known.id == *group) {
-                SharedDevice { node, at, compatibility }.remove(mib, status);
+                let mut device = SharedDevice { node, at };
+                if compatibility.is_kai() {
+                    device.remove_as_kai(mib, status);
+                } else {
+                    device.change(-mib, status);
+                }
             }
         }
     }
@@ -96,7 +100,6 @@ struct SharedDevice<'a> {
     node: &'a mut Node,
     /// Position among the groups of the node.
     at: usize,
-    compatibility: Compatibility,
 }
 
 impl SharedDevice<'_> {
@@ -104,34 +107,34 @@ impl SharedDevice<'_> {
         &mut self.node.groups[self.at]
     }
 
-    fn add(&mut self, mib: i64, status: Status) {
+    /// Counts `mib` more, or fewer, of a pod in `status`.
+    fn change(&mut self, mib: i64, status: Status) {
         let before = *self.group();
-        let as_kai = self.compatibility.is_kai();
-        self.group().used_mib += mib;
+        self.group().change(mib, status);
+        let after = *self.group();
+        let idle = i64::from(before.is_held()) - i64::from(after.is_held());
+        let later = i64::from(before.is_held_later()) - i64::from(after.is_held_later());
+        self.node.amounts.idle.add_at(GPU, idle);
+        self.node.amounts.releasing.add_at(GPU, later - idle);
+    }
+
+    fn add_as_kai(&mut self, mib: i64, status: Status) {
+        let before = *self.group();
+        self.group().change(mib, status);
         match status {
             Status::Releasing => {
-                self.group().releasing_mib += mib;
-                self.group().allocated_mib += mib;
-                let all_on_its_way_out = self.group().used_mib == self.group().releasing_mib;
-                if all_on_its_way_out {
+                if self.group().used_mib == self.group().releasing_mib {
                     self.count_as_releasing();
-                }
-                let is_first = if as_kai { all_on_its_way_out } else { before.allocated_mib <= 0 };
-                if is_first {
                     self.take_idle_device();
                 }
             }
             Status::Pipelined => {
-                self.group().releasing_mib -= mib;
                 if before.used_mib == before.releasing_mib {
                     self.node.amounts.releasing.add_at(GPU, -1);
                 }
             }
             _ => {
-                self.group().allocated_mib += mib;
-                let is_first =
-                    if as_kai { before.used_mib <= 0 } else { before.allocated_mib <= 0 };
-                if is_first {
+                if before.used_mib <= 0 {
                     self.take_idle_device();
                 }
                 self.stop_counting_as_releasing();
@@ -139,34 +142,27 @@ impl SharedDevice<'_> {
         }
     }
 
-    fn remove(&mut self, mib: i64, status: Status) {
+    fn remove_as_kai(&mut self, mib: i64, status: Status) {
         let before = *self.group();
-        self.group().used_mib -= mib;
+        self.group().change(-mib, status);
+        let group = *self.group();
         match status {
             Status::Releasing => {
-                self.group().releasing_mib -= mib;
-                self.group().allocated_mib -= mib;
-                if self.is_free() {
+                if group.used_mib <= 0 {
                     self.give_idle_device();
-                }
-                if self.group().used_mib <= 0 {
                     self.stop_counting_as_releasing();
                 }
             }
             Status::Pipelined => {
-                let group = self.group();
-                group.releasing_mib += mib;
                 let promised_a_free_device = group.used_mib == 0 && group.releasing_mib == 0;
                 if before.used_mib == before.releasing_mib || promised_a_free_device {
                     self.node.amounts.releasing.add_at(GPU, 1);
                 }
             }
             _ => {
-                self.group().allocated_mib -= mib;
-                if self.is_free() {
+                if group.used_mib <= 0 {
                     self.give_idle_device();
                 }
-                let group = self.group();
                 if group.used_mib != 0 && group.used_mib == group.releasing_mib {
                     self.count_as_releasing();
                 }
@@ -174,39 +170,22 @@ impl SharedDevice<'_> {
         }
     }
 
-    /// No pod holds a part of the device. KAI asks whether no pod holds or was promised one.
-    fn is_free(&mut self) -> bool {
-        let as_kai = self.compatibility.is_kai();
-        if as_kai { self.group().used_mib <= 0 } else { self.group().allocated_mib <= 0 }
-    }
-
     fn take_idle_device(&mut self) {
-        if self.device_count() < self.node.amounts.idle.get(GPU) + self.devices_in_use() {
+        if self.device_count() < self.known_devices() {
             self.node.amounts.idle.add_at(GPU, -1);
         }
     }
 
     fn give_idle_device(&mut self) {
-        let known = self.node.amounts.idle.get(GPU) + self.devices_in_use();
-        let is_missing = if self.compatibility.is_kai() {
-            self.device_count() >= known
-        } else {
-            self.device_count() > known
-        };
-        if is_missing {
+        if self.device_count() >= self.known_devices() {
             self.node.amounts.idle.add_at(GPU, 1);
         }
     }
 
-    /// Devices held whole plus devices of which a part is held; KAI adds devices that are promised.
-    fn devices_in_use(&self) -> i64 {
-        let as_kai = self.compatibility.is_kai();
-        let is_shared = |group: &&GpuGroup| {
-            if as_kai { group.used_mib > 0 } else { group.allocated_mib > 0 }
-        };
-        let shared = self.node.groups.iter().filter(is_shared).count() as i64;
-        let promised = if as_kai { 0 } else { self.node.amounts.promised_gpus };
-        self.node.amounts.used.get(GPU) - promised + shared
+    /// Idle devices, devices held whole, and devices of which a part is held or promised.
+    fn known_devices(&self) -> i64 {
+        let shared = self.node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
+        self.node.amounts.idle.get(GPU) + self.node.amounts.used.get(GPU) + shared
     }
 
     fn device_count(&self) -> i64 {
@@ -240,4 +219,48 @@ fn group_slot(node: &mut Node, id: GroupId, kind: GroupKind) -> usize {
         });
         node.groups.len() - 1
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use crate::compatibility::Compatibility;
+    use crate::input::Object;
+    use crate::input::pod::GpuRequest;
+    use crate::plugins::numa::ZonePlacement;
+    use crate::plugins::testing::{node, node_id, pod, set, task_id, world};
+    use crate::resources::GPU;
+    use crate::status::Status;
+    use crate::world::ledger::Place;
+
+    /// Devices that are idle, and free later, once two pods placed on one of two are made to wait with their gang.
+    fn idle_and_free_later(compatibility: Compatibility) -> (i64, i64) {
+        let mut world = world(compatibility, &[]);
+        let host = node("node", 2, &[("nvidia.com/gpu.memory", "32768")]);
+        set(&mut world, Object::Node(Box::new(host)));
+        for name in ["first", "second"] {
+            let mut part = pod(name, "group", 0);
+            part.request.gpu = GpuRequest::Fraction { portion: 0.3, devices: 1 };
+            set(&mut world, Object::Pod(Box::new(part)));
+        }
+        let host = node_id(&world, "node");
+        let groups = smallvec![world.groups.intern("device")];
+        let place = Place { node: host, groups, zones: ZonePlacement::default() };
+        let tasks = ["first", "second"].map(|name| task_id(&world, name));
+        for task in tasks {
+            world.put(task, &place, Status::Allocated);
+        }
+        for task in tasks {
+            world.turn_into_promise(task);
+        }
+        let host = world.node(host);
+        (host.amounts.idle.get(GPU), host.available(GPU))
+    }
+
+    #[test]
+    fn device_whose_pods_are_made_to_wait_is_idle_and_promised_and_for_kai_in_use() {
+        assert_eq!(idle_and_free_later(Compatibility::Right), (2, 1));
+        assert_eq!(idle_and_free_later(Compatibility::Kai), (1, 1));
+    }
 }

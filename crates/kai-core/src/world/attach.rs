@@ -264,7 +264,6 @@ impl World {
         node.amounts.idle.clone_from(&node.allocatable);
         node.amounts.releasing = crate::resources::ResourceVector::zero();
         node.amounts.used = crate::resources::ResourceVector::zero();
-        node.amounts.promised_gpus = 0;
         node.groups.clear();
         node.residents.clear();
         node.legacy_mig_residents.clear();

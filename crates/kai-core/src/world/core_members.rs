@@ -137,6 +137,29 @@ impl World {
         split.is_satisfied && !tasks.iter().any(|task| split.core.contains(task))
     }
 
+    /// What the core of a semi-preemptible job costs more once `tasks` are placed. A task that completes a member
+    /// can make the pods that the member already has part of the core.
+    pub(crate) fn core_growth(
+        &self,
+        id: JobId,
+        tasks: &[TaskId],
+        device_mib: Option<i64>,
+    ) -> Amounts {
+        let mut growth = Amounts::ZERO;
+        for task in self.split(Scope::whole(id), Member::Set(0), tasks).core {
+            growth += if tasks.contains(&task) {
+                self.shape_of(task).queue_cost().amounts(device_mib)
+            } else {
+                self.task(task).state.accepted.amounts()
+            };
+        }
+        let before = self.job(id).core.amounts();
+        for resource in crate::fairness::QueueResource::ALL {
+            growth[resource] = (growth[resource] - before[resource]).max(0.0);
+        }
+        growth
+    }
+
     /// A semi-preemptible job still has its core.
     pub(crate) fn keeps_core(&self, id: JobId) -> bool {
         !self.job(id).is_semi_preemptible()

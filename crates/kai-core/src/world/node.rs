@@ -79,8 +79,6 @@ pub struct NodeAmounts {
     pub releasing: ResourceVector,
     /// Held or promised.
     pub used: ResourceVector,
-    /// Of the GPUs in `used`, those that are promised and not held.
-    pub promised_gpus: i64,
 }
 
 /// A device that pods share.
@@ -94,7 +92,7 @@ pub struct GpuGroup {
     pub releasing_mib: i64,
     /// MiB held, promises not counted.
     pub allocated_mib: i64,
-    /// Counted once in the node's releasing devices because all of it is on its way out.
+    /// Counted once in the node's releasing devices because all of it is on its way out; kept as KAI does alone.
     pub counted_as_releasing: bool,
     /// What it holds.
     pub kind: GroupKind,
@@ -196,7 +194,6 @@ impl Node {
                 idle: allocatable.clone(),
                 releasing: ResourceVector::zero(),
                 used: ResourceVector::zero(),
-                promised_gpus: 0,
             },
             allocatable,
             groups: Vec::new(),
@@ -370,6 +367,29 @@ fn unusable(spec: &NodeSpec) -> Option<Text> {
 }
 
 impl GpuGroup {
+    /// Some pod holds a part of the device.
+    pub(crate) fn is_held(&self) -> bool {
+        self.allocated_mib > 0
+    }
+
+    /// Some pod holds a part of the device once pods on their way out are gone and promises are kept.
+    pub(crate) fn is_held_later(&self) -> bool {
+        self.allocated_mib > self.releasing_mib
+    }
+
+    /// Counts `mib` more, or fewer, of a pod in `status`.
+    pub(crate) fn change(&mut self, mib: i64, status: Status) {
+        self.used_mib += mib;
+        match status {
+            Status::Releasing => {
+                self.releasing_mib += mib;
+                self.allocated_mib += mib;
+            }
+            Status::Pipelined => self.releasing_mib -= mib,
+            _ => self.allocated_mib += mib,
+        }
+    }
+
     /// A pod that wants `mib` of a device fits: now, or when what is on its way out is gone. A device that is
     /// wholly on its way out is a whole device becoming free, not one to join.
     #[inline]

@@ -73,21 +73,11 @@ fn concerns(plan: &CyclePlan, violation: &Violation, test: fn(&StepKind) -> bool
     })
 }
 
-/// Some pod is evicted twice, as KAI does it (fault 11): what it held is counted as free twice.
-fn evicts_twice(plan: &CyclePlan) -> bool {
-    let evicts = |step: &&Step| matches!(step.kind, StepKind::Evict { .. });
-    let mut pods: Vec<_> = plan.steps.iter().filter(evicts).map(|step| &step.pod).collect();
-    let steps = pods.len();
-    pods.sort();
-    pods.dedup();
-    pods.len() < steps
-}
-
 /// KAI serves gangs that lost pods in the same cycle, takes a part of a gang, and counts some victims twice.
 fn is_kais_own(cluster: &Cluster, plan: &CyclePlan, violation: &Violation) -> bool {
     cluster.config.compatibility.is_kai()
         && (concerns(plan, violation, |kind| matches!(kind, StepKind::Evict { .. }))
-            || (evicts_twice(plan) && violation.rule == check::Rule::QueueLimit))
+            || (crate::evicts_twice(plan) && violation.rule == check::Rule::QueueLimit))
 }
 
 /// Gangs of which a pod moves are whole again once what is promised is kept.

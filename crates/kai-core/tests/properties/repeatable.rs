@@ -42,10 +42,14 @@ fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
     plan
 }
 
-/// Fails with the first line in which two plans differ.
+/// Fails with the steps of two plans where those differ, else with the first line that does.
 pub(crate) fn same_plan(left: &CyclePlan, right: &CyclePlan) -> Result<(), TestCaseError> {
     if left == right {
         return Ok(());
+    }
+    if left.steps != right.steps {
+        let (left, right) = (show::steps(left), show::steps(right));
+        return Err(TestCaseError::fail(format!("steps differ:\n{left}\n---\n{right}")));
     }
     let (left, right) = (format!("{left:#?}"), format!("{right:#?}"));
     let same = left.lines().zip(right.lines()).take_while(|(left, right)| left == right).count();

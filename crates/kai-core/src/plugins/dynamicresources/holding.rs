@@ -38,7 +38,6 @@ pub(crate) struct SharedDevices {
     idle: i64,
     releasing: i64,
     used: i64,
-    promised: i64,
 }
 
 impl SharedDevices {
@@ -48,7 +47,6 @@ impl SharedDevices {
             amounts.idle.add_at(GPU, sign * self.idle);
             amounts.releasing.add_at(GPU, sign * self.releasing);
             amounts.used.add_at(GPU, sign * self.used);
-            amounts.promised_gpus += sign * self.promised;
         }
     }
 }
@@ -80,10 +78,6 @@ impl Hold {
 
     fn used(self) -> i64 {
         i64::from(self != Self::default())
-    }
-
-    fn promised(self) -> i64 {
-        i64::from(self.promised && !self.held && !self.going)
     }
 }
 
@@ -237,7 +231,6 @@ impl World {
             shared.idle += devices * (together.idle() - others.idle());
             shared.releasing += devices * (together.releasing() - others.releasing());
             shared.used += devices * (together.used() - others.used());
-            shared.promised += devices * (together.promised() - others.promised());
         }
         shared
     }
