@@ -110,11 +110,18 @@ impl Search {
     }
 }
 
-/// For how many pods of the job, and which victims.
-type FailedSet = (usize, Box<[TaskId]>);
+/// A set of victims that was tried without success.
+struct FailedSet {
+    /// For how many pods of the job.
+    pods: usize,
+    /// Its victims, sorted.
+    victims: Box<[TaskId]>,
+    /// Its victims as they were taken, where the action's rules refused them: fairness judges one after the other.
+    order: Option<Box<[TaskId]>>,
+}
 
-/// Sets of victims that were tried without success, with for how many pods of the job. What comes of a set depends on
-/// nothing else, so none is tried twice.
+/// Sets of victims that were tried without success. Whether the job fits depends on nothing but the set, so none is
+/// tried twice; one that was refused may be accepted in another order.
 #[derive(Default)]
 pub(crate) struct Failures {
     sets: FxHashMap<u64, Vec<FailedSet>>,
@@ -129,14 +136,23 @@ impl Failures {
         (hasher.finish(), sorted)
     }
 
-    /// Whether this set failed before for as many pods.
-    fn contain(&self, pods: usize, (hash, set): &(u64, Box<[TaskId]>)) -> bool {
+    /// Whether `victims`, whose key this is, failed before for as many pods.
+    fn contain(&self, pods: usize, (hash, set): &(u64, Box<[TaskId]>), victims: &[TaskId]) -> bool {
         let known = self.sets.get(hash).into_iter().flatten();
-        known.into_iter().any(|(count, failed)| *count == pods && failed == set)
+        known.into_iter().any(|failed| {
+            failed.pods == pods
+                && failed.victims == *set
+                && failed.order.as_ref().is_none_or(|order| **order == *victims)
+        })
     }
 
-    fn remember(&mut self, pods: usize, (hash, set): (u64, Box<[TaskId]>)) {
-        self.sets.entry(hash).or_default().push((pods, set));
+    fn remember(
+        &mut self,
+        pods: usize,
+        (hash, victims): (u64, Box<[TaskId]>),
+        order: Option<Box<[TaskId]>>,
+    ) {
+        self.sets.entry(hash).or_default().push(FailedSet { pods, victims, order });
     }
 }
 
@@ -432,25 +448,26 @@ fn try_set(
         return ProbeResult::Unsolved;
     }
     let key = Failures::key(pods, &victims);
-    if may_skip && search.failures.contain(pods, &key) {
+    if may_skip && search.failures.contain(pods, &key, &victims) {
         search.sets.duplicate += 1;
         return ProbeResult::Unsolved;
     }
     search.report.simulations += 1;
     search.sets.simulated += 1;
     let mut statement = Statement::begin(cycle.world);
-    match simulate::run(cycle, search, probe, scenario, &mut statement) {
+    let order = match simulate::run(cycle, search, probe, scenario, &mut statement) {
         Verdict::Solved(victims) => {
             return ProbeResult::Solved(Solution { statement, victims });
         }
         Verdict::Refused => {
             search.report.refused += 1;
             search.sets.refused += 1;
-            statement.discard(cycle.world);
+            Some(victims.into())
         }
-        Verdict::DoesNotFit => statement.discard(cycle.world),
-    }
-    search.failures.remember(pods, key);
+        Verdict::DoesNotFit => None,
+    };
+    statement.discard(cycle.world);
+    search.failures.remember(pods, key, order);
     ProbeResult::Unsolved
 }
 
