@@ -36,9 +36,12 @@ pub struct BindRequestSpec {
     /// Devices, and the share of each.
     #[serde(rename = "receivedGPU", default, skip_serializing_if = "Option::is_none")]
     pub received_gpu: Option<ReceivedGpu>,
-    /// The device groups of a sharing pod.
+    /// The device groups of a sharing pod, as schedulers before KAI 0.18 write them.
     #[serde(rename = "selectedGPUGroups", default, skip_serializing_if = "Vec::is_empty")]
     pub selected_gpu_groups: Vec<String>,
+    /// The device groups of a sharing pod, and how their pods share the processors; as of KAI 0.18.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selected_fractional_gpu_groups: Vec<FractionalGpuGroup>,
     /// Allocations for the pod's claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_claim_allocations: Vec<ResourceClaimAllocation>,
@@ -51,6 +54,28 @@ pub struct BindRequestSpec {
     /// How many attempts may fail; none means one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<i32>,
+}
+
+impl BindRequestSpec {
+    /// Ids of the device groups, in whichever form they are written. The newer form has precedence.
+    pub fn gpu_groups(&self) -> Vec<&str> {
+        if self.selected_fractional_gpu_groups.is_empty() {
+            return self.selected_gpu_groups.iter().map(String::as_str).collect();
+        }
+        self.selected_fractional_gpu_groups.iter().map(|group| group.id.as_str()).collect()
+    }
+}
+
+/// A device group, and how its pods share the processors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FractionalGpuGroup {
+    /// Id of the group.
+    #[serde(default)]
+    pub id: String,
+    /// `time-slicing` (also when left out) or `sm-sharing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_sharing_mode: Option<String>,
 }
 
 /// Devices, and the share of each.
@@ -133,4 +158,24 @@ impl BindRequestStatus {
     pub const SUCCEEDED: &str = "Succeeded";
     /// The last attempt failed.
     pub const FAILED: &str = "Failed";
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn groups_are_read_in_both_forms() {
+        let read = |spec| serde_json::from_value::<BindRequestSpec>(spec).expect("a spec");
+        let older = read(json!({"selectedGPUGroups": ["a", "b"]}));
+        assert_eq!(older.gpu_groups(), ["a", "b"]);
+        let newer = json!([{"id": "c", "computeSharingMode": "sm-sharing"}, {"id": "d"}]);
+        let newer = read(json!({"selectedFractionalGpuGroups": newer}));
+        assert_eq!(newer.gpu_groups(), ["c", "d"]);
+        let both =
+            json!({"selectedGPUGroups": ["a"], "selectedFractionalGpuGroups": [{"id": "c"}]});
+        assert_eq!(read(both).gpu_groups(), ["c"]);
+    }
 }

@@ -468,7 +468,7 @@ impl Binder {
 
     /// The devices of the request, in its order; none: some are not known yet.
     fn reserved_devices(&self, request: &Request) -> Result<Option<Vec<(Text, Text)>>, String> {
-        if request.spec.selected_gpu_groups.is_empty() {
+        if request.spec.gpu_groups().is_empty() {
             return Err("no SelectedGPUGroups for fractional pod: invalid binding request".into());
         }
         let mut devices = Vec::new();

@@ -84,21 +84,20 @@ impl Request {
 
     /// The shared devices it names.
     pub(super) fn devices(&self) -> impl Iterator<Item = DeviceKey> {
-        let groups = self.is_fraction().then_some(&self.spec.selected_gpu_groups);
+        let groups = self.is_fraction().then(|| self.spec.gpu_groups());
         groups
             .into_iter()
             .flatten()
-            .map(|group| DeviceKey { node: self.node.clone(), group: group.as_str().into() })
+            .map(|group| DeviceKey { node: self.node.clone(), group: group.into() })
     }
 
     /// The labels that tell a pod's shared devices, as KAI writes them.
     pub(super) fn group_labels(&self) -> Vec<(String, String)> {
-        let groups = &self.spec.selected_gpu_groups;
-        match groups.as_slice() {
-            [one] => vec![(gpu::GROUP.to_owned(), one.clone())],
+        match self.spec.gpu_groups().as_slice() {
+            [one] => vec![(gpu::GROUP.to_owned(), (*one).to_owned())],
             several => several
                 .iter()
-                .map(|group| (format!("{}{group}", gpu::MULTI_GROUP_PREFIX), group.clone()))
+                .map(|group| (format!("{}{group}", gpu::MULTI_GROUP_PREFIX), (*group).to_owned()))
                 .collect(),
         }
     }

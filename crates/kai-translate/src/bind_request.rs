@@ -38,7 +38,7 @@ pub fn translate(
     let spec = BindRequestSpec {
         pod: ObjectName::new(namespace, pod.unwrap_or_default()),
         node: node.unwrap_or_default().into(),
-        gpu_groups: request.spec.selected_gpu_groups.iter().map(|g| g.as_str().into()).collect(),
+        gpu_groups: request.spec.gpu_groups().into_iter().map(Into::into).collect(),
         numa_zones: numa_zones.map(|text| text.as_str().into()),
         claim_allocations: claims.chain(extended).collect(),
         failed: has_failed(request),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClaim};
 use kai_api::json;
-use kai_api::names::{gpu, scheduling};
+use kai_api::names::{gpu, guard, scheduling};
 use kai_core::input::devices::{AllocatedDevice, Allocation};
-use kai_core::input::pod::GpuRequest;
+use kai_core::input::pod::{ComputeMode, GpuRequest};
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{Step, StepKind};
 use kai_core::plugins::dynamicresources::{ContainerAsk, EXTENDED_CLAIM};
@@ -48,9 +48,14 @@ impl Planner {
                 "selectedNode": &**node,
                 "receivedResourceType": request.map_or(gpu::RECEIVED_REGULAR, received),
                 "receivedGPU": {"count": count, "portion": format!("{}.{:02}", centi / 100, centi % 100)},
+                // Binders before KAI 0.18 read the first form only.
                 "selectedGPUGroups": gpu_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
             },
         });
+        if !gpu_groups.is_empty() {
+            let groups = self.fractional_groups(pod, gpu_groups);
+            json::set(&mut object, &["spec", "selectedFractionalGpuGroups"], groups);
+        }
         if let Some(pods) = gang {
             let annotations = json!({scheduling::GANG_SIZE: pods.to_string()});
             json::set(&mut object, &["metadata", "annotations"], annotations);
@@ -69,6 +74,16 @@ impl Planner {
             json::set(&mut object, &["spec", "extendedResourceClaimAllocation"], extended);
         }
         object
+    }
+
+    /// The groups of a sharing pod with the way in which their pods share the processors, as KAI 0.18 writes them.
+    fn fractional_groups(&self, pod: &ObjectName, groups: &[Text]) -> Value {
+        let mode = self.pods.get(pod).map(|entry| entry.base.request.compute_mode);
+        let mode = match mode.unwrap_or_default() {
+            ComputeMode::TimeSlicing => guard::TIME_SLICING,
+            ComputeMode::SmSharing => guard::SM_SHARING,
+        };
+        groups.iter().map(|id| json!({"id": &**id, "computeSharingMode": mode})).collect()
     }
 
     /// Number of devices, and hundredths of each.

@@ -69,21 +69,29 @@ fn a_request_of_kais_scheduler_is_carried_out_whatever_its_name() {
 
 #[test]
 fn a_share_that_kais_scheduler_gave_is_handed_over() {
-    let share = json!({
-        "receivedResourceType": "Fraction",
-        "receivedGPU": {"count": 1, "portion": "0.50"},
-        "selectedGPUGroups": ["6c1b6a3e-7f0a-4f2e-9a52-7d1f5f3b7a11"],
-    });
-    let (_, objects) = play(story(half("p"), vec![of_kai("p", "n2", &share)]));
-    let bound = objects[PODS].iter().find(|pod| pod["metadata"]["name"] == "p").expect("the pod");
-    assert_eq!(bound["spec"]["nodeName"], "n2");
     let group = "6c1b6a3e-7f0a-4f2e-9a52-7d1f5f3b7a11";
-    assert_eq!(bound["metadata"]["labels"]["runai-gpu-group"], group);
-    let reservation = objects[PODS].iter().find(|pod| pod["metadata"]["namespace"] != "a");
-    let reservation = reservation.expect("a reservation");
-    assert_eq!(reservation["metadata"]["labels"]["runai-gpu-group"], group);
-    let map = objects[CONFIG_MAPS].iter().find(|map| map["metadata"]["name"] == "p-shared-gpu-0");
-    assert_eq!(map.expect("a map")["data"]["GPU_PORTION"], "0.50");
+    // As of KAI 0.18, and before it.
+    let newer = json!([{"id": group, "computeSharingMode": "time-slicing"}]);
+    for (key, groups) in
+        [("selectedGPUGroups", json!([group])), ("selectedFractionalGpuGroups", newer)]
+    {
+        let share = json!({
+            "receivedResourceType": "Fraction",
+            "receivedGPU": {"count": 1, "portion": "0.50"},
+            key: groups,
+        });
+        let (_, objects) = play(story(half("p"), vec![of_kai("p", "n2", &share)]));
+        let named = |pod: &&Value| pod["metadata"]["name"] == "p";
+        let bound = objects[PODS].iter().find(named).expect("the pod");
+        assert_eq!(bound["spec"]["nodeName"], "n2", "{key}");
+        assert_eq!(bound["metadata"]["labels"]["runai-gpu-group"], group);
+        let reservation = objects[PODS].iter().find(|pod| pod["metadata"]["namespace"] != "a");
+        let reservation = reservation.expect("a reservation");
+        assert_eq!(reservation["metadata"]["labels"]["runai-gpu-group"], group);
+        let map =
+            objects[CONFIG_MAPS].iter().find(|map| map["metadata"]["name"] == "p-shared-gpu-0");
+        assert_eq!(map.expect("a map")["data"]["GPU_PORTION"], "0.50");
+    }
 }
 
 #[test]
@@ -105,10 +113,20 @@ fn our_requests_are_as_kais_scheduler_makes_them() {
         "spec": {
             "podName": "p", "selectedNode": "n1", "receivedResourceType": "Fraction",
             "receivedGPU": {"count": 1, "portion": "0.50"}, "selectedGPUGroups": [group],
+            "selectedFractionalGpuGroups": [{"id": group, "computeSharingMode": "time-slicing"}],
         },
         "status": {"phase": "Succeeded", "failedAttempts": 0},
     });
     assert_eq!(request, expected);
+}
+
+#[test]
+fn requests_say_how_pods_share_the_processors_of_their_devices() {
+    let mut pod = half("p");
+    pod["metadata"]["annotations"]["nvidia.com/container.c.gpu-compute.mode"] = json!("sm-sharing");
+    let (_, objects) = play(story(pod, Vec::new()));
+    let groups = &objects[REQUESTS][0]["spec"]["selectedFractionalGpuGroups"];
+    assert_eq!(groups[0]["computeSharingMode"], "sm-sharing", "{groups}");
 }
 
 #[test]
