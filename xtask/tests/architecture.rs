@@ -103,7 +103,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "kai-node",
-        ours: &["kai-core", "kai-api", "kai-translate", "kai-client"],
+        ours: &["kai-core", "kai-api", "kai-translate", "kai-client", "kai-guard"],
         others: Others::AnyBut(&[]),
     },
     Rule { name: "kai-doctor", ours: &["kai-api", "kai-translate"], others: Others::Only(SERDE) },

@@ -7,6 +7,7 @@ pub mod cron;
 pub mod duration;
 pub mod enforcement;
 pub mod function;
+pub mod gpu_processes;
 pub mod json;
 pub mod names;
 pub mod pod_group;

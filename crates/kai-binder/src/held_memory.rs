@@ -1,15 +1,19 @@
-//! What processes really hold of shared devices, as reservation pods measure it: written on pods that have a device for
-//! themselves, and compared with the limits. Where processes hold more than the limits on a device allow, a program runs
-//! without the library, and the pods no longer claim that their limits are enforced.
+//! What processes really hold of shared devices, as reservation pods measure it, and whether the library limits them.
+//!
+//! A reservation pod that sees the processes of its node says which pods they belong to: the memory of each pod is known, and
+//! its status follows what was observed. Other reservation pods tell one sum for the device: it is written on a pod that has
+//! the device for itself, and where it exceeds all limits on the device, a program runs without the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_api::gpu_processes::{ObservedGuard, PodProcesses};
 use kai_api::names::guard;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 
 use super::facts::{Facts, Life, PodFacts};
+use super::reservation::Reservation;
 use super::writes::Order;
 use super::{Binder, Item};
 
@@ -20,7 +24,7 @@ const SLACK_MIB: i64 = 256;
 /// A text that was written and is not seen on the pod is written again after this time.
 const WRITE_AGAIN: Span = seconds(60);
 
-/// Devices on which processes hold more than limits allow: with which pods, and since when.
+/// Pods whose processes hold more of a device than limits allow, by node and device: with which pods, and since when.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExceededLimits(BTreeMap<(Text, Text), (BTreeSet<ObjectName>, Timestamp)>);
 
@@ -44,82 +48,193 @@ impl ExceededLimits {
     }
 }
 
-/// Pods on a device, and what is known of their memory.
-struct DeviceUse {
+/// Memory of a device that is known to be held by these pods: one pod where processes are observed, else all of the device.
+struct MeasuredUse {
     device: Text,
     held_mib: i64,
     pods: BTreeSet<ObjectName>,
-    /// Sum of the limits; none: a pod on the device is not limited, or its limit is not known.
+    /// Sum of the limits; none: a pod is not limited, or its limit is not known.
     limits_mib: Option<i64>,
 }
 
-impl Facts {
-    /// MiB that processes hold of a device, where its reservation pod measures it.
-    pub(super) fn held_mib(&self, node: &Text, device: &str) -> Option<i64> {
-        let reservations = self.devices_of_node(node).filter_map(|key| self.reservation(key));
-        let mut own = reservations.filter(|(_, one)| one.device.as_deref() == Some(device));
-        own.find_map(|(_, one)| one.held_mib)
-    }
-
-    fn device_uses(&self, node: &Text) -> Vec<DeviceUse> {
-        let keys = self.devices_of_node(node);
-        let devices: BTreeSet<Text> =
-            keys.filter_map(|key| self.reservation(key)?.1.device.clone()).collect();
-        let total = self.gpus(node).map_or(0, |gpus| gpus.memory_mib);
-        let of = |device: Text| {
-            let held_mib = self.held_mib(node, &device)?;
-            let tenants = self.tenants(node, &device, total);
-            let pods: BTreeSet<ObjectName> =
-                tenants.into_iter().map(|(name, _)| name.clone()).collect();
-            let mut limits = pods.iter().map(|name| enforced_mib(self.pod(name)?, &device));
-            let limits_mib = limits.try_fold(0_i64, |sum, mib| Some(sum.saturating_add(mib?)));
-            Some(DeviceUse { device, held_mib, pods, limits_mib })
+impl MeasuredUse {
+    /// Tells it apart from other uses on a node.
+    fn place(&self, node: &Text, is_of_one_pod: bool) -> (Text, Text) {
+        let place = match self.pods.first().filter(|_| is_of_one_pod) {
+            Some(pod) => format!("{} {pod}", self.device).as_str().into(),
+            None => self.device.clone(),
         };
-        devices.into_iter().filter_map(of).collect()
+        (node.clone(), place)
     }
 }
 
-/// The limit that the library keeps on a device, in MiB.
-fn enforced_mib(pod: &PodFacts, device: &str) -> Option<i64> {
-    if pod.limits.status.as_deref() != Some(guard::ENFORCED) {
+impl Facts {
+    fn reservations_on<'a>(
+        &'a self,
+        node: &'a Text,
+        device: &'a str,
+    ) -> impl Iterator<Item = &'a Reservation> {
+        let all = self.devices_of_node(node).filter_map(|key| self.reservation(key));
+        all.map(|(_, one)| one).filter(move |one| one.device.as_deref() == Some(device))
+    }
+
+    /// MiB that processes hold of a device, where its reservation pod measures it.
+    pub(super) fn held_mib(&self, node: &Text, device: &str) -> Option<i64> {
+        self.reservations_on(node, device).find_map(|one| one.held_mib)
+    }
+
+    /// Pods whose processes use a device, where its reservation pod observes them.
+    fn processes(&self, node: &Text, device: &str) -> Option<Vec<PodProcesses>> {
+        self.reservations_on(node, device).find_map(|one| one.processes.clone())
+    }
+
+    fn shared_devices(&self, node: &Text) -> BTreeSet<Text> {
+        let keys = self.devices_of_node(node);
+        keys.filter_map(|key| self.reservation(key)?.1.device.clone()).collect()
+    }
+
+    fn tenant_names(&self, node: &Text, device: &Text) -> BTreeSet<ObjectName> {
+        let total = self.gpus(node).map_or(0, |gpus| gpus.memory_mib);
+        let tenants = self.tenants(node, device, total).into_iter();
+        tenants.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Sum of the limits that the library keeps on a device.
+    fn limits_mib(&self, pods: &BTreeSet<ObjectName>, device: &str) -> Option<i64> {
+        let mut limits = pods.iter().map(|name| limit_mib(self.pod(name)?, device));
+        limits.try_fold(0_i64, |sum, mib| Some(sum.saturating_add(mib?)))
+    }
+}
+
+/// The limit that the library keeps on a device, in MiB, unless it is known not to.
+fn limit_mib(pod: &PodFacts, device: &str) -> Option<i64> {
+    let status = pod.limits.status.as_deref()?;
+    if status != guard::ENFORCED && !status.starts_with(guard::NOT_OBSERVED) {
         return None;
     }
-    let (_, text) = pod.limits.text.as_ref()?;
+    let (_, text) = pod.limits.text.as_ref().filter(|(_, text)| is_enforcing(text))?;
     let start = format!("device={device},");
     let word = text.split(' ').find_map(|word| word.strip_prefix(&start))?;
     let limit = word.split(',').find_map(|part| part.strip_prefix("limit="))?;
     limit.parse().ok()
 }
 
+fn is_enforcing(limits: &str) -> bool {
+    limits.split(' ').any(|word| word == "mode=enforce")
+}
+
+/// The status of a pod that follows from its processes. None: what it shows stays. A pod that ran a program without the
+/// library can do so again, so that it never becomes enforced.
+fn observed_status(pod: &PodFacts, seen: &PodProcesses) -> Option<String> {
+    let (_, limits) = pod.limits.text.as_ref()?;
+    let shown = pod.limits.status.as_deref().unwrap_or_default();
+    if shown.starts_with(guard::NOT_ENFORCEABLE) || shown == guard::OFF {
+        return None;
+    }
+    Some(match seen.guard {
+        ObservedGuard::Enforcing if is_enforcing(limits) => guard::ENFORCED.to_owned(),
+        ObservedGuard::Enforcing | ObservedGuard::Reporting => guard::REPORTED.to_owned(),
+        ObservedGuard::Failed | ObservedGuard::Absent => {
+            format!("{}{}", guard::NOT_ENFORCEABLE, seen.why)
+        }
+        ObservedGuard::Unknown if shown.starts_with(guard::NOT_OBSERVED) => {
+            format!("{}{}", guard::NOT_OBSERVED, seen.why)
+        }
+        ObservedGuard::Off | ObservedGuard::Unknown => return None,
+    })
+}
+
+/// Annotations that pods should have.
+type Wanted = BTreeMap<(ObjectName, &'static str), String>;
+
+/// A pod holds so much of a device, beside what it holds of others.
+fn add_use(wanted: &mut Wanted, pod: &ObjectName, device: &Text, mib: i64) {
+    let used = wanted.entry((pod.clone(), guard::USED)).or_default();
+    let comma = if used.is_empty() { "" } else { "," };
+    *used = format!("{used}{comma}{device}={mib}");
+}
+
+/// The worst status counts.
+fn add_status(wanted: &mut Wanted, pod: &ObjectName, status: String) {
+    let known = wanted.entry((pod.clone(), guard::STATUS)).or_insert_with(|| status.clone());
+    if !known.starts_with(guard::NOT_ENFORCEABLE) {
+        *known = status;
+    }
+}
+
 impl Binder {
-    /// Writes on pods what their processes hold, and corrects the status of pods whose limits are exceeded.
+    /// Writes on pods what their processes hold and whether they were observed with the library, and corrects the status of
+    /// pods whose limits are exceeded.
     pub(super) fn compare_held_memory(&mut self, node: &Text, now: Timestamp) {
-        let uses = self.facts.device_uses(node);
-        let mut wanted: BTreeMap<(ObjectName, &str), String> = BTreeMap::new();
-        for DeviceUse { device, held_mib, pods, limits_mib } in uses {
-            if let Some(only) = pods.first().filter(|_| pods.len() == 1) {
-                let used = wanted.entry((only.clone(), guard::USED)).or_default();
-                let comma = if used.is_empty() { "" } else { "," };
-                *used = format!("{used}{comma}{device}={held_mib}");
+        let mut wanted = Wanted::new();
+        for device in self.facts.shared_devices(node) {
+            let pods = self.facts.tenant_names(node, &device);
+            if let Some(processes) = self.facts.processes(node, &device) {
+                self.compare_observed(node, &device, pods, &processes, &mut wanted, now);
+            } else if let Some(held_mib) = self.facts.held_mib(node, &device) {
+                if let Some(only) = pods.first().filter(|_| pods.len() == 1) {
+                    add_use(&mut wanted, only, &device, held_mib);
+                }
+                let limits_mib = self.facts.limits_mib(&pods, &device);
+                let measured = MeasuredUse { device, held_mib, pods, limits_mib };
+                let place = measured.place(node, false);
+                self.compare_with_limits(place, &measured, &mut wanted, now);
             }
-            let place = (node.clone(), device.clone());
-            let slack_mib = SLACK_MIB * pods.len() as i64;
-            let Some(limits_mib) =
-                limits_mib.filter(|mib| held_mib > mib.saturating_add(slack_mib))
-            else {
-                self.exceeded.0.remove(&place);
-                continue;
-            };
-            let since = self.exceeded.since(place, pods.clone(), now);
-            if now < since.plus(CONFIRMATION) {
-                self.look_again_at(since.plus(CONFIRMATION), Item::Node(node.clone()));
-                continue;
-            }
-            let status = exceeded(&device, held_mib, limits_mib, pods.len());
-            wanted.extend(pods.into_iter().map(|pod| ((pod, guard::STATUS), status.clone())));
         }
         for ((pod, key), text) in wanted {
             self.annotate_tenant(pod, key, text, now);
+        }
+    }
+
+    /// The pods of a device whose processes are observed.
+    fn compare_observed(
+        &mut self,
+        node: &Text,
+        device: &Text,
+        pods: BTreeSet<ObjectName>,
+        processes: &[PodProcesses],
+        wanted: &mut Wanted,
+        now: Timestamp,
+    ) {
+        for name in pods {
+            let Some(pod) = self.facts.pod(&name) else { continue };
+            let seen = processes.iter().find(|one| one.uid == *pod.uid);
+            let held_mib = seen.map_or(0, |seen| i64::try_from(seen.mib).unwrap_or(i64::MAX));
+            add_use(wanted, &name, device, held_mib);
+            if let Some(status) = seen.and_then(|seen| observed_status(pod, seen)) {
+                add_status(wanted, &name, status);
+            }
+            let pods = BTreeSet::from([name]);
+            let limits_mib = self.facts.limits_mib(&pods, device);
+            let measured = MeasuredUse { device: device.clone(), held_mib, pods, limits_mib };
+            self.compare_with_limits(measured.place(node, true), &measured, wanted, now);
+        }
+    }
+
+    /// Where processes hold more than their limits for long enough, the status says so.
+    fn compare_with_limits(
+        &mut self,
+        place: (Text, Text),
+        measured: &MeasuredUse,
+        wanted: &mut Wanted,
+        now: Timestamp,
+    ) {
+        let MeasuredUse { device, held_mib, pods, limits_mib } = measured;
+        let slack_mib = SLACK_MIB * pods.len() as i64;
+        let Some(limits_mib) = limits_mib.filter(|mib| *held_mib > mib.saturating_add(slack_mib))
+        else {
+            self.exceeded.0.remove(&place);
+            return;
+        };
+        let node = place.0.clone();
+        let since = self.exceeded.since(place, pods.clone(), now);
+        if now < since.plus(CONFIRMATION) {
+            self.look_again_at(since.plus(CONFIRMATION), Item::Node(node));
+            return;
+        }
+        let status = exceeded(device, *held_mib, limits_mib, pods.len());
+        for pod in pods {
+            add_status(wanted, pod, status.clone());
         }
     }
 
@@ -172,10 +287,19 @@ mod tests {
     }
 
     fn reservation(version: &str, held_mib: &str) -> Change {
+        observing(version, held_mib, None)
+    }
+
+    /// A reservation pod that sees these processes.
+    fn observing(version: &str, held_mib: &str, processes: Option<&Value>) -> Change {
+        let mut annotations = json!({"run.ai/reserve_for_gpu_index": "GPU-1", "kai.scheduler/gpu-memory-held-mib": held_mib});
+        if let Some(processes) = processes {
+            annotations["kai.scheduler/gpu-processes"] = json!(processes.to_string());
+        }
         pod(json!({
             "metadata": {"name": "r", "namespace": "kai-resource-reservation", "uid": "r", "resourceVersion": version,
                 "labels": {"app": "kai-resource-reservation", "runai-gpu-group": "g"},
-                "annotations": {"run.ai/reserve_for_gpu_index": "GPU-1", "kai.scheduler/gpu-memory-held-mib": held_mib}},
+                "annotations": annotations},
             "spec": {"nodeName": "n"},
         }))
     }
@@ -262,5 +386,70 @@ mod tests {
             binder(&[reservation("1", "30000"), tenant("p", "enforced"), tenant("q", "off")]);
         written(&mut mixed, 0);
         assert_eq!(written(&mut mixed, 100), []);
+    }
+
+    const NOT_YET: &str = "not yet observed: no process of the pod uses the GPU";
+
+    #[test]
+    fn each_pod_shows_what_its_own_processes_hold_and_whether_the_library_is_in_them() {
+        let seen = json!([
+            {"uid": "p", "mib": 3000, "guard": "enforcing"},
+            {"uid": "q", "mib": 700, "guard": "absent", "why": "process serve uses the GPU without the library"},
+            {"uid": "of another scheduler", "mib": 5, "guard": "absent", "why": ""},
+        ]);
+        let pods = [tenant("p", NOT_YET), tenant("q", NOT_YET), tenant("r", NOT_YET)];
+        let [p, q, r] = pods;
+        let mut binder = binder(&[observing("1", "3705", Some(&seen)), p, q, r]);
+        let texts: Vec<(String, String)> =
+            written(&mut binder, 0).into_iter().map(|(pod, _, text)| (pod, text)).collect();
+        let expected = [
+            ("p", "enforced"),
+            ("p", "GPU-1=3000"),
+            ("q", "not enforceable: process serve uses the GPU without the library"),
+            ("q", "GPU-1=700"),
+            ("r", "GPU-1=0"),
+        ];
+        assert_eq!(texts, expected.map(|(pod, text)| (pod.to_owned(), text.to_owned())));
+        assert_eq!(written(&mut binder, 30), [], "once");
+    }
+
+    #[test]
+    fn pods_that_ran_without_the_library_never_become_enforced() {
+        let seen = json!([{"uid": "p", "mib": 10, "guard": "enforcing"}]);
+        for status in ["not enforceable: process serve uses the GPU without the library", "off"] {
+            let mut binder = binder(&[observing("1", "10", Some(&seen)), tenant("p", status)]);
+            let keys: Vec<String> =
+                written(&mut binder, 0).into_iter().map(|(_, key, _)| key).collect();
+            assert_eq!(keys, [guard::USED], "{status}");
+        }
+    }
+
+    #[test]
+    fn processes_that_cannot_be_looked_into_prove_nothing() {
+        let why = "the memory map of its process cannot be read";
+        let seen = json!([{"uid": "p", "mib": 10, "guard": "unknown", "why": why}]);
+        let mut unseen = binder(&[observing("1", "10", Some(&seen)), tenant("p", NOT_YET)]);
+        let status = ("p".to_owned(), guard::STATUS.to_owned(), format!("not yet observed: {why}"));
+        assert!(written(&mut unseen, 0).contains(&status));
+    }
+
+    #[test]
+    fn observed_pod_that_exceeds_its_limit_is_named_alone() {
+        let seen = json!([
+            {"uid": "p", "mib": 4000, "guard": "enforcing"},
+            {"uid": "q", "mib": 6000, "guard": "enforcing"},
+        ]);
+        let mut two = binder(&[
+            observing("1", "10000", Some(&seen)),
+            tenant("p", "enforced"),
+            tenant("q", "enforced"),
+        ]);
+        written(&mut two, 0);
+        let corrected = written(&mut two, 60);
+        let statuses: Vec<&(String, String, String)> =
+            corrected.iter().filter(|(_, key, _)| key == guard::STATUS).collect();
+        assert_eq!(statuses.len(), 1, "{corrected:?}");
+        assert_eq!(statuses[0].0, "q");
+        assert!(statuses[0].2.contains("hold 6000 MiB of GPU-1, its limit is 4000 MiB"));
     }
 }

@@ -131,8 +131,7 @@ impl Binder {
             _ if driver_limits => guard::ENFORCED.to_owned(),
             _ if mode == Enforcement::Off => guard::OFF.to_owned(),
             Err(why) => format!("{}{why}", guard::NOT_ENFORCEABLE),
-            Ok(_) if mode == Enforcement::Report => guard::REPORTED.to_owned(),
-            Ok(_) => guard::ENFORCED.to_owned(),
+            Ok(_) => format!("{}{}", guard::NOT_OBSERVED, self.why_not_observed()),
         };
         annotations.insert(guard::STATUS.into(), status);
         if has_library(container) {
@@ -143,6 +142,15 @@ impl Binder {
             annotations.insert(guard::limits_annotation(&container.name).into(), text);
         }
         annotations
+    }
+
+    /// Why it is not known whether the library limits the processes of a pod that is bound now.
+    fn why_not_observed(&self) -> &'static str {
+        if self.settings.reservation.observe_processes {
+            "no process of the pod uses the GPU"
+        } else {
+            "reservation pods do not see processes, set resourceReservation.observeProcesses"
+        }
     }
 
     fn amounts(

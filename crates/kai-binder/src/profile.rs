@@ -183,6 +183,25 @@ pub(super) fn equip(
     }
 }
 
+/// Lets a reservation pod see the processes of its node and what is mapped into them. What it was given otherwise stays.
+pub(super) fn let_observe_processes(pod: &mut Value) {
+    json::set(pod, &["spec", "hostPID"], json!(true));
+    let Some(container) = pod.pointer_mut("/spec/containers/0") else { return };
+    if let Some(arguments) = container.pointer_mut("/args").and_then(Value::as_array_mut) {
+        arguments.push(json!("--observe-processes"));
+    }
+    let is_privileged = container.pointer("/securityContext/privileged") == Some(&json!(true));
+    if !is_privileged {
+        for (key, value) in [
+            ("runAsUser", json!(0)),
+            ("runAsNonRoot", json!(false)),
+            ("capabilities", json!({"drop": ["ALL"], "add": ["SYS_PTRACE"]})),
+        ] {
+            json::set(container, &["securityContext", key], value);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! Reservation pods: each keeps one device of a node for a group of pods that share it, and tells which.
 
+use kai_api::gpu_processes::{self, PodProcesses};
 use kai_api::json;
 use kai_api::names::{env, gpu, objects, third_party};
 use kai_client::short_hash::short_hash;
@@ -49,6 +50,8 @@ pub(super) struct Reservation {
     pub(super) device: Option<Text>,
     /// MiB that processes hold of it.
     pub(super) held_mib: Option<i64>,
+    /// Pods whose processes use it; none: it does not look at processes.
+    pub(super) processes: Option<Vec<PodProcesses>>,
     /// Why it will never tell.
     pub(super) trouble: Option<Trouble>,
     /// The node has not made its container yet.
@@ -78,6 +81,7 @@ impl Reservation {
             leaving: metadata.is_terminating(),
             device: device(pod).map(Text::from),
             held_mib: annotation(gpu::MEMORY_HELD_MIB).and_then(|mib| mib.parse().ok()),
+            processes: annotation(gpu::PROCESSES).and_then(gpu_processes::parse),
             trouble: trouble(pod),
             is_being_created: is_being_created(pod),
             rung: annotation(gpu::RESERVATION_RUNG).and_then(Rung::named),
@@ -238,6 +242,9 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         json!(platform.name()),
     );
     profile::equip(&mut pod, rung, class, settings);
+    if settings.observe_processes {
+        profile::let_observe_processes(&mut pod);
+    }
     pod
 }
 
@@ -287,6 +294,33 @@ mod tests {
         }
         let jetson = manifest(blueprint(&name, &device, Rung::Privileged), &settings);
         assert_eq!(jetson["spec"]["containers"][0]["securityContext"]["privileged"], true);
+    }
+
+    #[test]
+    fn reservation_pods_see_processes_of_the_node_only_where_that_is_set() {
+        let (device, name) = (device(), ObjectName::new("r", "p"));
+        let made = |observe_processes, rung| {
+            let settings =
+                ReservationSettings { observe_processes, ..ReservationSettings::default() };
+            manifest(blueprint(&name, &device, rung), &settings)
+        };
+        let blind = made(false, Rung::Plain);
+        assert!(blind["spec"]["hostPID"].is_null());
+        assert_eq!(blind["spec"]["containers"][0]["args"], json!(["agent", "reserve"]));
+        let observing = made(true, Rung::RuntimeClass);
+        let container = &observing["spec"]["containers"][0];
+        assert_eq!(observing["spec"]["hostPID"], true);
+        assert_eq!(container["args"], json!(["agent", "reserve", "--observe-processes"]));
+        let security = &container["securityContext"];
+        assert_eq!(security["capabilities"], json!({"drop": ["ALL"], "add": ["SYS_PTRACE"]}));
+        assert_eq!(
+            (&security["runAsUser"], &security["allowPrivilegeEscalation"]),
+            (&json!(0), &json!(false))
+        );
+        assert!(security["privileged"].is_null() && observing["spec"]["volumes"].is_null());
+        let jetson = made(true, Rung::Privileged);
+        let security = &jetson["spec"]["containers"][0]["securityContext"];
+        assert_eq!(*security, json!({"privileged": true, "runAsUser": 0}));
     }
 
     #[test]

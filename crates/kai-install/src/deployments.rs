@@ -51,6 +51,10 @@ pub struct Wanted<'a> {
     pub queue_authorization: bool,
     /// Metrics are served over TLS to accounts that may get them.
     pub metrics_authentication: bool,
+    /// MiB of each GPU that are never given out, until a reservation pod measured what the driver keeps.
+    pub gpu_memory_reserve_mib: u32,
+    /// Reservation pods see the processes of their nodes.
+    pub observe_processes: bool,
     /// How long disruption budgets may delay reclaim: a duration, or `forever`.
     pub disruption_budget_delay: &'a str,
 }
@@ -89,7 +93,19 @@ impl Wanted<'_> {
                 all.push(format!("{flag}={}", openshift::reservation_security()));
             }
         }
+        all.extend(self.memory_arguments(functions));
         all
+    }
+
+    /// Flags about GPU memory that the scheduler and the binder have in common, and those of the binder.
+    fn memory_arguments(&self, functions: &[Function]) -> Vec<String> {
+        let counts = [Function::Scheduler, Function::Binder];
+        let reserve = (self.gpu_memory_reserve_mib > 0
+            && counts.iter().any(|one| functions.contains(one)))
+        .then(|| format!("--gpu-memory-reserve-mib={}", self.gpu_memory_reserve_mib));
+        let observes = self.observe_processes && functions.contains(&Function::Binder);
+        let observe = observes.then(|| "--resource-reservation-observe-processes".to_owned());
+        reserve.into_iter().chain(observe).collect()
     }
 }
 
@@ -382,6 +398,8 @@ mod tests {
             queue_authorization: false,
             metrics_authentication: false,
             scale_adjuster: false,
+            gpu_memory_reserve_mib: 0,
+            observe_processes: false,
             numa_agent: false,
             gpu_sharing: false,
             openshift: false,

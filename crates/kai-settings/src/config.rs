@@ -117,11 +117,18 @@ impl Configured {
         let queue_key = global.queue_label_key.as_deref().map(Into::into);
         let params = &mut settings.config.params;
         take(&mut params.queue_label_key, &usual.config.params.queue_label_key, queue_key);
+        match global.gpu_memory_reserve_mib {
+            Some(mib) if mib < 0 => self.problems.push(format!(
+                "spec.global.gpuMemoryReserveMib: {mib} is below 0: set a whole number of MiB, 0 or more"
+            )),
+            mib => take(&mut params.gpu_memory_reserve_mib, &0, mib),
+        }
         settings.scale_adjuster.scheduler_name.clone_from(&settings.rules.scheduler_name);
         settings.scale_adjuster.node_pool_label_key.clone_from(&settings.partition.key);
         if let Some(binder) = &mut settings.binder {
             binder.scheduler_name.clone_from(&settings.rules.scheduler_name);
             binder.node_pool_label_key.clone_from(&settings.partition.key);
+            binder.gpu_memory_reserve_mib = settings.config.params.gpu_memory_reserve_mib;
         }
         if let Some(grouper) = &mut settings.grouper {
             grouper.scheduler_name.clone_from(&settings.rules.scheduler_name);
@@ -218,6 +225,7 @@ impl Configured {
         }
         let kubelet = wanted.kubelet_pod_resources.filter(|folder| !folder.is_empty());
         take(&mut to.kubelet_pod_resources, &usual.kubelet_pod_resources, Some(kubelet));
+        take(&mut to.observe_processes, &usual.observe_processes, wanted.observe_processes);
         match wanted.tegra.map(|tegra| serde_json::from_value(json!(tegra))).transpose() {
             Ok(tegra) => take(&mut to.tegra, &usual.tegra, tegra),
             Err(error) => {
@@ -358,7 +366,7 @@ mod tests {
     #[test]
     fn everything_that_is_honoured_arrives() {
         let told = told(json!({
-            "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true,
+            "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true, "gpuMemoryReserveMib": 450,
                 "podLabelSelector": {"a": "b"}, "namespaceLabelSelector": {"c": "d"}},
             "podGrouper": {"args": {"gangScheduleKnative": false, "genericKartaFallback": false,
                 "defaultPrioritiesConfigMapName": "map", "defaultPrioritiesConfigMapNamespace": "space"}},
@@ -366,7 +374,7 @@ mod tests {
                 "queueLabelToDefaultMetricValue": "team=none", "webhooks": {"enableValidation": false}},
             "binder": {"volumeBindingTimeoutSeconds": 7, "cdiEnabled": true, "plugins": {"hamicore": {"enabled": true}},
                 "resourceReservation": {"image": {"repository": "here", "tag": "1"}, "allocationTimeout": 9,
-                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}, "kubeletPodResources": "/k",
+                    "namespace": "r", "appLabel": "app", "podResources": {"requests": {"cpu": "1"}}, "kubeletPodResources": "/k", "observeProcesses": true,
                     "tegra": {"mode": "on", "devices": ["/dev/nvmap"], "nodeSelector": {"edge": "yes"}}}},
             "admission": {"gpuSharing": true, "gpuPodRuntimeClassName": "old", "queueLabelSelector": true},
             "nodeScaleAdjuster": {"service": {"enabled": true}, "args": {
@@ -389,7 +397,7 @@ mod tests {
                 ..ScaleAdjusterSettings::default()
             }
         );
-        let Settings { rules, partition, metrics, grouper, binder, .. } = told.settings;
+        let Settings { rules, partition, metrics, grouper, binder, config, .. } = told.settings;
         assert_eq!((rules.scheduler_name.as_str(), partition.key.as_str()), ("s", "n"));
         let label = QueueLabel { key: "team".into(), label: "crew".into(), default: "none".into() };
         assert_eq!((metrics.namespace.as_str(), metrics.queue_labels), ("m", vec![label]));
@@ -417,6 +425,11 @@ mod tests {
         };
         assert_eq!(binder.reservation.tegra, tegra);
         assert_eq!(binder.reservation.kubelet_pod_resources.as_deref(), Some("/k"));
+        assert!(binder.reservation.observe_processes);
+        assert_eq!(
+            (config.params.gpu_memory_reserve_mib, binder.gpu_memory_reserve_mib),
+            (450, 450)
+        );
         assert_eq!(told.kind_defaults, Some(ObjectName::new("space", "map")));
         let Wishes { json_log, admission } = told.wishes;
         assert_eq!(
@@ -433,7 +446,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_named_and_the_rest_counts() {
         let told = told(json!({
-            "global": {"schedulerName": "s"},
+            "global": {"schedulerName": "s", "gpuMemoryReserveMib": -1},
             "podGrouper": {"args": {"defaultPrioritiesConfigMapName": "map"}, "service": {"enabled": false}},
             "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
             "binder": {"plugins": {"magic": {}, "gpusharing": {"enabled": false, "arguments": {"typo": "1"}}}},
@@ -444,6 +457,7 @@ mod tests {
         assert_eq!(
             told.problems,
             [
+                "spec.global.gpuMemoryReserveMib: -1 is below 0: set a whole number of MiB, 0 or more",
                 "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
                 "spec.queueController: \"team\" is no label=value",
                 "spec.binder.plugins.gpusharing: there is no argument typo",

@@ -64,6 +64,11 @@ pub(crate) struct BinderArguments {
     #[arg(long, value_name = "FOLDER")]
     resource_reservation_kubelet_pod_resources: Option<String>,
 
+    /// Let reservation pods see the processes of their nodes (hostPID, root, CAP_SYS_PTRACE), so that the memory which each
+    /// sharing pod holds is known, and whether its limit is enforced.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN", action = clap::ArgAction::Set)]
+    resource_reservation_observe_processes: bool,
+
     /// Name devices to containers in CDI notation; auto follows the ClusterPolicy of NVIDIA's GPU Operator.
     #[arg(long, value_enum, default_value = "auto")]
     cdi: Cdi,
@@ -133,6 +138,7 @@ impl BinderArguments {
                 pull_policy: self.resource_reservation_pull_policy.clone(),
                 tegra: self.resource_reservation_tegra.clone().unwrap_or_default(),
                 kubelet_pod_resources: self.resource_reservation_kubelet_pod_resources.clone(),
+                observe_processes: self.resource_reservation_observe_processes,
                 wait: seconds(self.resource_reservation_allocation_timeout.into()),
                 resources: self.resource_reservation_pod_resources.clone(),
                 pod_security: self.resource_reservation_pod_security_context.clone(),

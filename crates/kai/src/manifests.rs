@@ -37,6 +37,15 @@ pub(crate) struct ManifestsArguments {
     #[arg(long)]
     gpu_sharing: bool,
 
+    /// MiB of each GPU that are never given out, until a reservation pod measured what the driver keeps
+    #[arg(long, default_value_t = 0, value_name = "MIB")]
+    gpu_memory_reserve_mib: u32,
+
+    /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), so that the memory which each
+    /// sharing pod holds is known, and whether its limit is enforced
+    #[arg(long)]
+    observe_processes: bool,
+
     /// Install on `OpenShift`: fix no user id and add `SecurityContextConstraints`
     #[arg(long)]
     openshift: bool,
@@ -119,6 +128,8 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
         replicas: arguments.replicas,
         queue_authorization: arguments.queue_authorization,
         metrics_authentication: arguments.metrics_authentication,
+        gpu_memory_reserve_mib: arguments.gpu_memory_reserve_mib,
+        observe_processes: arguments.observe_processes,
         disruption_budget_delay: &arguments.disruption_budget_delay,
     };
     let deletes =

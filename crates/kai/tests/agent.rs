@@ -170,3 +170,20 @@ fn flags_of_the_reference_are_accepted_and_the_pod_must_be_known() {
         "Error while running the app: could not get pod details, err: could not find pod namespace";
     assert!(text.contains(said), "{text}");
 }
+
+#[test]
+fn processes_on_a_device_are_printed_with_the_state_of_the_library() {
+    let Some(folder) = stub("agent-processes") else { return };
+    let program = folder.join("gpu-of-the-test");
+    std::fs::copy("/bin/sleep", &program).expect("a program");
+    let mut child = Command::new(&program).arg("60").spawn().expect("it starts");
+    let folders = folder.display().to_string();
+    let variables = [(FOLDERS, folders.as_str()), ("STUB_NVML_DEVICES", "GPU-a:32600")];
+    let output = reserve(&["--print", "--observe-processes"], &variables);
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let start = format!("process {}  300 MiB  pod ", child.id());
+    let line = text.lines().find(|line| line.contains(&start)).expect(&text);
+    let end = "library absent  process gpu-of-the-test uses the GPU without the library (static, musl, or a loader of its own)";
+    assert!(line.ends_with(end), "{line}");
+}

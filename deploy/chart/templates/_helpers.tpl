@@ -122,6 +122,8 @@
 {{- if $v.defaultQueue.createDefaultQueue -}}{{- $args = append $args "--default-queues=/etc/kai/queues.yaml" -}}{{- end -}}
 {{- $args = append $args (printf "--resource-reservation-pull-policy=%s" (include "kai.pullPolicy" .)) -}}
 {{- if include "kai.openshift" . -}}{{- $args = append $args (printf "--resource-reservation-container-security-context=%s" (include "kai.openshiftReservationSecurity" .)) -}}{{- end -}}
+{{- if gt (int $v.global.gpuMemoryReserveMib) 0 -}}{{- $args = append $args (printf "--gpu-memory-reserve-mib=%d" (int $v.global.gpuMemoryReserveMib)) -}}{{- end -}}
+{{- if $reservation.observeProcesses -}}{{- $args = append $args "--resource-reservation-observe-processes" -}}{{- end -}}
 {{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
 {{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}

@@ -90,6 +90,8 @@ settings! {
         tegra: Tegra,
         /// Folder of nodes with the kubelet's pod-resources socket, which they ask where nothing else works.
         kubelet_pod_resources: String,
+        /// They see the processes of their nodes: which pods use a device, and whether their memory is limited.
+        observe_processes: bool,
     }
 }
 

@@ -45,6 +45,8 @@ settings! {
         gpu_sharing_mode: String,
         /// How limits of GPU memory are treated at least: `off`, `report` or `enforce`.
         gpu_memory_enforcement: String,
+        /// MiB of each GPU that are never given out, until a reservation pod measured what the driver keeps.
+        gpu_memory_reserve_mib: i64,
         /// Logs as JSON.
         json_log: bool,
         /// Autoscaler of components that say nothing else.

@@ -50,6 +50,10 @@ pub const MEMORY_RESERVE_MIB: &str = "kai.scheduler/gpu-memory-reserve-mib";
 /// Annotation on a reservation pod, ours: MiB of its device that processes hold, as NVML measures them.
 pub const MEMORY_HELD_MIB: &str = "kai.scheduler/gpu-memory-held-mib";
 
+/// Annotation on a reservation pod, ours: pods whose processes use its device, as JSON, with the MiB that they hold and
+/// whether the library that limits GPU memory is in them.
+pub const PROCESSES: &str = "kai.scheduler/gpu-processes";
+
 /// Annotation on a reservation pod, ours: how many devices its node has. On a node, as annotation or label: the same,
 /// whatever else is said.
 pub const COUNT: &str = "kai.scheduler/gpu-count";

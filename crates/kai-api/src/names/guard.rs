@@ -4,13 +4,14 @@
 /// holds; admission writes it on the pod, and it cannot be changed from then on.
 pub const ENFORCEMENT: &str = "kai.scheduler/gpu-memory-enforcement";
 
-/// Annotation on a sharing pod, written with its node: `enforced`, `reported`, `off`, or `not enforceable: <why>`.
+/// Annotation on a sharing pod, written with its node and when its processes were observed: `enforced`, `reported`, `off`,
+/// `not yet observed: <why>` or `not enforceable: <why>`.
 pub const STATUS: &str = "kai.scheduler/gpu-memory-enforcement-status";
 
-/// Annotation on a sharing pod, written by the node agent: MiB that its processes hold, `<UUID>=<MiB>,...`.
+/// Annotation on a sharing pod: MiB that its processes hold, `<UUID>=<MiB>,...`, where a reservation pod observes them.
 pub const USED: &str = "kai.scheduler/gpu-memory-used";
 
-/// Value of [`STATUS`]: allocations above the limit fail.
+/// Value of [`STATUS`]: allocations above the limit fail. A process of the pod was observed with the library.
 pub const ENFORCED: &str = "enforced";
 
 /// Value of [`STATUS`]: memory is counted, nothing is refused.
@@ -21,6 +22,10 @@ pub const OFF: &str = "off";
 
 /// Start of the value of [`STATUS`] where a limit was asked for and cannot be kept; the reason follows.
 pub const NOT_ENFORCEABLE: &str = "not enforceable: ";
+
+/// Start of the value of [`STATUS`] where the library was put into the pod and no process was observed yet; the reason
+/// follows.
+pub const NOT_OBSERVED: &str = "not yet observed: ";
 
 /// Annotation on a sharing pod: most MiB of each device, above `gpu-memory`, which the scheduler places by.
 pub const MEMORY_LIMIT: &str = "gpu-memory.limit";

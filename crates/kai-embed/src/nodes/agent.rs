@@ -68,6 +68,6 @@ fn environment(cluster: &Cluster, pod: &Value) -> Environment {
         .map(|(slot, device)| format!("{}::{}", device.uuid, slot.replica))
         .collect();
     let visible = VisibleDevices::of_names(named.iter().map(String::as_str));
-    let nvml = ListedNvml { driver: DRIVER.to_owned(), devices: given };
+    let nvml = ListedNvml { driver: DRIVER.to_owned(), devices: given, ..ListedNvml::default() };
     Environment { nvml, visible, machine_has: all.len() as u64 }
 }

@@ -168,7 +168,7 @@ mod tests {
             free_mib: None,
         };
         let devices = uuids.iter().enumerate().map(device).collect();
-        ListedNvml { driver: "570.1".to_owned(), devices }
+        ListedNvml { driver: "570.1".to_owned(), devices, ..ListedNvml::default() }
     }
 
     fn ours(uuids: &[&str], visible: &str) -> Result<String, String> {

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml as Wrapped};
 
 use crate::gpu::library::{LoadError, Loader};
-use crate::gpu::nvml::{Nvml, NvmlDevice, NvmlFault};
+use crate::gpu::nvml::{GpuProcess, Nvml, NvmlDevice, NvmlFault};
 
 /// Loads libraries of this machine.
 pub struct SystemLoader;
@@ -54,6 +56,24 @@ impl NvmlDevice for Device<'_> {
 
     fn free_bytes(&self) -> Result<u64, NvmlFault> {
         Ok(self.memory_info()?.free)
+    }
+
+    fn processes(&self) -> Result<Vec<GpuProcess>, NvmlFault> {
+        let process = |process: ProcessInfo| {
+            let used_bytes = match process.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => Some(bytes),
+                UsedGpuMemory::Unavailable => None,
+            };
+            GpuProcess { pid: process.pid, used_bytes }
+        };
+        let mut all = self.running_compute_processes()?;
+        // A process that does both is in both lists, with the same memory.
+        for graphics in self.running_graphics_processes().unwrap_or_default() {
+            if all.iter().all(|known| known.pid != graphics.pid) {
+                all.push(graphics);
+            }
+        }
+        Ok(all.into_iter().map(process).collect())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::gpu::nvml::Nvml;
 const LARGEST_RESERVE_PERCENT: u64 = 5;
 const LARGEST_SMALL_RESERVE_MIB: u64 = 1024;
 /// A change of what processes hold is worth writing from this many MiB on.
-const NOTABLE_MIB: u64 = 64;
+pub(crate) const NOTABLE_MIB: u64 = 64;
 
 /// MiB that the driver keeps: what is missing on an idle card. None where the card is in use or does not tell.
 pub fn reserve_mib(device: &Device) -> Option<u64> {
@@ -77,7 +77,11 @@ mod tests {
     fn held_memory_is_told_when_it_changes_notably() {
         let mut held = HeldMemory::of("GPU-a", 616);
         let mut measured = |free: u64| {
-            let nvml = ListedNvml { driver: String::new(), devices: vec![card(143_771, free)] };
+            let nvml = ListedNvml {
+                driver: String::new(),
+                devices: vec![card(143_771, free)],
+                ..ListedNvml::default()
+            };
             held.changed_mib(&nvml)
         };
         assert_eq!(measured(143_155), Some(0), "the first time");
@@ -86,7 +90,8 @@ mod tests {
         assert_eq!(measured(143_120), None, "hardly more");
         assert_eq!(measured(135_155), Some(8000));
         assert_eq!(measured(143_155), Some(0));
-        let other = ListedNvml { driver: String::new(), devices: Vec::new() };
+        let other =
+            ListedNvml { driver: String::new(), devices: Vec::new(), ..ListedNvml::default() };
         assert_eq!(held.changed_mib(&other), None, "the device does not tell");
     }
 }

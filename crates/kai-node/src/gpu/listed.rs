@@ -1,7 +1,7 @@
 //! NVML that answers from a list: for simulated nodes and tests.
 
 use crate::gpu::discovery::Device;
-use crate::gpu::nvml::{Nvml, NvmlDevice, NvmlFault};
+use crate::gpu::nvml::{GpuProcess, Nvml, NvmlDevice, NvmlFault};
 
 /// NVML that sees these devices.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +10,8 @@ pub struct ListedNvml {
     pub driver: String,
     /// The devices, by index.
     pub devices: Vec<Device>,
+    /// Processes that use each of them.
+    pub processes: Vec<GpuProcess>,
 }
 
 impl Nvml for ListedNvml {
@@ -24,26 +26,33 @@ impl Nvml for ListedNvml {
     fn device(&self, index: u32) -> Result<Box<dyn NvmlDevice + '_>, NvmlFault> {
         let known = self.devices.iter().find(|device| device.index == index);
         let known = known.ok_or_else(|| NvmlFault::Other("Invalid Argument".to_owned()))?;
-        Ok(Box::new(Listed(known)))
+        Ok(Box::new(Listed { device: known, processes: &self.processes }))
     }
 }
 
-struct Listed<'a>(&'a Device);
+struct Listed<'a> {
+    device: &'a Device,
+    processes: &'a [GpuProcess],
+}
 
 impl NvmlDevice for Listed<'_> {
     fn uuid(&self) -> Result<String, NvmlFault> {
-        Ok(self.0.uuid.clone())
+        Ok(self.device.uuid.clone())
     }
 
     fn name(&self) -> Result<String, NvmlFault> {
-        self.0.name.clone().ok_or(NvmlFault::NotSupported)
+        self.device.name.clone().ok_or(NvmlFault::NotSupported)
     }
 
     fn memory_bytes(&self) -> Result<u64, NvmlFault> {
-        self.0.memory_mib.map(|mib| mib << 20).ok_or(NvmlFault::NotSupported)
+        self.device.memory_mib.map(|mib| mib << 20).ok_or(NvmlFault::NotSupported)
     }
 
     fn free_bytes(&self) -> Result<u64, NvmlFault> {
-        self.0.free_mib.map(|mib| mib << 20).ok_or(NvmlFault::NotSupported)
+        self.device.free_mib.map(|mib| mib << 20).ok_or(NvmlFault::NotSupported)
+    }
+
+    fn processes(&self) -> Result<Vec<GpuProcess>, NvmlFault> {
+        Ok(self.processes.to_vec())
     }
 }

@@ -11,6 +11,7 @@
 //! | [`granted`] | which device it is by the names that the device plugin gave it |
 //! | [`discovery`] | which device is ours, and what to do where none is |
 //! | [`held_memory`] | memory that the driver keeps, and that processes hold |
+//! | [`process_view`] | which pods use a device, and whether the library is in their processes |
 //! | [`publish`] | what a reservation pod writes on itself |
 //! | [`tegra`] | signs of a Tegra system as a container sees them |
 
@@ -22,6 +23,7 @@ pub mod held_memory;
 pub mod library;
 pub mod listed;
 pub mod nvml;
+pub mod process_view;
 pub mod publish;
 pub mod tegra;
 pub mod visible;

@@ -22,6 +22,17 @@ pub trait NvmlDevice {
     fn memory_bytes(&self) -> Result<u64, NvmlFault>;
     /// Bytes of it that are free: neither held by processes nor kept by the driver.
     fn free_bytes(&self) -> Result<u64, NvmlFault>;
+    /// Processes that compute or draw on it. Only those of this process's PID namespace are listed.
+    fn processes(&self) -> Result<Vec<GpuProcess>, NvmlFault>;
+}
+
+/// A process that uses a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuProcess {
+    /// Its PID.
+    pub pid: u32,
+    /// Bytes of the device that it holds; none: the driver does not tell.
+    pub used_bytes: Option<u64>,
 }
 
 /// Why NVML did not answer. The texts are those of the reference, which has them from NVIDIA.

@@ -68,7 +68,11 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_written() {
         let device = Device { uuid: "GPU-a".to_owned(), ..Device::default() };
-        let nvml = ListedNvml { driver: "570.1".to_owned(), devices: vec![device] };
+        let nvml = ListedNvml {
+            driver: "570.1".to_owned(),
+            devices: vec![device],
+            ..ListedNvml::default()
+        };
         let reserved = reserve(&nvml, &VisibleDevices::Unrestricted, None).expect("a device");
         let expected =
             [(gpu::RESERVED_DEVICE, "GPU-a".to_owned()), (gpu::DRIVER_VERSION, "570.1".to_owned())];

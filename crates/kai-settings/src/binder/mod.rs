@@ -63,6 +63,8 @@ pub struct ReservationSettings {
     pub tegra: TegraSettings,
     /// The folder of nodes with the kubelet's socket, for nodes on which NVML cannot be used; none: it is not asked.
     pub kubelet_pod_resources: Option<String>,
+    /// They see the processes of their nodes: which pods use a device, and whether the library limits them.
+    pub observe_processes: bool,
     /// How long one may take to name its device.
     pub wait: Span,
     /// Resources beside the device, a `ResourceRequirements`.
@@ -179,6 +181,7 @@ impl Default for ReservationSettings {
             pull_policy: "IfNotPresent".to_owned(),
             tegra: TegraSettings::default(),
             kubelet_pod_resources: None,
+            observe_processes: false,
             wait: seconds(defaults::RESERVATION_WAIT_SECONDS),
             resources: None,
             pod_security: None,

@@ -15,12 +15,13 @@ use kai_client::env::Env;
 use kai_client::own_pod::OwnPod;
 use kai_core::input::ObjectName;
 use kai_node::gpu::count::{BUS, on_bus};
-use kai_node::gpu::discovery::{DiscoveryError, Found, look};
+use kai_node::gpu::discovery::{Device, DiscoveryError, Found, look};
 use kai_node::gpu::driver::SystemLoader;
 use kai_node::gpu::granted::granted;
 use kai_node::gpu::held_memory::HeldMemory;
 use kai_node::gpu::library;
 use kai_node::gpu::library::{OpenError, Opened};
+use kai_node::gpu::process_view::{ObservedProcess, ProcessView, observe_device};
 use kai_node::gpu::publish::{Reserved, reserve};
 use kai_node::gpu::tegra;
 use kai_node::gpu::visible::{MOUNTED_DEVICES, VisibleDevices};
@@ -35,6 +36,7 @@ const EXAMPLES: &str = "\
 Examples:
   kai agent reserve            in a reservation pod, which the binder makes
   kai agent reserve --print    on any machine: which GPUs NVML finds, and which would be ours
+  kai agent reserve --print --observe-processes    and which processes use them, with or without the library
 
 POD_NAMESPACE and POD_NAME name the pod. NVIDIA_VISIBLE_DEVICES says which GPU is ours where several are seen.
 NVML_LIBRARY_PATHS names folders, separated by colons, in which libnvidia-ml.so.1 is looked for.
@@ -44,6 +46,8 @@ Where NVML does not work and the kubelet's socket is there, the kubelet is asked
 const FAILED: u8 = 1;
 /// How often is measured what processes hold of the device.
 const MEASURING_INTERVAL: Duration = Duration::from_secs(15);
+/// Where the processes of the node are, for reservation pods in its PID namespace.
+const PROCESSES: &str = "/proc";
 /// How much is logged: as much as the reference does.
 const VERBOSITY: u8 = 3;
 
@@ -66,6 +70,11 @@ pub(crate) struct ReserveArguments {
     /// Path of the kubelet's pod-resources socket, read if NVML fails.
     #[arg(long, default_value = pod_resources::SOCKET, value_name = "FILE")]
     podresources_socket: PathBuf,
+
+    /// Record which pods use the device, how much of it they hold, and whether the library that limits GPU memory is in
+    /// their processes. Needs the PID namespace of the node and `CAP_SYS_PTRACE`.
+    #[arg(long)]
+    observe_processes: bool,
 
     /// Format of the log.
     #[arg(long, value_name = "FORMAT", value_parser = ["console", "json"])]
@@ -102,11 +111,10 @@ pub(crate) fn run(arguments: &ReserveArguments) -> anyhow::Result<u8> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let socket = &arguments.podresources_socket;
     let ended = if arguments.print || arguments.json {
-        runtime.block_on(print(socket, arguments.json))
+        runtime.block_on(print(arguments))
     } else {
-        runtime.block_on(keep(arguments.kubeconfig.as_deref(), socket))
+        runtime.block_on(keep(arguments))
     };
     if let Err(error) = ended {
         output::complain(&format!("Error while running the app: {error:#}\n"));
@@ -130,8 +138,8 @@ fn verbosity(level: &str) -> anyhow::Result<u8> {
     })
 }
 
-async fn keep(kubeconfig: Option<&Path>, socket: &Path) -> anyhow::Result<()> {
-    let client = client::connect(kubeconfig).await;
+async fn keep(arguments: &ReserveArguments) -> anyhow::Result<()> {
+    let client = client::connect(arguments.kubeconfig.as_deref()).await;
     let client = client.map_err(|error| anyhow!("could not create client, err: {error}"))?;
     let name = own_name().context("could not get pod details, err")?;
     let pod = OwnPod::find(client.clone(), Env::real(), &name).await;
@@ -139,7 +147,7 @@ async fn keep(kubeconfig: Option<&Path>, socket: &Path) -> anyhow::Result<()> {
         pod.map_err(|error| anyhow!("could not check if pod was already patched, err: {error}"))?;
     if !pod.annotations().contains_key(gpu::RESERVED_DEVICE) {
         tracing::info!(namespace = %name.namespace, name = %name.name, "Looking for GPU device id for pod");
-        let reserved = find(&name, socket).await?;
+        let reserved = find(&name, &arguments.podresources_socket).await?;
         let written = pod.annotate(&reserved.annotations()).await;
         written.map_err(|error| anyhow!("could not patch pod. error: {error}"))?;
         tracing::info!("Pod was updated with GPU device UUID");
@@ -149,29 +157,37 @@ async fn keep(kubeconfig: Option<&Path>, socket: &Path) -> anyhow::Result<()> {
     tokio::select! { biased;
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
-        () = report_held_memory(&client, &name) => {}
+        () = report_use(&client, &name, arguments.observe_processes) => {}
     }
     Ok(())
 }
 
-/// Writes on this pod what processes hold of its device, whenever that changed. Never ends: where NVML does not tell, there is
-/// nothing to write.
-async fn report_held_memory(client: &Client, name: &ObjectName) {
+/// Writes on this pod what processes hold of its device, whenever that changed, and which pods they belong to where that is
+/// asked for. Never ends: where NVML does not tell, there is nothing to write.
+async fn report_use(client: &Client, name: &ObjectName, observes_processes: bool) {
     let measured = async {
         let pod = OwnPod::find(client.clone(), Env::real(), name).await.ok()?;
         let uuid = pod.annotations().get(gpu::RESERVED_DEVICE)?.clone();
         let reserve = pod.annotations().get(gpu::MEMORY_RESERVE_MIB);
         let reserve_mib = reserve.and_then(|text| text.parse().ok()).unwrap_or_default();
-        Some((pod, HeldMemory::of(&uuid, reserve_mib), open().ok()?.nvml))
+        let view = observes_processes.then(|| ProcessView::of(&uuid, Path::new(PROCESSES)));
+        Some((pod, HeldMemory::of(&uuid, reserve_mib), view, open().ok()?.nvml))
     };
-    let Some((pod, mut held, nvml)) = measured.await else { return std::future::pending().await };
+    let Some((pod, mut held, mut view, nvml)) = measured.await else {
+        return std::future::pending().await;
+    };
     let mut ticks = tokio::time::interval(MEASURING_INTERVAL);
     loop {
         ticks.tick().await;
-        let Some(mib) = held.changed_mib(&*nvml) else { continue };
-        let written =
-            pod.annotate(&BTreeMap::from([(gpu::MEMORY_HELD_MIB, mib.to_string())])).await;
-        if let Err(failure) = written {
+        let held = held.changed_mib(&*nvml).map(|mib| (gpu::MEMORY_HELD_MIB, mib.to_string()));
+        let pods = view.as_mut().and_then(|view| view.changed(&*nvml));
+        let pods = pods.and_then(|pods| serde_json::to_string(&pods).ok());
+        let pods = pods.map(|text| (gpu::PROCESSES, text));
+        let changed: BTreeMap<&'static str, String> = held.into_iter().chain(pods).collect();
+        if changed.is_empty() {
+            continue;
+        }
+        if let Err(failure) = pod.annotate(&changed).await {
             tracing::warn!(%failure, "failed to write what processes hold of the device");
         }
     }
@@ -261,9 +277,13 @@ struct Printed {
     why_none: Option<String>,
     /// What tells that this is a Tegra system.
     tegra: Option<String>,
+    /// Processes by device, where they are asked for and NVML lists them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    processes: BTreeMap<String, Vec<ObservedProcess>>,
 }
 
-async fn print(socket: &Path, json: bool) -> anyhow::Result<()> {
+async fn print(arguments: &ReserveArguments) -> anyhow::Result<()> {
+    let socket = &*arguments.podresources_socket;
     let tegra = tegra::sign(&|path| std::fs::read_to_string(path).ok());
     let printed = match (open(), own_name()) {
         (Ok(Opened { nvml, library }), _) => {
@@ -272,16 +292,27 @@ async fn print(socket: &Path, json: bool) -> anyhow::Result<()> {
                 Ok(device) => (Some(device.uuid.clone()), None),
                 Err(error) => (None, Some(error.to_string())),
             };
-            Printed { library: Some(library), found, ours, why_none, tegra }
+            let observe = |device: &Device| {
+                let seen = observe_device(&*nvml, &device.uuid, Path::new(PROCESSES));
+                Some((device.uuid.clone(), seen?))
+            };
+            let observed = found.devices.iter().filter(|_| arguments.observe_processes);
+            let processes = observed.filter_map(observe).collect();
+            Printed { library: Some(library), found, ours, why_none, tegra, processes }
         }
         (Err(error), Ok(pod)) if socket.exists() => {
             let ours = Some(by_kubelet(&pod, socket, &error).await?);
             let why_none = Some(format!("{error:#}"));
-            Printed { library: None, found: Found::default(), ours, why_none, tegra }
+            let (found, processes) = Default::default();
+            Printed { library: None, found, ours, why_none, tegra, processes }
         }
         (Err(error), _) => return Err(error),
     };
-    let text = if json { serde_json::to_string_pretty(&printed)? + "\n" } else { table(&printed) };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&printed)? + "\n"
+    } else {
+        table(&printed)
+    };
     output::print(&text).context("cannot print")
 }
 
@@ -306,6 +337,15 @@ fn table(printed: &Printed) -> String {
         let is_ours = printed.ours.as_ref() == Some(&device.uuid);
         let mark = if is_ours { OURS } else { "" };
         let _ = writeln!(text, "GPU {:<4} {}  {name}  {memory}{mark}", device.index, device.uuid);
+        for process in printed.processes.get(&device.uuid).into_iter().flatten() {
+            let ObservedProcess { pid, pod, used_bytes, guard, why } = process;
+            let (mib, pod) = (used_bytes >> 20, pod.as_deref().unwrap_or("none"));
+            let line = format!(
+                "         process {pid}  {mib} MiB  pod {pod}  library {}  {why}",
+                guard.name()
+            );
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
     }
     if let Some(why) = &printed.why_none {
         let _ = writeln!(text, "{why}");

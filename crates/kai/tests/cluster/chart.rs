@@ -99,6 +99,10 @@ fn chart_renders_the_objects_that_kai_manifests_prints() {
         ("--set global.clusterAutoscaling=true", "--node-scale-adjuster"),
         ("--set openshift=true", "--openshift"),
         (
+            "--set global.gpuMemoryReserveMib=450 --set global.resourceReservation.observeProcesses=true",
+            "--gpu-memory-reserve-mib 450 --observe-processes",
+        ),
+        (
             "--set global.queueAuthorization=true --set prometheus.authenticateMetrics=true",
             "--queue-authorization --metrics-authentication",
         ),

@@ -8,6 +8,10 @@ use crate::sharing::{Answer, NodeAgents};
 use crate::world::{World, send};
 
 const STATUS: &str = "kai.scheduler/gpu-memory-enforcement-status";
+const USED: &str = "kai.scheduler/gpu-memory-used";
+const HELD: &str = "kai.scheduler/gpu-memory-held-mib";
+const PROCESSES: &str = "kai.scheduler/gpu-processes";
+const DEVICE: &str = "GPU-00000000-0000-4000-8000-000000000000";
 const LIMITS: &str = "kai.scheduler/container.main.gpu-memory-limits";
 const GUARDED: [&str; 3] =
     ["--gpu-sharing-enabled", "--guard-image=kai:1", "--gpu-fraction-runtime-class-name="];
@@ -73,7 +77,9 @@ async fn tenants_change_nothing(world: &World) {
         ("kai.scheduler/gpu-memory-enforcement", json!("off")),
         (STATUS, json!("enforced")),
         (LIMITS, json!("v1 mode=report")),
-        ("kai.scheduler/gpu-memory-used", json!("GPU-1=0")),
+        (USED, json!("GPU-1=0")),
+        (PROCESSES, json!("[]")),
+        (HELD, json!("0")),
         ("nvidia.com/container.main.gpus.devices", json!("GPU-1")),
     ] {
         let patch = json!({"metadata": {"annotations": {key: value}}});
@@ -81,4 +87,75 @@ async fn tenants_change_nothing(world: &World) {
         let denied = ended.expect_err(key).to_string();
         assert!(denied.contains("Forbidden") || denied.contains("denied"), "{key}: {denied}");
     }
+}
+
+/// What a reservation pod measures reaches the pods: every writer has only the rights that it has in an installation, and
+/// the admission policies are in effect.
+#[tokio::test]
+async fn measured_memory_and_observed_processes_reach_the_pods_on_the_device() {
+    let Some(mut world) = World::alone("held").await else { return };
+    world.queue("q", open(), open()).await;
+    world.node("n", gpu_node(1)).await;
+    let memory = json!({"metadata": {"labels": {"nvidia.com/gpu.memory": "32600"}}});
+    world.patch("/api/v1/nodes/held-n", &memory).await;
+    let agents = NodeAgents::start(&world, Answer::OwnUuid);
+    let flags = ["--gpu-memory-enforcement=enforce", "--resource-reservation-observe-processes"];
+    world.start_admitting("kai", &[&GUARDED[..], &flags].concat()).await;
+    for name in ["p", "q"] {
+        let mut pod = restricted_pod(&world, &json!({"gpu-memory": "4000"}));
+        pod["metadata"]["name"] = json!(name);
+        world.create("/api/v1/namespaces/held/pods", &pod).await;
+        world.wait_bound(name).await;
+    }
+    drop(agents);
+    let shows = async |name: &str, key: &str, text: &str| {
+        let pod = world.see_pod(name).await.expect("the pod");
+        pod["metadata"]["annotations"][key] == text
+    };
+    assert!(shows("p", STATUS, "not yet observed: no process of the pod uses the GPU").await);
+    assert!(shows("p", LIMITS, &format!("v1 mode=enforce device={DEVICE},limit=4000")).await);
+    let [reservation] = &world.reservations().await[..] else { panic!("one device is shared") };
+    assert_eq!(reservation["spec"]["hostPID"], true);
+    let account = "kai-resource-reservation";
+    let agent = world.client_of(account, account).await;
+    let name = reservation["metadata"]["name"].as_str().expect("a name");
+    let path = format!("/api/v1/namespaces/{account}/pods/{name}");
+    let report = async |annotations: Value| {
+        let patch = json!({"metadata": {"annotations": annotations}});
+        send(&agent, "PATCH", &path, "application/merge-patch+json", &patch)
+            .await
+            .expect("a write");
+    };
+    report(json!({HELD: "9000"})).await;
+    // Nothing says whose it is: after a minute neither pod claims to be within its limit.
+    let exceeded = format!(
+        "not enforceable: processes hold 9000 MiB of {DEVICE}, the limits of 2 pods sum to 8000 MiB: a program runs without the library (static, musl, or a loader of its own)"
+    );
+    world.wait("the status is corrected", async || shows("q", STATUS, &exceeded).await).await;
+    let uid = |pod: &Value| pod["metadata"]["uid"].clone();
+    let pod = world.see_pod("p").await.expect("the pod");
+    let processes = json!([{"uid": uid(&pod), "mib": 3000, "guard": "enforcing"}]);
+    report(json!({HELD: "3000", PROCESSES: processes.to_string()})).await;
+    let used = |mib: u32| format!("{DEVICE}={mib}");
+    world
+        .wait("the memory of one pod is known", async || shows("p", USED, &used(3000)).await)
+        .await;
+    world.wait("and of the other", async || shows("q", USED, &used(0)).await).await;
+    world.remove_pod("p").await;
+    world
+        .create(
+            "/api/v1/namespaces/held/pods",
+            &restricted_pod(&world, &json!({"gpu-memory": "4000"})),
+        )
+        .await;
+    world.wait_bound("p").await;
+    let pod = world.see_pod("p").await.expect("the pod");
+    let processes = json!([{"uid": uid(&pod), "mib": 3100, "guard": "enforcing"}]);
+    report(json!({PROCESSES: processes.to_string()})).await;
+    world
+        .wait("it is observed with the library", async || shows("p", STATUS, "enforced").await)
+        .await;
+    let table = world.kai("gpus", "kai", &["--resource-reservation-app-label", "held"]).await;
+    assert!(table.contains("held/p (4000, holds 3100) held/q (4000, holds 0)"), "{table}");
+    assert!(table.contains("held/p: enforced; held/q: not enforceable: "), "{table}");
 }

@@ -17,6 +17,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub(crate) enum Answer {
     /// Each gets a device of its own: `<node>-0`, `<node>-1`, ...
     OwnDevice,
+    /// Each gets a device of its own, named as CUDA names devices.
+    OwnUuid,
     /// All get the first device of the node, as time-slicing may do it.
     FirstDevice,
     /// The node refuses them.
@@ -59,12 +61,15 @@ async fn answer_all(client: &Client, app: &str, answer: Answer) {
         pods.iter().filter(|pod| device_of(pod).is_none() && pod["status"]["phase"] == "Pending")
     {
         let node = pod["spec"]["nodeName"].as_str().expect("a node");
-        let mut devices = (0..).map(|number| format!("{node}-{number}"));
+        let mut devices = (0..).map(|number| match answer {
+            Answer::OwnUuid => format!("GPU-{number:08}-0000-4000-8000-000000000000"),
+            _ => format!("{node}-{number}"),
+        });
         let device = match answer {
             Answer::Silence => continue,
             Answer::Refusal => None,
             Answer::FirstDevice => devices.next(),
-            Answer::OwnDevice => devices.find(|device| !taken.contains(device)),
+            Answer::OwnDevice | Answer::OwnUuid => devices.find(|device| !taken.contains(device)),
         };
         let path = format!("{RESERVATIONS}/{}", pod["metadata"]["name"].as_str().expect("a name"));
         let (path, patch) = if let Some(device) = &device {

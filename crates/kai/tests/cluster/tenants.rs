@@ -16,7 +16,7 @@ const WHILE: Duration = Duration::from_secs(5);
 
 impl World {
     /// A client with the rights of a service account.
-    async fn client_of(&self, namespace: &str, account: &str) -> Client {
+    pub(crate) async fn client_of(&self, namespace: &str, account: &str) -> Client {
         let kubeconfig = self.account_kubeconfig(namespace, account).await;
         kai_client::client::connect(Some(&kubeconfig)).await.expect("a client")
     }

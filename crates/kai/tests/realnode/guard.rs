@@ -35,27 +35,32 @@ fn cuda_image(site: &Site) -> PathBuf {
     let stub = site.folder.join("stub-cuda");
     run(Command::new("sh").arg(STUB).arg(&stub));
     let mut image = Image::program(CUDA, &stub.join("workload"), "/bin/workload").expect("files");
+    image.files.push((stub.join("workload"), "/bin/gpu-guarded".into()));
     for library in ["libcuda.so.1", "libnvidia-ml.so.1"] {
         image.files.push((stub.join(library), Path::new("/stub").join(library)));
     }
     image.write(&site.folder).expect("an image")
 }
 
-/// A dynamic program of musl.
+/// Dynamic programs of musl, and a static one. The stub of NVML shows processes that are named `gpu-` on the GPU.
 fn musl_image(site: &Site) -> PathBuf {
-    let (source, program) = (site.folder.join("hello.c"), site.folder.join("hello"));
-    let text = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
-    std::fs::write(&source, text).expect("a file");
-    run(Command::new("musl-gcc").arg("-o").arg(&program).arg(&source));
+    let hello = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
+    let wait = "#include <unistd.h>\nint main(void) { return pause(); }\n";
     let mut image = Image::busybox(MUSL, &["sleep", "infinity"]);
-    image.files.push((program, "/bin/hello".into()));
+    for (name, text, flag) in
+        [("hello", hello, "-O1"), ("gpu-musl", wait, "-O1"), ("gpu-static", wait, "-static")]
+    {
+        let (source, program) = (site.folder.join(format!("{name}.c")), site.folder.join(name));
+        std::fs::write(&source, text).expect("a file");
+        run(Command::new("musl-gcc").arg(flag).arg("-o").arg(&program).arg(&source));
+        image.files.push((program, Path::new("/bin").join(name)));
+    }
     image.files.push((MUSL_LOADER.into(), "/lib/ld-musl-x86_64.so.1".into()));
     image.write(&site.folder).expect("an image")
 }
 
-fn pod(site: &Site, name: &str, image: &str, mib: &str) -> Value {
-    let annotations = json!({"gpu-memory": mib});
-    let mut pod = site.pod(name, &annotations, &json!({}));
+fn pod(site: &Site, name: &str, image: &str, annotations: &Value) -> Value {
+    let mut pod = site.pod(name, annotations, &json!({}));
     let container = &mut pod["spec"]["containers"][0];
     container["image"] = json!(image);
     container["env"] = json!([
@@ -73,27 +78,40 @@ fn numbers(text: &str, word: &str) -> Vec<u64> {
     pairs.filter_map(|pair| pair[1].parse().ok()).collect()
 }
 
+/// What the tests need and is absent.
+fn absent() -> Option<&'static str> {
+    if !Path::new(LIBRARY).exists() {
+        return Some("the library is not built: cargo xtask guard");
+    }
+    (!Path::new(MUSL_LOADER).exists()).then_some("musl-gcc is not installed")
+}
+
+/// A node with one GPU, and `kai` that enforces limits.
+async fn enforcing(name: &'static str) -> Site {
+    let mut site = Site::with_runtime(name).await;
+    let gpus = Gpus { count: 1, replicas: 100, mib: 32_600 };
+    let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "32600")];
+    let mut plan = site.plan("n1", &labels);
+    plan.images.extend([guard_image(&site), cuda_image(&site), musl_image(&site)]);
+    site.node(&plan).await;
+    site.advertise("n1", gpus).await;
+    let flags = ["--gpu-memory-enforcement=enforce", "--guard-image", GUARD_IMAGE];
+    let more = ["--guard-pull-policy=Never", "--resource-reservation-observe-processes"];
+    site.start_kai(&[&flags[..], &more].concat()).await;
+    site
+}
+
 #[test]
 fn a_process_is_stopped_at_the_limit_of_its_pod() {
     const TEST: &str = "guard::a_process_is_stopped_at_the_limit_of_its_pod";
-    if !Path::new(LIBRARY).exists() {
-        return sandbox::skip(TEST, "the library is not built: cargo xtask guard");
-    }
-    if !Path::new(MUSL_LOADER).exists() {
-        return sandbox::skip(TEST, "musl-gcc is not installed");
+    if let Some(what) = absent() {
+        return sandbox::skip(TEST, what);
     }
     sandboxed(TEST, async || {
-        let mut site = Site::with_runtime("guard").await;
-        let gpus = Gpus { count: 1, replicas: 100, mib: 32_600 };
-        let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "32600")];
-        let mut plan = site.plan("n1", &labels);
-        plan.images.extend([guard_image(&site), cuda_image(&site), musl_image(&site)]);
-        site.node(&plan).await;
-        site.advertise("n1", gpus).await;
-        let flags = ["--gpu-memory-enforcement=enforce", "--guard-image", GUARD_IMAGE];
-        site.start_kai(&[&flags[..], &["--guard-pull-policy=Never"]].concat()).await;
-        for (name, image) in [("cuda", CUDA), ("static", BUSYBOX), ("musl", MUSL)] {
-            site.world.create_pod(&pod(&site, name, image, "8000")).await;
+        let site = enforcing("guard").await;
+        for (name, image) in [("cuda", CUDA), ("static", MUSL), ("musl", MUSL), ("idle", BUSYBOX)] {
+            let memory = json!({"gpu-memory": "8000"});
+            site.world.create_pod(&pod(&site, name, image, &memory)).await;
             site.wait_running(name).await;
         }
         processes_are_stopped(&site);
@@ -133,9 +151,82 @@ fn others_behave_as_without(site: &Site) {
     assert_eq!(preload, "/kai-guard/lib/libkai_guard.so\n", "and yet it starts");
 }
 
+/// The reservation pod, in the PID namespace of the node, sees the library in one program and not in the others.
 async fn annotations_tell(site: &Site) {
-    let pod = site.world.see_pod("cuda").await.expect("the pod");
+    const WITHOUT: &str = "uses the GPU without the library (static, musl, or a loader of its own)";
+    let status = async |name: &str| {
+        let pod = site.world.see_pod(name).await.expect("the pod");
+        let shown = &pod["metadata"]["annotations"]["kai.scheduler/gpu-memory-enforcement-status"];
+        shown.as_str().map(str::to_owned)
+    };
+    let not_yet = "not yet observed: no process of the pod uses the GPU";
+    for name in ["cuda", "static", "musl", "idle"] {
+        assert_eq!(status(name).await.as_deref(), Some(not_yet), "{name}");
+    }
+    for (name, program) in [
+        ("cuda", "sleep 600 | /bin/gpu-guarded hold 64"),
+        ("static", "/bin/gpu-static"),
+        ("musl", "/bin/gpu-musl"),
+    ] {
+        site.exec(name, &["sh", "-c", &format!("({program}) >/dev/null 2>&1 </dev/null &")]);
+    }
+    for (name, expected) in [
+        ("cuda", "enforced".to_owned()),
+        ("static", format!("not enforceable: process gpu-static {WITHOUT}")),
+        ("musl", format!("not enforceable: process gpu-musl {WITHOUT}")),
+    ] {
+        let what = format!("{name}: {expected}");
+        site.world.wait(&what, async || status(name).await.as_deref() == Some(&expected)).await;
+    }
+    assert_eq!(status("idle").await.as_deref(), Some(not_yet));
+    let pod = site.world.see_pod("static").await.expect("the pod");
     let annotations = &pod["metadata"]["annotations"];
-    assert_eq!(annotations["kai.scheduler/gpu-memory-enforcement-status"], "enforced");
+    assert_eq!(annotations["kai.scheduler/gpu-memory-used"], format!("{DEVICE}=300"));
     assert_eq!(annotations["kai.scheduler/gpu-memory-enforcement"], "enforce");
+    let app = ["--resource-reservation-app-label", site.world.name];
+    let table = site.world.kai("gpus", "kai", &app).await;
+    for cell in
+        ["guard/cuda (8000, holds 300)", "guard/idle (8000, holds 0)", "guard/cuda: enforced"]
+    {
+        assert!(table.contains(cell), "{cell}: {table}");
+    }
+}
+
+/// KAI 0.18's annotations of one container, through webhook, scheduler, binder and the file in the container to the library.
+#[test]
+fn burst_of_a_container_ends_where_the_requests_of_neighbours_begin() {
+    const TEST: &str = "guard::burst_of_a_container_ends_where_the_requests_of_neighbours_begin";
+    if let Some(what) = absent() {
+        return sandbox::skip(TEST, what);
+    }
+    sandboxed(TEST, async || {
+        let site = enforcing("burst").await;
+        let annotations = json!({
+            "nvidia.com/container.main.gpu-memory.request": "4000Mi",
+            "nvidia.com/container.main.gpu-memory.limit": "12000Mi",
+        });
+        site.world.create_pod(&pod(&site, "burst", CUDA, &annotations)).await;
+        site.wait_running("burst").await;
+        let limits = |neighbors: u32| {
+            format!(
+                "v1 mode=enforce device={DEVICE},limit=12000,request=4000,neighbors={neighbors}"
+            )
+        };
+        let file = || site.exec("burst", &["cat", "/kai-guard/limits/limits"]);
+        assert_eq!(file(), limits(0));
+        let filled = || {
+            let told = site.exec("burst", &["/bin/workload", "fill", "linear", "64"]);
+            assert!(numbers(&told, "code").iter().all(|code| *code == 2), "{told}");
+            numbers(&told, "allocated_mib").into_iter().max().expect(&told)
+        };
+        let alone = filled();
+        assert!((10_800..=12_000).contains(&alone), "up to its limit: {alone} MiB");
+        // The scheduler places by the request: 4000 and 24000 MiB fit.
+        let memory = json!({"gpu-memory": "24000"});
+        site.world.create_pod(&pod(&site, "neighbour", BUSYBOX, &memory)).await;
+        site.wait_running("neighbour").await;
+        site.world.wait("the file names the neighbour", async || file() == limits(24_000)).await;
+        let beside = filled();
+        assert!((4_000..=8_600).contains(&beside), "32600 less 24000 MiB are left: {beside} MiB");
+    });
 }
