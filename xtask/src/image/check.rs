@@ -10,6 +10,8 @@ use kai_image::Platform;
 use serde_json::Value;
 
 const STUB_DEVICE: &str = "GPU-5a1b:32600:Stub";
+/// Most bytes of a layer as registries store it, compressed.
+const LARGEST_LAYER: usize = 25_000_000;
 /// Where the stub of NVML is in the unpacked image.
 const STUB: &str = "stub";
 
@@ -30,6 +32,8 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<bool> {
     for (platform, layer) in layers(&layout)? {
         let files = work.join(platform.architecture());
         unpack(&layer, &files)?;
+        check_size(platform, &layer)?;
+        check_documents(platform, &files)?;
         match Runner::of(platform) {
             Ok(runner) => check(root, &files, &runner)?,
             Err(why) => {
@@ -69,6 +73,33 @@ fn layers(layout: &Path) -> anyhow::Result<Vec<(Platform, PathBuf)>> {
     }
     ensure!(!found.is_empty(), "the archive has no platforms");
     Ok(found)
+}
+
+/// The image is small enough to be pulled to every node.
+fn check_size(platform: Platform, layer: &Path) -> anyhow::Result<()> {
+    let output = Command::new("gzip").arg("-c").arg(layer).output().context("cannot start gzip")?;
+    ensure!(output.status.success(), "gzip failed on {}", layer.display());
+    let bytes = output.stdout.len();
+    println!("{platform}: {bytes} bytes compressed, at most {LARGEST_LAYER}");
+    ensure!(bytes <= LARGEST_LAYER, "{platform}: the image is too large");
+    Ok(())
+}
+
+/// The image has its bill of materials and the licences of everything in it.
+fn check_documents(platform: Platform, files: &Path) -> anyhow::Result<()> {
+    let documents = files.join(super::DOCUMENTS.trim_start_matches('/'));
+    let read = |name: &str| {
+        let path = documents.join(name);
+        fs::read_to_string(&path).with_context(|| format!("{platform}: no {}", path.display()))
+    };
+    let bill: Value =
+        serde_json::from_str(&read("kai.spdx.json")?).context("the bill is no JSON")?;
+    let packages = bill["packages"].as_array().map_or(0, Vec::len);
+    ensure!(packages > 1, "{platform}: the bill of materials names {packages} packages");
+    let licences = read("third-party-licences.txt")?;
+    ensure!(!licences.is_empty(), "{platform}: no licences");
+    println!("{platform}: {packages} packages, {} bytes of licences", licences.len());
+    Ok(())
 }
 
 /// How a program of a platform is run here.
@@ -117,13 +148,19 @@ fn check(root: &Path, files: &Path, runner: &Runner) -> anyhow::Result<()> {
     let mut stub = Command::new("sh");
     stub.arg(root.join("crates/kai-node/tests/stub-nvml/build.sh")).arg(files.join(STUB));
     said(stub.env("CC", &runner.compiler)).context("the stub of NVML cannot be built")?;
-    let version = said(runner.command(files).arg("--version"))?;
+    let version = said(runner.command(files).arg("version"))?;
+    let machine = runner.platform.machine();
     ensure!(version.starts_with("kai "), "{}: {version}", runner.platform);
+    ensure!(version.contains(machine), "{}: another platform: {version}", runner.platform);
     let mut reserve = runner.command(files);
     reserve.args(["agent", "reserve", "--print"]).env("STUB_NVML_DEVICES", STUB_DEVICE);
     let printed = said(&mut reserve)?;
     ensure!(printed.contains("GPU-5a1b"), "{}: no device in {printed}", runner.platform);
-    println!("{}: {} finds {STUB_DEVICE}", runner.platform, version.trim());
+    println!(
+        "{}: {} finds {STUB_DEVICE}",
+        runner.platform,
+        version.lines().collect::<Vec<_>>().join(", ")
+    );
     Ok(())
 }
 
