@@ -1,4 +1,5 @@
-"""Proves libkai_guard.so on a GPU machine: `python3 prove.py LIBRARY REPORT`, as root, with a C compiler and PyTorch.
+"""Proves libkai_guard.so on a GPU machine: `python3 prove.py LIBRARY REPORT [KAI]`, as root, with a C compiler and PyTorch.
+With the program `kai` it also proves that `kai agent reserve` tells processes with the library from others.
 
 Every "container" is a mount namespace with the library behind /etc/ld.so.preload, exactly as a pod has it. Writes a
 Markdown table to REPORT and exits with 1 if a row failed.
@@ -288,6 +289,23 @@ def escapes():
     row("(f) escape: root with CAP_SYS_ADMIN unmounts the preload", "not enforceable: above 2048 MiB", f"NVML {max(own) if own else text[-200:]} MiB", bool(own) and max(own) > 2048)
 
 
+def observed():
+    """What a reservation pod sees that observes processes."""
+    if len(sys.argv) < 4:
+        return
+    box = Container(4 * GIB)
+    command = [WORKLOAD, "hold", "1000"]
+    guarded, direct = box.start(*command), subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for holder in (guarded, direct):
+        holder.stdout.readline()
+    text = plain(os.path.abspath(sys.argv[3]), "agent", "reserve", "--print", "--observe-processes")
+    for what, holder, state in [("with", guarded, "enforcing"), ("without", direct, "absent")]:
+        seen = re.findall(rf"process {holder.pid}  (\d+) MiB  pod \S+  library (\w+)", text)
+        good = len(seen) == 1 and int(seen[0][0]) >= 1000 and seen[0][1] == state
+        row(f"observed: a process {what} the library", f"at least 1000 MiB, {state}", str(seen or text[-200:]), good)
+        holder.communicate("")
+
+
 def main():
     global UUID
     UUID = smi("uuid")
@@ -299,7 +317,7 @@ def main():
     is_new = not os.path.exists("/etc/ld.so.preload")
     open("/etc/ld.so.preload", "a").close()
     try:
-        for part in (driver_reserve, limits_and_families, processes, side_by_side, burst, costs, escapes):
+        for part in (driver_reserve, limits_and_families, processes, side_by_side, burst, observed, costs, escapes):
             try:
                 part()
             except Exception as error:  # a part that breaks is a failed row, not a lost report

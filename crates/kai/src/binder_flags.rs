@@ -64,7 +64,7 @@ pub(crate) struct BinderArguments {
     #[arg(long, value_name = "FOLDER")]
     resource_reservation_kubelet_pod_resources: Option<String>,
 
-    /// Let reservation pods see the processes of their nodes (hostPID, root, CAP_SYS_PTRACE), so that the memory which each
+    /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), so that the memory which each
     /// sharing pod holds is known, and whether its limit is enforced.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN", action = clap::ArgAction::Set)]
     resource_reservation_observe_processes: bool,
