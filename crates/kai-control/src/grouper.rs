@@ -97,6 +97,10 @@ pub enum GroupError {
     Endless,
 }
 
+/// An owner as a pod refers to it: namespace, kind, name and UID. Each of them is free text of the pod's author, so that what was
+/// read for one reference answers no other.
+type OwnerKey = (String, Gvk, String, String);
+
 /// Reads owners and writes groups.
 pub struct Grouper {
     writer: Writer,
@@ -105,7 +109,7 @@ pub struct Grouper {
     gate: Gate,
     limit: Semaphore,
     kinds: Mutex<BTreeMap<Gvk, (ApiResource, bool)>>,
-    owners: Mutex<BTreeMap<String, (Timestamp, Value)>>,
+    owners: Mutex<BTreeMap<OwnerKey, (Timestamp, Value)>>,
     /// Kinds of owners that may not be read, and since when.
     forbidden: Mutex<BTreeMap<Gvk, Timestamp>>,
 }
@@ -243,6 +247,7 @@ impl Grouper {
 
     async fn try_group(&self, pod: &Pod, classes: &[String]) -> Result<Grouping, GroupError> {
         let owners = self.owners_of(pod).await?;
+        crate::panics::trip_grouping(pod);
         let mut facts =
             Facts { priority_classes: classes.iter().cloned().collect(), ..Facts::default() };
         for _ in 0..16 {
@@ -331,13 +336,15 @@ impl Grouper {
         let now = self.env.now();
         let lock = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         lock().retain(|_, (read, _)| now.since(*read) < OWNERS_LIVE);
-        if let Some((_, owner)) = lock().get(&reference.uid) {
+        let gvk = Gvk::from_api_version(&reference.api_version, &reference.kind);
+        let OwnerReference { name, uid, .. } = reference;
+        let key = (namespace.to_owned(), gvk.clone(), name.clone(), uid.clone());
+        if let Some((_, owner)) = lock().get(&key) {
             return Fetched::Object(owner.clone());
         }
-        let gvk = Gvk::from_api_version(&reference.api_version, &reference.kind);
         match self.read(&gvk, namespace, &reference.name).await {
             Ok(Some(owner)) => {
-                lock().insert(reference.uid.clone(), (now, owner.clone()));
+                lock().insert(key, (now, owner.clone()));
                 self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(&gvk);
                 Fetched::Object(owner)
             }

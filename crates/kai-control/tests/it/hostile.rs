@@ -38,6 +38,47 @@ fn owners_named_like_queries_hold_no_permits() {
     assert_eq!(hostile, Vec::<&String>::new());
 }
 
+/// A pod of the namespace `b`, whose author names the owner of another namespace.
+fn thief(name: &str, owner: &str) -> Value {
+    let mut pod = owned(pod(name, "1"), "batch/v1", "Job", owner);
+    pod["metadata"]["namespace"] = json!("b");
+    pod
+}
+
+fn job(namespace: &str, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace, "uid": uid}, "spec": {}})
+}
+
+#[test]
+fn an_owner_with_the_uid_of_another_holds_no_pod_of_that_up() {
+    let mut objects: Vec<(&str, Value)> =
+        (0..48).map(|number| (PODS, thief(&format!("x{number}"), "mine"))).collect();
+    objects.extend([(NODES, node("n1", "4")), (QUEUES, queue())]);
+    objects.extend([(JOBS, job("a", "j", "uid-owner")), (JOBS, job("b", "mine", "uid-mine"))]);
+    // Attempts are repeated ever more seldom: more pods of the attacker come with the honest one.
+    let mut later: Vec<(u64, &str, Value)> =
+        (0..16).map(|number| (20, PODS, thief(&format!("y{number}"), "mine"))).collect();
+    later.push((20, PODS, owned(pod("honest", "1"), "batch/v1", "Job", "j")));
+    let log = tell(Story { objects, later, seconds: 60, ..Story::default() });
+    let bound = times(&writes(&log), "pods/honest/binding");
+    assert!(matches!(bound[..], [at] if at < 22.0), "{bound:?} {:#?}", writes(&log));
+}
+
+#[test]
+fn an_owner_of_another_namespace_is_not_taken_over() {
+    let objects =
+        vec![(NODES, node("n1", "4")), (QUEUES, queue()), (JOBS, job("a", "j", "uid-owner"))];
+    let later = vec![
+        (20, PODS, owned(pod("honest", "1"), "batch/v1", "Job", "j")),
+        (21, PODS, thief("thief", "j")),
+    ];
+    let log = tell(Story { objects, later, seconds: 60, ..Story::default() });
+    let writes = writes(&log);
+    assert_eq!(times(&writes, "pods/honest/binding").len(), 1, "{writes:#?}");
+    assert_eq!(times(&writes, "pods/thief/binding"), Vec::<f64>::new(), "{writes:#?}");
+    assert!(!writes.iter().any(|line| line.contains("namespaces/b/podgroups")), "{writes:#?}");
+}
+
 fn sharing(name: &str, config_maps: &str) -> Value {
     let mut pod = pod(name, "1");
     pod["metadata"]["annotations"] =
