@@ -15,6 +15,7 @@ use kai_client::request::{APPLY_PATCH, MERGE_PATCH, send};
 use kai_client::write::{Outcome, read};
 use kai_core::input::ObjectName;
 use kai_serve::http::{Answer, Asked, Limits, content, serve, text};
+use kai_serve::request_metrics::RequestMetrics;
 use kai_serve::tls::{Tls, TlsError};
 use kai_translate::time::seconds;
 use kube::Client;
@@ -34,6 +35,14 @@ const MANAGER: &str = "kai-admission";
 /// How often certificate and registrations are looked at.
 const LOOK_AGAIN: kai_core::time::Span = seconds(60 * 60);
 const TRY_AGAIN: kai_core::time::Span = seconds(5);
+/// Every path.
+const PATHS: [&str; 5] = [
+    paths::MUTATE_POD_PATH,
+    paths::VALIDATE_POD_PATH,
+    paths::VALIDATE_QUEUE_PATH,
+    paths::VALIDATE_POD_GROUP_PATH,
+    paths::VALIDATE_TOPOLOGY_PATH,
+];
 
 /// Why admission does not work.
 #[derive(Debug, thiserror::Error)]
@@ -52,12 +61,13 @@ pub enum AdmissionError {
     Registration(Failure),
 }
 
-/// Starts to serve, then registers; both are reconciled from then on.
+/// Starts to serve, then registers; both are reconciled from then on. Requests are counted.
 pub async fn start(
     client: Client,
     env: Env,
     keys: Arc<dyn KeyMaker>,
     changing: watch::Receiver<AdmissionSettings>,
+    requests: &Arc<RequestMetrics>,
 ) -> Result<(), AdmissionError> {
     let settings = changing.borrow().clone();
     let names = names(&settings);
@@ -79,7 +89,9 @@ pub async fn start(
             answer(client, queues, &asked, &AdmissionSettings { pods, ..settings }).await
         }
     };
-    env.spawn("admission", serve(env.clone(), listener, Arc::clone(&tls), Limits::REVIEWS, answer));
+    let (metrics, limits) = (requests.server("admission", &PATHS), Limits::REVIEWS);
+    let serving = serve(env.clone(), listener, Arc::clone(&tls), limits, metrics, answer);
+    env.spawn("admission", serving);
     register(&client, &settings, &bundle).await.map_err(AdmissionError::Registration)?;
     tracing::info!(port = settings.port, "admission is registered");
     let guard = Guard { client, env: env.clone(), names, keys, tls, used: bundle };

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use kai_api::view::Pod;
+use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::path::Resource;
 use kai_client::watch::Change;
@@ -17,6 +19,8 @@ use kai_core::input::ObjectName;
 use kai_core::time::Timestamp;
 use kai_translate::time;
 use serde_json::{Value, json};
+
+use crate::planner::Planner;
 
 thread_local! {
     /// A panic of this thread is caught by [`guarded`].
@@ -90,10 +94,18 @@ pub(crate) struct Quarantine {
 
 impl Quarantine {
     /// Remembers a panic; false where the same was there before.
-    pub(crate) fn record(&mut self, site: &Site, object: Option<&Address>) -> bool {
+    fn record(&mut self, site: &Site, object: Option<&Address>) -> bool {
         self.panics += 1;
         self.skipped.extend(object.cloned());
         self.places.insert(site.place.clone())
+    }
+
+    /// Remembers a panic; the same panic again ends the process.
+    pub(crate) fn record_or_abort(&mut self, site: &Site, object: Option<&Address>) {
+        if !self.record(site, object) {
+            tracing::error!(place = site.place, "the same panic again, ending the process");
+            std::process::abort();
+        }
     }
 
     /// Is the change about an object that made a planner panic? One that is gone is forgotten.
@@ -109,11 +121,30 @@ impl Quarantine {
     }
 }
 
-/// Panics where a test wants it.
+/// Panics where a test wants it, as a change is applied.
 pub(crate) fn trip(change: &Change) {
     #[cfg(test)]
-    tests::trip(change);
+    tests::trip_change(change);
     let _ = change;
+}
+
+/// Panics where a test wants it, as a pod is grouped.
+pub(crate) fn trip_grouping(pod: &Pod) {
+    #[cfg(test)]
+    tests::trip_grouping(pod);
+    let _ = pod;
+}
+
+/// The clock of a cycle, which panics in the midst of it where a test wants it.
+pub(crate) fn cycle_clock(env: Env, planner: &Planner) -> impl Fn() -> Timestamp + use<> {
+    #[cfg(test)]
+    let fault = tests::CycleFault::of(planner);
+    let _ = planner;
+    move || {
+        #[cfg(test)]
+        fault.trip();
+        env.now()
+    }
 }
 
 /// Tells on the object that it is skipped, and why.
@@ -151,148 +182,4 @@ fn event(kind: Kind, name: &ObjectName, namespace: &str, site: &Site, now: Times
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use http_body_util::Full;
-    use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
-    use kai_core::time::Span;
-    use kai_settings::planner::Settings;
-    use kube::Client;
-    use tokio::time::{Duration, Instant};
-
-    use super::*;
-
-    thread_local! {
-        /// The pod that makes the planner panic.
-        static TRIP: Cell<Option<&'static str>> = const { Cell::new(None) };
-    }
-
-    pub(super) fn trip(change: &Change) {
-        let name = address(change).map(|(_, name)| name.name);
-        let trips = TRIP.get().is_some_and(|trip| name.as_deref() == Some(trip));
-        assert!(!trips, "as the test wants");
-    }
-
-    struct TestClock(Instant);
-
-    impl Clock for TestClock {
-        fn now(&self) -> Timestamp {
-            let passed = i64::try_from(self.0.elapsed().as_nanos()).expect("a short test");
-            Timestamp { nanos: 1_767_225_600_000_000_000 + passed }
-        }
-
-        fn sleep(&self, span: Span) -> Work {
-            Box::pin(tokio::time::sleep(duration(span)))
-        }
-
-        fn uptime(&self) -> Span {
-            Span { nanos: i64::try_from(self.0.elapsed().as_nanos()).expect("a short test") }
-        }
-    }
-
-    fn pod(name: &str) -> Value {
-        json!({
-            "metadata": {"name": name, "namespace": "a", "uid": name, "labels": {"kai.scheduler/queue": "q"}, "resourceVersion": "1"},
-            "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-            "status": {"phase": "Pending"},
-        })
-    }
-
-    /// The objects of a list.
-    fn listed(path: &str) -> Vec<Value> {
-        let all = json!({"quota": 0, "limit": -1, "overQuotaWeight": 1});
-        match path {
-            "/api/v1/pods" => vec![pod("bad"), pod("good")],
-            "/api/v1/nodes" => vec![json!({
-                "metadata": {"name": "n", "resourceVersion": "1"},
-                "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]},
-            })],
-            "/apis/scheduling.run.ai/v2/queues" => vec![
-                json!({"metadata": {"name": "q", "resourceVersion": "1"}, "spec": {"resources": {"cpu": all, "gpu": all, "memory": all}}}),
-            ],
-            _ => Vec::new(),
-        }
-    }
-
-    /// An API server of fixed lists, whose watches say nothing; what is written is noted.
-    fn client(written: Arc<Mutex<Vec<String>>>) -> Client {
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let written = Arc::clone(&written);
-            async move {
-                let (parts, body) = request.into_parts();
-                let path = parts.uri.path();
-                if parts.method != http::Method::GET {
-                    let body = body.collect_bytes().await.unwrap_or_default();
-                    let text = String::from_utf8_lossy(&body).into_owned();
-                    written
-                        .lock()
-                        .expect("the log")
-                        .push(format!("{} {path} {text}", parts.method));
-                    let answer = Full::new(body);
-                    return Ok::<_, tower::BoxError>(http::Response::new(answer));
-                }
-                if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
-                    std::future::pending::<()>().await;
-                }
-                let list = json!({"metadata": {"resourceVersion": "1"}, "items": listed(path)});
-                Ok(http::Response::new(Full::from(list.to_string())))
-            }
-        });
-        Client::new(service, "default")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_object_that_makes_the_planner_panic_is_skipped() {
-        TRIP.set(Some("bad"));
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let env = Env::new(Arc::new(TestClock(Instant::now())), Arc::new(TokioSpawner));
-        let settings = Settings { lists: kai_client::watch::Lists::Paged, ..Settings::default() };
-        let (_questions, questions) = tokio::sync::mpsc::channel(1);
-        let end = tokio::time::sleep(Duration::from_mins(1));
-        crate::run::run(client(Arc::clone(&written)), env, settings, questions, end).await;
-        TRIP.set(None);
-        let written = written.lock().expect("the log").clone();
-        let count = |text: &str| written.iter().filter(|line| line.contains(text)).count();
-        assert_eq!(count("POST /api/v1/namespaces/a/pods/good/binding"), 1, "{written:#?}");
-        assert_eq!(count("POST /api/v1/namespaces/a/pods/bad/binding"), 0, "{written:#?}");
-        assert_eq!(count("SchedulerPanicked"), 1, "{written:#?}");
-    }
-
-    #[test]
-    fn a_panic_is_caught_with_its_place_and_message() {
-        let site = guarded(|| panic!("as the test wants")).expect_err("it panics");
-        assert!(site.place.contains("panics.rs:"), "{site:?}");
-        assert_eq!(site.message, "as the test wants");
-        assert_eq!(guarded(|| 7), Ok(7));
-    }
-
-    #[test]
-    fn the_same_panic_again_is_not_forgiven() {
-        let mut quarantine = Quarantine::default();
-        let site = |place: &str| Site { place: place.to_owned(), message: String::new() };
-        let node = (Kind::Node, ObjectName::new("", "n"));
-        assert!(quarantine.record(&site("a.rs:1:1"), Some(&node)));
-        assert!(quarantine.record(&site("a.rs:2:1"), None));
-        assert!(!quarantine.record(&site("a.rs:1:1"), None));
-        assert_eq!(quarantine.panics, 3);
-        let object = |kind: Kind, name: &str| {
-            Change::Object(kind, Box::new(json!({"metadata": {"name": name}})))
-        };
-        assert!(quarantine.skips(&object(Kind::Node, "n")));
-        assert!(!quarantine.skips(&object(Kind::Queue, "n")));
-        assert!(!quarantine.skips(&Change::Gone(Kind::Node, ObjectName::new("", "n"))));
-        assert!(!quarantine.skips(&object(Kind::Node, "n")), "another of the name");
-    }
-
-    #[test]
-    fn the_event_names_the_object() {
-        let site = Site { place: "a.rs:1:1".to_owned(), message: "why".to_owned() };
-        let name = ObjectName::new("a", "g");
-        let event = event(Kind::PodGroup, &name, "a", &site, Timestamp { nanos: 1 });
-        assert_eq!(event["involvedObject"]["apiVersion"], "scheduling.run.ai/v2alpha2");
-        assert_eq!(event["involvedObject"]["kind"], "PodGroup");
-        let pod = super::event(Kind::Pod, &name, "a", &site, Timestamp { nanos: 1 });
-        assert_eq!(pod["involvedObject"]["apiVersion"], "v1");
-    }
-}
+mod tests;

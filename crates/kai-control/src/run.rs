@@ -273,10 +273,7 @@ impl Crew {
         let Incident { site, object } = incident;
         let name = object.as_ref().map(|(kind, name)| format!("{} {name}", kind.name()));
         tracing::error!(place = site.place, message = ?site.message, object = ?name, "the planner panicked, listing everything anew");
-        if !quarantine.record(&site, object.as_ref()) {
-            tracing::error!(place = site.place, "the same panic again, ending the process");
-            std::process::abort();
-        }
+        quarantine.record_or_abort(&site, object.as_ref());
         if let Some(address) = object {
             let writer = self.writer(self.gates.of_process());
             self.env.spawn("event", panics::report(writer, address, site, self.env.now()));
@@ -358,7 +355,7 @@ impl Runner {
                 self.turn(event, &mut inputs.changes, &mut reports.planner, quarantine);
             });
             if let Err(site) = turned {
-                let object = self.handled.take().or_else(|| self.planner.attempted_group());
+                let object = self.handled.take().or_else(|| self.planner.attempted_object());
                 self.finish_writes().await;
                 return Some(Incident { site, object });
             }
@@ -528,8 +525,8 @@ impl Runner {
         if !held && due.is_some_and(|due| due <= now) {
             self.hold_until = None;
             self.window_end = None;
-            let env = self.env.clone();
-            self.planner.cycle(now, &|| env.now());
+            let clock = panics::cycle_clock(self.env.clone(), &self.planner);
+            self.planner.cycle(now, &clock);
             self.planner.note_cycle_time(self.env.now().since(now));
             self.send_orders();
         }

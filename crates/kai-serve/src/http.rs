@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connections::{Connection, Connections};
+use super::request_metrics::ServerMetrics;
 
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
@@ -82,12 +83,13 @@ impl Wrap for Plain {
     }
 }
 
-/// Serves for ever, within the limits.
+/// Serves for ever, within the limits; requests are counted.
 pub async fn serve<W, F, A>(
     env: Env,
     listener: TcpListener,
     wrap: Arc<W>,
     limits: Limits,
+    metrics: ServerMetrics,
     answer: F,
 ) where
     W: Wrap,
@@ -111,7 +113,8 @@ pub async fn serve<W, F, A>(
         };
         let bodies =
             Bodies { most: limits.body_bytes, large: Arc::clone(&large_bodies), env: env.clone() };
-        let visit = Visit { connection: Arc::new(connection), peer, bodies };
+        let metrics = metrics.clone();
+        let visit = Visit { connection: Arc::new(connection), peer, bodies, metrics };
         let (wrap, answer) = (Arc::clone(&wrap), answer.clone());
         env.spawn("connection", async move {
             let connection = Arc::clone(&visit.connection);
@@ -130,6 +133,7 @@ struct Visit {
     connection: Arc<Connection>,
     peer: SocketAddr,
     bodies: Bodies,
+    metrics: ServerMetrics,
 }
 
 impl Visit {
@@ -139,7 +143,7 @@ impl Visit {
         F: Fn(Asked) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Answer> + Send + 'static,
     {
-        let Self { connection, peer, bodies } = self;
+        let Self { connection, peer, bodies, metrics } = self;
         let stream = tokio::select! { biased;
             wrapped = wrap.wrap(stream) => match wrapped {
                 Ok(stream) => stream,
@@ -150,20 +154,23 @@ impl Visit {
             }
         };
         let service = service_fn(move |request: Request<Incoming>| {
-            let (answer, bodies) = (answer.clone(), bodies.clone());
+            let (answer, bodies, metrics) = (answer.clone(), bodies.clone(), metrics.clone());
             let connection = Arc::clone(&connection);
             async move {
                 let (parts, body) = request.into_parts();
+                let (path, begin) = (parts.uri.path().to_owned(), bodies.env.uptime());
                 let answer = match bodies.read(body).await {
                     Ok((body, _held)) => {
                         let asked = Asked { peer, request: Request::from_parts(parts, body) };
                         connection.set_busy(true);
-                        let answer = outlive_panic(answer, asked).await;
+                        let answer = outlive_panic(answer, asked, &metrics).await;
                         connection.set_busy(false);
                         answer
                     }
                     Err(Rejection(status, why)) => text(status, why),
                 };
+                let took = Span { nanos: bodies.env.uptime().nanos - begin.nanos };
+                metrics.note_answer(&path, answer.status().as_u16(), took);
                 Ok::<_, std::convert::Infallible>(answer)
             }
         });
@@ -236,7 +243,7 @@ impl Bodies {
 }
 
 /// The answer; 500 where working it out panicked, so that one request never ends the process.
-async fn outlive_panic<F, A>(answer: F, asked: Asked) -> Answer
+async fn outlive_panic<F, A>(answer: F, asked: Asked, metrics: &ServerMetrics) -> Answer
 where
     F: Fn(Asked) -> A,
     A: Future<Output = Answer>,
@@ -245,6 +252,7 @@ where
     let answer = AssertUnwindSafe(async { answer(asked).await });
     answer.catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(%peer, ?path, "a request failed: its handler panicked");
+        metrics.note_panic();
         text(StatusCode::INTERNAL_SERVER_ERROR, "the handler of this request panicked")
     })
 }
@@ -267,6 +275,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::request_metrics::RequestMetrics;
 
     /// The status line of the answer to `GET path`.
     async fn get(address: SocketAddr, path: &str) -> String {
@@ -286,17 +295,23 @@ mod tests {
             assert_ne!(asked.request.uri().path(), "/panic", "as the test wants");
             text(StatusCode::OK, "ok")
         };
-        let limits = Limits::QUESTIONS;
-        tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), limits, answer));
+        let metrics = Arc::new(RequestMetrics::default());
+        let (limits, counted) = (Limits::QUESTIONS, metrics.server("status", &["/panic"]));
+        tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), limits, counted, answer));
         assert_eq!(get(address, "/panic").await, "HTTP/1.1 500 Internal Server Error");
         assert_eq!(get(address, "/healthz").await, "HTTP/1.1 200 OK");
+        let page = metrics.page();
+        assert!(page.contains("kai_http_request_panics_total{server=\"status\"} 1\n"), "{page}");
+        let failed = "kai_http_requests_total{server=\"status\",path=\"/panic\",code=\"500\"} 1\n";
+        assert!(page.contains(failed), "{page}");
     }
 
     async fn start(limits: Limits) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let answer = |_: Asked| async move { text(StatusCode::OK, "ok") };
-        tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), limits, answer));
+        let metrics = Arc::new(RequestMetrics::default()).server("status", &[]);
+        tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), limits, metrics, answer));
         address
     }
 

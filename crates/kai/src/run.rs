@@ -14,7 +14,7 @@ use kai_client::request::EvictBy;
 use kai_client::watch::Lists;
 use kai_client::{client, device_api};
 use kai_control::bootstrap::{self, Bootstrap};
-use kai_control::serve::{self, Question, ServeSettings};
+use kai_control::serve::{self, Question, RequestMetrics, ServeSettings};
 use kai_control::{grouper, run, shards};
 use kai_settings::admission::AdmissionSettings;
 use kai_settings::config::{AdmissionWishes, Wishes};
@@ -190,7 +190,9 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
             let log = Arc::clone(&log);
             move |level| log.set_verbosity(level)
         })),
+        requests: Arc::new(RequestMetrics::new(&flagged.settings.metrics.namespace)),
     };
+    let requests = Arc::clone(&served.requests);
     let bootstrap = bootstrap(arguments)?;
     env.spawn("bootstrap", bootstrap::run(client.clone(), env.clone(), bootstrap));
     let (question_sink, questions) = serve::questions();
@@ -198,7 +200,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         "an address is in use or not ours; another address, or 0 to disable the listener, helps",
     )?;
     let divided = is_divided(arguments);
-    let environment = Environment { arguments, flagged: flagged.clone(), log };
+    let environment = Environment { arguments, flagged: flagged.clone(), log, requests };
     let wishes =
         if divided { shards::wishes(&client, &flagged.settings).await } else { Wishes::default() };
     let admission = environment.start_admission(&client, &env, &wishes).await?;
@@ -298,6 +300,8 @@ struct Environment<'a> {
     arguments: &'a RunArguments,
     flagged: Flagged,
     log: Arc<Log>,
+    /// Requests to every server of this process.
+    requests: Arc<RequestMetrics>,
 }
 
 impl Environment<'_> {
@@ -323,7 +327,8 @@ impl Environment<'_> {
         let Some(settings) = self.admission(wishes) else { return Ok(None) };
         let (sink, changing) = watch::channel(settings);
         let keys = Arc::new(kai_admission::certificates::SystemKeys);
-        kai_admission::server::start(client.clone(), env.clone(), keys, changing).await?;
+        let (client, env) = (client.clone(), env.clone());
+        kai_admission::server::start(client, env, keys, changing, &self.requests).await?;
         Ok(Some(sink))
     }
 

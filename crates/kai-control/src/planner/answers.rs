@@ -105,9 +105,19 @@ impl Planner {
         self.metrics.note_panics(panics);
     }
 
-    /// The pod group that the latest attempt of a cycle was for.
-    pub(crate) fn attempted_group(&self) -> Option<(Kind, ObjectName)> {
-        self.world.attempted_group().map(|name| (Kind::PodGroup, name.clone()))
+    /// The object that the latest attempt of a cycle was for: a pod that is its own group, or else a pod group.
+    pub(crate) fn attempted_object(&self) -> Option<(Kind, ObjectName)> {
+        let group = self.world.attempted_group()?;
+        Some(match self.own_groups.get(group) {
+            Some(pod) => (Kind::Pod, pod.clone()),
+            None => (Kind::PodGroup, group.clone()),
+        })
+    }
+
+    /// The pod was listed.
+    #[cfg(test)]
+    pub(crate) fn knows_pod(&self, pod: &ObjectName) -> bool {
+        self.pods.contains_key(pod)
     }
 
     /// How long the latest cycle took.

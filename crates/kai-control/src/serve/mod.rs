@@ -22,8 +22,11 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
+pub use kai_serve::request_metrics::RequestMetrics;
+
 use crate::snapshot::{self, Frame};
 use kai_serve::http::{Answer, Asked, Limits, Plain, content, serve as serve_http, text};
+use kai_serve::metrics_text::merged;
 use kai_serve::tls::{Tls, TlsError};
 
 /// How many questions may wait.
@@ -50,6 +53,8 @@ pub struct ServeSettings {
     pub local_port: Option<u16>,
     /// Changes how much is logged.
     pub set_verbosity: Option<SetVerbosity>,
+    /// Requests to every server of this process; part of its metrics.
+    pub requests: Arc<RequestMetrics>,
 }
 
 impl std::fmt::Debug for ServeSettings {
@@ -151,6 +156,7 @@ pub async fn start(
         metrics_port: settings.metrics.map(|address| address.port()),
         readers: settings.readers.clone(),
         set_verbosity: settings.set_verbosity.clone(),
+        requests: Arc::clone(&settings.requests),
         questions,
     };
     let mut bound = Vec::new();
@@ -167,12 +173,13 @@ pub async fn start(
             async move { desk.answer(asked, local).await }
         };
         let (env, limits) = (env.clone(), Limits::QUESTIONS);
+        let metrics = settings.requests.server("status", &PATHS);
         let readers = settings.readers.as_ref().filter(|_| settings.metrics == Some(address));
         if let Some(tls) = readers.map(|readers| Arc::clone(&readers.tls)) {
-            env.clone().spawn("answers", serve_http(env, listener, tls, limits, answer));
+            env.clone().spawn("answers", serve_http(env, listener, tls, limits, metrics, answer));
         } else {
             let plain = Arc::new(Plain);
-            env.clone().spawn("answers", serve_http(env, listener, plain, limits, answer));
+            env.clone().spawn("answers", serve_http(env, listener, plain, limits, metrics, answer));
         }
     }
     Ok(bound)
@@ -180,6 +187,16 @@ pub async fn start(
 
 /// Path of metrics.
 const METRICS_PATH: &str = "/metrics";
+/// Every path.
+const PATHS: [&str; 7] = [
+    METRICS_PATH,
+    "/healthz",
+    "/readyz",
+    "/get-snapshot",
+    "/get-job-order",
+    "/debug/check",
+    "/debug/flags/v",
+];
 /// The text format of Prometheus.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -201,6 +218,7 @@ struct Desk {
     metrics_port: Option<u16>,
     readers: Option<Arc<MetricsReaders>>,
     set_verbosity: Option<SetVerbosity>,
+    requests: Arc<RequestMetrics>,
     questions: Sender<Question>,
 }
 
@@ -239,7 +257,10 @@ impl Desk {
             return denial;
         }
         match self.ask(Question::Metrics).await {
-            Some(metrics) => content(StatusCode::OK, METRICS, metrics),
+            Some(metrics) => {
+                let page = merged(&[metrics, self.requests.page()]);
+                content(StatusCode::OK, METRICS, page)
+            }
             None => hangs(),
         }
     }

@@ -69,7 +69,7 @@ fn hundred_days(faults: Vec<Fault>) -> (Vec<String>, Value) {
         let keys = Arc::new(FixedKeys::default());
         let clock = DayAnHour(VirtualClock(begin));
         let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
-        server::start(client(&api), env, keys, changing).await.expect("it starts");
+        server::start(client(&api), env, keys, changing, &Arc::default()).await.expect("it starts");
         sleep(Duration::from_secs(DAY + DAY / 2)).await;
         sink.send_modify(|settings| settings.queues = false);
         sleep(Duration::from_secs(98 * DAY)).await;

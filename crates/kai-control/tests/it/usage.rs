@@ -9,6 +9,7 @@ use kai_control::usage::prometheus::{connect, fetch};
 use kai_core::fairness::QueueResource;
 use kai_core::time::Timestamp;
 use kai_serve::http::{Asked, Limits, Plain, content, serve};
+use kai_serve::request_metrics::RequestMetrics;
 use kai_settings::planner::Settings;
 use kai_settings::usage::{Environment, Source, UsageSettings, read};
 use serde_json::{Value, json};
@@ -140,7 +141,9 @@ async fn start(prometheus: &Prometheus) -> String {
         let (status, body) = prometheus.answer(&asked);
         async move { content(status, "application/json", body.to_string()) }
     };
-    tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), Limits::QUESTIONS, answer));
+    let metrics = Arc::new(RequestMetrics::default()).server("prometheus", &[]);
+    let limits = Limits::QUESTIONS;
+    tokio::spawn(serve(Env::real(), listener, Arc::new(Plain), limits, metrics, answer));
     format!("http://{address}/prefix/")
 }
 

@@ -7,13 +7,16 @@ use serde_json::json;
 
 use crate::admission::refusal;
 use crate::installation::KAI;
+use crate::served::{ask, free_port};
 use crate::world::World;
 use crate::{QUEUE, open};
 
 #[tokio::test]
 async fn functions_work_apart_with_their_own_rights() {
     let Some(mut world) = World::alone("apart").await else { return };
-    world.start_admitting("admission", &["--only", "admission"]).await;
+    let metrics = free_port();
+    let listen = format!("--listen-address=127.0.0.1:{metrics}");
+    world.start_admitting("admission", &["--only", "admission", &listen]).await;
     for function in [
         "scheduler",
         "pod-grouper",
@@ -55,6 +58,22 @@ async fn functions_work_apart_with_their_own_rights() {
             told.ends_with("denied the request: resources must be specified")
         })
         .await;
+    admission_tells_its_requests(metrics);
+}
+
+/// The process of admission has no loop; its metrics are about requests.
+fn admission_tells_its_requests(port: u16) {
+    let (status, page) = ask(port, "GET", "/metrics", "").expect("an answer");
+    let page = String::from_utf8(page).expect("text");
+    assert_eq!(status, 200, "{page}");
+    for path in ["/mutate--v1-pod", "/validate--v1-pod", "/validate-scheduling-run-ai-v2-queue"] {
+        let labels = format!("server=\"admission\",path=\"{path}\"");
+        let answered = format!("kai_http_requests_total{{{labels},code=\"200\"}} ");
+        assert!(page.contains(&answered), "{answered}: {page}");
+        let took = format!("kai_http_request_duration_seconds_count{{{labels}}} ");
+        assert!(page.contains(&took), "{took}: {page}");
+    }
+    assert!(page.contains("kai_http_request_panics_total{server=\"admission\"} 0\n"), "{page}");
 }
 
 #[tokio::test]
