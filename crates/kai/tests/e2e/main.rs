@@ -4,10 +4,17 @@
 mod agent;
 #[path = "../cluster/installation.rs"]
 mod installation;
+mod installed;
 #[path = "../cluster/kubelet_socket.rs"]
 mod kubelet_socket;
 mod real;
 mod rights;
+#[allow(dead_code, reason = "shared with the tests of single functions")]
+#[path = "../cluster/sharing.rs"]
+mod sharing;
+#[allow(dead_code, reason = "shared with the tests of single functions")]
+#[path = "../cluster/world.rs"]
+mod world;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,15 +90,17 @@ async fn kais_end_to_end_cases_on_a_server_that_can_less() {
     assert_passed(list_on_less().await);
 }
 
-/// Every account of the usual installation, beside what it did over both lists and as the agent of a node.
+/// Every account of the usual installation, beside what it did over both lists, as the agent of a node, and in an installation as
+/// it is shipped.
 #[tokio::test]
 async fn no_account_has_a_right_that_nothing_used() {
     if !wanted().is_empty() {
         return installation::tell("SKIPPED the test of unused rights: KAI_E2E names some cases\n");
     }
     let (Some(list), Some(less)) = (list().await, list_on_less().await) else { return };
+    let Some(installed) = installed::played().await else { return };
     let agent = agent::played().await;
-    let acts = [&list.acts, &less.acts, agent].into_iter().flatten().cloned().collect();
+    let acts = [&list.acts, &less.acts, agent, installed].into_iter().flatten().cloned().collect();
     rights::compare(&acts);
 }
 

@@ -175,24 +175,9 @@ const fn except(
 }
 
 const NOT_INSTALLED: &str = "kind of a workload that the list does not install";
-const POLICY: &str =
-    "asked for by the admission policy kai-protected-pod-metadata; no request shows it";
-const NO_SHARDS: &str =
-    "each case has one part of the cluster and reads neither; tests/cluster/{config,shards}.rs do";
-const NO_STREAMS: &str = "listed in pages on servers that do not stream lists, and the one of the list serves no devices";
+const POLICY: &str = "asked for by the admission policy kai-protected-pod-metadata; no request shows it, but without it what the list does is denied";
 const FAILED_BIND: &str = "after a bind that failed or was interrupted, of which the list has none; tests/cluster/{binder,holdings,mortal}.rs have";
-const REMOVED_AGAIN: &str = "looks for the object where its removal is answered with a conflict";
-const NO_ELECTION: &str = "cases run without --leader-elect; tests/cluster/leases.rs runs with it";
-const NO_UPGRADE: &str =
-    "definitions and default queues are there already; tests/cluster/chart.rs starts without them";
-const NO_AUTOSCALER: &str =
-    "the list has no autoscaler; tests/cluster/scaling.rs runs the adjuster as its account";
-
-/// Accounts of processes that the list does not run, and why.
-const ACCOUNTS_NOT_RUN: &[(&str, &str)] = &[
-    ("node-scale-adjuster", NO_AUTOSCALER),
-    ("kai-resource-reservation", "reservation pods are played; tests/realnode runs them on nodes"),
-];
+const REMOVED_AGAIN: &str = "looks for the object where its removal is answered with a conflict; removal_of_a_replaced_object_has_succeeded in kai-client";
 
 const EXCEPTIONS: &[Exception] = &[
     except(
@@ -203,27 +188,9 @@ const EXCEPTIONS: &[Exception] = &[
         "reads a pod that its node rejected, of which the list has none; kai-control/tests/it/contested_nodes.rs has, in virtual time",
     ),
     except("kai-write-placements", "kai.scheduler", "*", "write", POLICY),
+    except("kai-write-reservations", "kai.scheduler", "*", "write", POLICY),
     except("kai-write-groupings", "kai.scheduler", "*", "write", POLICY),
     except("kai-write-numa-placements", "kai.scheduler", "*", "write", POLICY),
-    except("kai-watch", "kai.scheduler", "configs schedulingshards", "*", NO_SHARDS),
-    except(
-        "kai-scheduler",
-        "kai.scheduler",
-        "configs/status schedulingshards/status",
-        "patch",
-        NO_SHARDS,
-    ),
-    except("kai-watch", "resource.k8s.io", "*", "list", NO_STREAMS),
-    except(
-        "kai-watch",
-        "nvidia.com",
-        "clusterpolicies",
-        "list",
-        "NVIDIA's operator is not installed",
-    ),
-    except("kai-leases", "coordination.k8s.io", "leases", "*", NO_ELECTION),
-    except("kai-bootstrap", "*", "*", "*", NO_UPGRADE),
-    except("kai-node-scale-adjuster", "", "*", "*", NO_AUTOSCALER),
     except(
         "kai-usage",
         "",
@@ -231,13 +198,7 @@ const EXCEPTIONS: &[Exception] = &[
         "create patch",
         "the record of usage is written every five minutes, which no case takes; kai-control/tests/it/usage.rs does in virtual time",
     ),
-    except(
-        "kai-delete-victims",
-        "",
-        "pods",
-        "get delete",
-        "disruption budgets delay reclaim for ten minutes; tests/cluster/budgets.rs waits less",
-    ),
+    except("kai-delete-victims", "", "pods", "get", REMOVED_AGAIN),
     except("kai-binder", "", "configmaps", "patch delete", FAILED_BIND),
     except("kai-binder", "resource.k8s.io", "resourceclaims", "delete", FAILED_BIND),
     except("kai-binder", "scheduling.run.ai", "bindrequests", "delete", FAILED_BIND),
@@ -279,13 +240,6 @@ const EXCEPTIONS: &[Exception] = &[
         "podgroups",
         "create",
         "asked for when a pod group is applied that does not exist; the request is a patch",
-    ),
-    except(
-        "kai-podgrouper",
-        "",
-        "configmaps",
-        "get",
-        "only with --default-priorities-configmap-name, which no case has",
     ),
     except("kai-podgrouper", "amlarc.azureml.com", "amljobs", "get", NOT_INSTALLED),
     except("kai-podgrouper", "argoproj.io", "workflows", "get", NOT_INSTALLED),
@@ -333,7 +287,16 @@ impl Exception {
 
 fn is_excepted(right: &Right) -> bool {
     EXCEPTIONS.iter().any(|exception| exception.covers(right))
-        || ACCOUNTS_NOT_RUN.iter().any(|(account, _)| *account == right.account)
+}
+
+/// Exceptions all of whose rights are shown by acts: they hide rights that nothing uses later.
+fn needless(rights: &BTreeSet<Right>, acts: &BTreeSet<Act>) -> Vec<String> {
+    let is_unused = |right: &Right| !acts.iter().any(|act| act.shows(right));
+    let is_needless = |exception: &&Exception| {
+        !rights.iter().any(|right| exception.covers(right) && is_unused(right))
+    };
+    let name = |one: &Exception| format!("{} {} {}", one.role, one.resources, one.verbs);
+    EXCEPTIONS.iter().filter(is_needless).map(name).collect()
 }
 
 /// Rights that no act shows and no exception explains.
@@ -360,6 +323,8 @@ pub(crate) fn compare(acts: &BTreeSet<Act>) {
         "rights that nothing used over the end-to-end list: take them away, or list them with a reason:\n{}",
         unused.join("\n")
     );
+    let needless = needless(&rights, acts);
+    assert!(needless.is_empty(), "exceptions for rights that were used: {needless:?}");
     // The comparison can fail: an account with one right more is found out.
     let mut more = rights;
     let useless = Right {
@@ -385,9 +350,5 @@ fn every_exception_is_about_a_right_that_is_granted() {
             rights.iter().any(|right| exception.covers(right)),
             "no right of {role} is {verbs} {resources}.{group}"
         );
-    }
-    for (account, reason) in ACCOUNTS_NOT_RUN {
-        assert!(!reason.is_empty(), "{account} without a reason");
-        assert!(rights.iter().any(|right| right.account == *account), "{account} has no right");
     }
 }
