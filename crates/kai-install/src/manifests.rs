@@ -1,6 +1,7 @@
 //! What is installed in a cluster, as one stream of YAML documents.
 
 use kai_api::crds::CRDS;
+use kai_api::names::objects::SCHEDULER_NAME;
 
 /// Roles, accounts and namespaces.
 const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
@@ -19,6 +20,16 @@ pub fn all() -> String {
 /// The same without the default queues, which `kai run` creates. They cannot be applied together with their definition.
 pub fn without_queues() -> String {
     joined(definitions_and_roles())
+}
+
+/// The same text for another scheduler name, which policies mention.
+pub fn with_scheduler_name(text: &str, name: &str) -> String {
+    let quoted = |name: &str| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "\\'"));
+    let compared = "oldObject.spec.schedulerName == ";
+    text.replace(
+        &format!("{compared}{}", quoted(SCHEDULER_NAME)),
+        &format!("{compared}{}", quoted(name)),
+    )
 }
 
 /// What is installed besides where `kai run` is started by hand.
@@ -86,6 +97,16 @@ mod tests {
             .map(|(name, value)| (*name, i64::from(*value)))
             .collect();
         assert_eq!(classes, wanted);
+    }
+
+    #[test]
+    fn policies_name_the_scheduler() {
+        let text = with_scheduler_name(POLICIES, "it's");
+        assert!(text.contains(r"oldObject.spec.schedulerName == 'it\'s'"), "{text}");
+        assert!(!text.contains("schedulerName == 'kai-scheduler'"), "{text}");
+        assert_eq!(with_scheduler_name(POLICIES, SCHEDULER_NAME), POLICIES);
+        let policies: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
+        assert!(!policies.is_empty());
     }
 
     #[test]

@@ -142,6 +142,7 @@ pub(crate) fn run(arguments: &ManifestsArguments) -> anyhow::Result<u8> {
     for document in [deletes, asks, readers, by_hand, blocked].into_iter().flatten() {
         text = format!("{text}---\n{}\n", document.trim_end());
     }
+    text = manifests::with_scheduler_name(&text, &arguments.scheduler_name);
     for object in hardened(deployments::objects(wanted)) {
         let written = serde_saphyr::to_string(&object).context("an object is no YAML")?;
         text = format!("{text}---\n{}\n", written.trim_end());

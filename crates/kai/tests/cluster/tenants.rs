@@ -95,6 +95,7 @@ async fn tenants_cannot_write_protected_metadata() {
         (labels(&json!({"runai-gpu-group/x": "x"})), bound),
         (annotations(&json!({"kai.scheduler/gpu-devices": "g=FAKE"})), bound),
         (annotations(&json!({"kai.scheduler/placement": null})), bound),
+        (annotations(&json!({"received-resource-type": "Regular"})), bound),
         (annotations(&json!({"gpu-fraction": "0.01"})), fixed),
         (annotations(&json!({"runai/shared-gpu-configmap": "other"})), fixed),
         (annotations(&json!({"pod-group-name": "other"})), fixed),
@@ -131,15 +132,7 @@ async fn own_accounts_cannot_change_what_runs() {
     let map = format!("{maps}/theirs");
     let image = json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}});
     let strategic = "application/strategic-merge-patch+json";
-    let mut foreign = world.pod("foreign", &[], &json!({}));
-    foreign["spec"]["schedulerName"] = json!("default-scheduler");
-    world.create_pod(&foreign).await;
-    world.create_pod(&world.pod("victim", &[], &json!({}))).await;
-    let client = world.client_of("kai-scheduler", "kai").await;
-    let why = "do not delete pods of the default scheduler";
-    assert_denied(&client, "DELETE", &world.pod_path("foreign"), &json!({}), why).await;
-    let victim = world.pod_path("victim");
-    send(&client, "DELETE", &victim, "application/json", &json!({})).await.expect("a victim");
+    own_accounts_delete_victims_only(&world).await;
     for account in ["kai", "binder", "pod-grouper", "numa-placement-exporter"] {
         let client = world.client_of("kai-scheduler", account).await;
         match send(&client, "PATCH", &pod, strategic, &image).await {
@@ -166,6 +159,34 @@ async fn own_accounts_cannot_change_what_runs() {
         assert_denied(&client, "DELETE", &map, &json!({}), "that a pod owns").await;
         let stolen = json!({"metadata": {"name": "theirs", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}, "data": {"a": "c"}});
         assert_denied(&client, "PATCH", &map, &stolen, "that a pod owns").await;
+    }
+}
+
+/// Pods of other schedulers stay; pods of ours, and pods that a binder bound, may be victims.
+async fn own_accounts_delete_victims_only(world: &World) {
+    let pod = |name: &str, scheduler: &str| {
+        let mut pod = world.pod(name, &[], &json!({}));
+        pod["spec"]["schedulerName"] = json!(scheduler);
+        pod
+    };
+    for (name, scheduler) in [("default", "default-scheduler"), ("volcano", "volcano")] {
+        world.create_pod(&pod(name, scheduler)).await;
+    }
+    world.create_pod(&pod("victim", "kai-scheduler")).await;
+    let mut bound = pod("bound", "renamed");
+    bound["metadata"]["annotations"] = json!({"received-resource-type": "Regular"});
+    world.create_pod(&bound).await;
+    let own = world.client_of("kai-scheduler", "kai").await;
+    for name in ["default", "volcano"] {
+        let (path, why) = (world.pod_path(name), "do not delete pods of other schedulers");
+        assert_denied(&own, "DELETE", &path, &json!({}), why).await;
+        // The mark of a bound pod cannot be added to a pod that is there.
+        let mark = annotations(&json!({"received-resource-type": "Regular"}));
+        assert_denied(&own, "PATCH", &path, &mark, "change annotations of grouping").await;
+    }
+    for name in ["victim", "bound"] {
+        let path = world.pod_path(name);
+        send(&own, "DELETE", &path, "application/json", &json!({})).await.expect("a victim");
     }
 }
 
