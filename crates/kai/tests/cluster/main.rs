@@ -18,6 +18,7 @@ mod gangs;
 mod gpus;
 mod guard;
 mod holdings;
+mod hostile_objects;
 mod installation;
 mod kubernetes_groups;
 mod leases;
