@@ -153,5 +153,19 @@ fn the_document_lists_the_metrics_that_exist() {
     for name in ["shared_gpu_memory_mib", "shared_gpu_memory_granted_mib", "shared_gpu_pods"] {
         existing.insert((format!("kai_{name}"), "gauge".to_owned()));
     }
+    existing.extend(request_metrics());
     assert_eq!(documented(), existing);
+}
+
+/// Metrics of the servers, which every process has, as (name, type).
+fn request_metrics() -> Vec<(String, String)> {
+    let source = read("crates/kai-serve/src/request_metrics.rs");
+    let written = [("page.counted(\"", "counter"), ("page.histograms(\"", "histogram")];
+    let named = written.iter().flat_map(|(call, kind)| {
+        source.split(call).skip(1).filter_map(|rest| {
+            let (name, _) = rest.split_once('"')?;
+            Some((format!("kai_{name}"), (*kind).to_owned()))
+        })
+    });
+    named.collect()
 }
