@@ -88,11 +88,18 @@ pub async fn install(room: &Room, kind: &Kind) -> anyhow::Result<()> {
 }
 
 /// Makes an object of a kind; a label with the queue `q` and the room's node pool is added.
-pub async fn make(room: &Room, kind: &Kind, mut object: Value) -> anyhow::Result<Value> {
-    install(room, kind).await?;
+pub async fn make(room: &Room, kind: &Kind, object: Value) -> anyhow::Result<Value> {
     let labels = room.pod_object(&pod("x", "q"))["metadata"]["labels"].clone();
-    let mut all = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"labels": labels}});
-    merge(&mut all, object.take());
+    let mut all = json!({"metadata": {"labels": labels}});
+    merge(&mut all, object);
+    make_unlabelled(room, kind, all).await
+}
+
+/// Makes an object of a kind as it is: only its pods name a queue.
+pub async fn make_unlabelled(room: &Room, kind: &Kind, object: Value) -> anyhow::Result<Value> {
+    install(room, kind).await?;
+    let mut all = json!({"apiVersion": kind.api_version(), "kind": kind.kind});
+    merge(&mut all, object);
     let path = kind.path(room);
     let name = all["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     // A new kind is served a moment after it is established.
@@ -117,17 +124,33 @@ pub async fn permit(room: &Room, kind: &Kind) -> anyhow::Result<()> {
     room.create(&format!("{ROLES}/clusterrolebindings"), &binding).await.map(|_| ())
 }
 
-/// A reference to an owner.
+/// A reference to an owner that controls the object.
 pub fn owned_by(owner: &Value) -> Value {
+    let mut references = referring_to(owner);
+    references[0]["controller"] = json!(true);
+    references
+}
+
+/// A reference to an owner that does not say that it controls the object, as KAI's own cases write it.
+pub fn referring_to(owner: &Value) -> Value {
     json!([{
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"], "controller": true,
+        "uid": owner["metadata"]["uid"],
     }])
 }
 
 /// Makes a pod of an owner.
 pub async fn member(room: &Room, owner: &Value, member: &Pod) -> anyhow::Result<()> {
+    make_pod(room, member, owned_by(owner)).await
+}
+
+/// Makes a pod whose owner does not control it.
+pub async fn dependent(room: &Room, owner: &Value, member: &Pod) -> anyhow::Result<()> {
+    make_pod(room, member, referring_to(owner)).await
+}
+
+async fn make_pod(room: &Room, member: &Pod, references: Value) -> anyhow::Result<()> {
     let mut object = room.pod_object(member);
-    object["metadata"]["ownerReferences"] = owned_by(owner);
+    object["metadata"]["ownerReferences"] = references;
     room.create(&format!("/api/v1/namespaces/{}/pods", room.name), &object).await.map(|_| ())
 }

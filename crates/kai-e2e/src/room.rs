@@ -436,8 +436,8 @@ impl Room {
         let Ok(pods) = self.all_pods().await else { return String::new() };
         let line = |pod: &Value| {
             let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let told = conditions.iter().find(|condition| condition["type"] == "PodScheduled");
-            let message = told.map_or("", |told| told["message"].as_str().unwrap_or_default());
+            let scheduled = conditions.iter().find(|one| one["type"] == "PodScheduled");
+            let message = scheduled.and_then(|one| one["message"].as_str()).unwrap_or_default();
             format!("  {} on {}: {message}", pod["metadata"]["name"], pod["spec"]["nodeName"])
         };
         pods.iter().map(line).collect::<Vec<_>>().join("\n")

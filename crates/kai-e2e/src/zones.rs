@@ -47,3 +47,15 @@ pub async fn zones_of(room: &Room, name: &str) -> anyhow::Result<Vec<String>> {
     let name = |zone: &Value| zone["zone"].as_str().unwrap_or_default().to_owned();
     Ok(zones.as_array().into_iter().flatten().map(name).collect())
 }
+
+/// The GPUs that the scheduler predicted for a pod, in all zones together.
+pub async fn gpus_of(room: &Room, name: &str) -> anyhow::Result<u32> {
+    let zones: Value = serde_json::from_str(&placement_of(room, name).await?)?;
+    let mut gpus = 0;
+    for zone in zones.as_array().into_iter().flatten() {
+        if let Some(amount) = zone["amount"][GPU].as_str() {
+            gpus += amount.parse::<u32>().with_context(|| format!("GPUs of {name}: {zone}"))?;
+        }
+    }
+    Ok(gpus)
+}

@@ -81,18 +81,18 @@ fn reaching(room: &Room, wants: &Pod, value: &str) -> Value {
 
 async fn by_default(room: &Room) -> anyhow::Result<()> {
     let _admission = admission::start(room, &[]).await?;
-    room.create(&pods(room), &reaching(room, &pod("p", "q"), "all")).await.map(|_| ())
+    room.create(&pods(room), &reaching(room, &pod("p", "q").gpus(1), "all")).await.map(|_| ())
 }
 
 async fn forbidden(room: &Room) -> anyhow::Result<()> {
     let _admission = admission::start(room, BLOCKING).await?;
     for value in ["1", "1,2", "all"] {
         let object = reaching(room, &pod("p", "q").gpus(1), value);
-        let told = room.refused(&pods(room), &object).await?;
+        let denial = room.refused(&pods(room), &object).await?;
         let wanted = format!(
             "container main has an environment variable NVIDIA_VISIBLE_DEVICES defined with a value of {value}. This is forbidden"
         );
-        ensure!(told.contains(&wanted), "{told}");
+        ensure!(denial.contains(&wanted), "{denial}");
     }
     Ok(())
 }
@@ -138,8 +138,8 @@ fn group(room: &Room, spec: Value) -> (String, Value) {
 async fn refused(room: &Room, spec: Value, why: &str) -> anyhow::Result<()> {
     let _admission = admission::start(room, &[]).await?;
     let (path, object) = group(room, spec);
-    let told = room.refused(&path, &object).await?;
-    ensure!(told.contains(why), "{told}");
+    let denial = room.refused(&path, &object).await?;
+    ensure!(denial.contains(why), "{denial}");
     Ok(())
 }
 
@@ -147,7 +147,7 @@ async fn accepted(room: &Room, spec: Value, warnings: &[&str]) -> anyhow::Result
     room.queue(&queue("q")).await?;
     let _admission = admission::start(room, &[]).await?;
     let (path, object) = group(room, spec);
-    let told = room.create_with_warnings(&path, &object).await?;
-    ensure!(told == warnings, "{told:?}");
+    let received = room.create_with_warnings(&path, &object).await?;
+    ensure!(received == warnings, "{received:?}");
     Ok(())
 }

@@ -43,6 +43,8 @@ pub(super) const RECLAIM: &[(&str, Run)] = &[
 
 const LOW: &str = "train";
 const HIGH: &str = "build-preemptible";
+/// Not preemptible, high.
+const HIGH_FIXED: &str = "inference";
 
 /// The room's class, templates `one` and `two`, and nodes of so many devices each.
 async fn furnished(room: &Room, nodes: &[u32]) -> anyhow::Result<()> {
@@ -275,13 +277,19 @@ async fn preempt(room: &Room, is_extended: bool) -> anyhow::Result<()> {
 }
 
 async fn distributed(room: &Room) -> anyhow::Result<()> {
-    simple_room(room, &[2, 2]).await?;
-    room.pods(&pods(4, |at| pod(format!("low-{at}"), "q").claims("one").class(LOW))).await?;
-    room.counts("low-", 4, 0).await?;
-    room.group("g", "q", json!({"minMember": 2, "priorityClassName": HIGH})).await?;
-    room.pods(&pods(2, |at| pod(format!("high-{at}"), "q").of_group("g").claims("two"))).await?;
+    simple_room(room, &[4, 4]).await?;
+    room.claim_template("four", 4, None).await?;
+    let pinned = |at: usize| {
+        let low = pod(format!("low-{at}"), "q").claims("one").class(LOW);
+        low.on("kubernetes.io/hostname", &room.node_name(&format!("n{}", at / 4)))
+    };
+    room.pods(&pods(8, pinned)).await?;
+    room.counts("low-", 8, 0).await?;
+    room.group("g", "q", json!({"minMember": 2, "priorityClassName": HIGH_FIXED})).await?;
+    let member = |at| pod(format!("high-{at}"), "q").of_group("g").claims("four").class(HIGH_FIXED);
+    room.pods(&pods(2, member)).await?;
     room.ready(&["high-0", "high-1"]).await?;
-    is_sound(room, 4).await
+    is_sound(room, 8).await
 }
 
 /// A parent with all of `total`, and two children with their quotas and weight 2.

@@ -7,7 +7,7 @@ use super::Run;
 use crate::admission;
 use crate::foreign::owned_by;
 use crate::objects::{capped, pod, queue};
-use crate::room::Room;
+use crate::room::{Room, has_condition};
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("a pod", |room| Box::pin(plain(room))),
@@ -27,6 +27,22 @@ pub(super) async fn start(room: &Room) -> anyhow::Result<()> {
     room.node("n", json!({}), json!({})).await?;
     room.queue(&queue("q")).await?;
     room.start(&[]).await
+}
+
+/// A node with 8 GPUs, a queue without bounds.
+pub(super) async fn start_with_gpus(room: &Room) -> anyhow::Result<()> {
+    room.gpu_node("n", 8).await?;
+    room.queue(&queue("q")).await?;
+    room.start(&[]).await
+}
+
+/// Waits until there are this many pods whose names begin so, all of them ready.
+pub(super) async fn all_ready(room: &Room, prefix: &str, count: usize) -> anyhow::Result<()> {
+    let ready = async || {
+        let pods = room.pods_named(prefix).await?;
+        Ok(pods.len() == count && pods.iter().all(|pod| has_condition(pod, "Ready", "True")))
+    };
+    room.until(&format!("{count} of {prefix}* are ready"), ready).await
 }
 
 /// To how many groups the pods whose names begin so belong.
@@ -101,7 +117,7 @@ pub(super) fn job(room: &Room, name: &str, member: &crate::objects::Pod) -> Valu
     })
 }
 
-/// Two runs of a schedule, made as its controller makes them.
+/// Changed: the runs are made by the case, as the controller makes them, instead of by the clock; there are two of them.
 async fn cron_job(room: &Room) -> anyhow::Result<()> {
     start(room).await?;
     let member = pod("x", "q").cpu("100m");
@@ -167,10 +183,13 @@ async fn external_group(room: &Room) -> anyhow::Result<()> {
     room.counts("w", 1, 0).await?;
     let groups = room.groups().await?;
     ensure!(groups.len() == 1 && groups[0]["metadata"]["name"] == "mine", "{groups:?}");
+    let metadata = &room.pods_named("w").await?[0]["metadata"];
+    ensure!(metadata["annotations"]["pod-group-name"] == "mine", "{metadata}");
+    ensure!(metadata["labels"]["kai.scheduler/subgroup-name"] == "workers", "{metadata}");
     Ok(())
 }
 
-/// The label of today on the pod counts more than that of earlier releases on the job, and the contradiction is told.
+/// The label of today on the pod counts more than that of earlier releases on the job, and an event reports the contradiction.
 async fn disagreeing_queues(room: &Room) -> anyhow::Result<()> {
     start(room).await?;
     room.queue(&queue("old")).await?;
@@ -181,8 +200,8 @@ async fn disagreeing_queues(room: &Room) -> anyhow::Result<()> {
     let group = only_group(room).await?;
     ensure!(group["spec"]["queue"] == room.queue_name("q"), "{}", group["spec"]);
     let event = room.event("w-", "PodGrouperWarning").await?;
-    let told = event["message"].as_str().unwrap_or_default();
-    ensure!(told.contains("runai/queue") && told.contains(&room.queue_name("old")), "{told}");
+    let text = event["message"].as_str().unwrap_or_default();
+    ensure!(text.contains("runai/queue") && text.contains(&room.queue_name("old")), "{text}");
     Ok(())
 }
 

@@ -6,9 +6,9 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::Run;
-use super::integrations::{only_group, start};
-use crate::foreign::{self, Kind, member};
-use crate::objects::{capped, merge, pod, queue};
+use super::integrations::{all_ready, job, only_group, start, start_with_gpus};
+use crate::foreign::{self, Kind, member, owned_by};
+use crate::objects::{Pod, capped, merge, pod, queue};
 use crate::room::Room;
 
 const ROLE: &str = "training.kubeflow.org/replica-type";
@@ -20,34 +20,41 @@ const XGBOOST: Kind = Kind::new(GROUP, &["v1"], "XGBoostJob");
 const PYTORCH: Kind = Kind::new(GROUP, &["v1"], "PyTorchJob");
 const MPI: Kind = Kind::new(GROUP, BOTH, "MPIJob");
 const MPI_V2: Kind = Kind::new(GROUP, &["v2beta1", "v1"], "MPIJob");
-const LAUNCHER_AND_WORKERS: &[(&str, usize)] = &[("Launcher", 1), ("Worker", 2)];
-const MASTER_AND_WORKERS: &[(&str, usize)] = &[("Master", 1), ("Worker", 2)];
+const LAUNCHER_AND_WORKERS: Roles = &[("Launcher", 1), ("Worker", 2)];
+const MASTER_AND_WORKERS: Roles = &[("Master", 1), ("Worker", 2)];
+
+/// Roles of a training job, and how many pods each has.
+type Roles = &'static [(&'static str, usize)];
 
 pub(super) const CASES: &[(&str, Run)] = &[
-    ("a JAXJob", |room| Box::pin(training(room, &JAX, "jax", &[("Worker", 2)]))),
-    ("a TFJob", |room| Box::pin(training(room, &TENSORFLOW, "tf", &[("PS", 1), ("Worker", 2)]))),
-    ("an XGBoostJob", |room| Box::pin(training(room, &XGBOOST, "xgb", MASTER_AND_WORKERS))),
-    ("an MPIJob", |room| Box::pin(training(room, &MPI, "mpi", LAUNCHER_AND_WORKERS))),
-    ("an MPIJob of version v2beta1", |room| {
-        Box::pin(training(room, &MPI_V2, "mpi", LAUNCHER_AND_WORKERS))
+    ("a JAXJob", |room| Box::pin(training_on_gpus(room, &JAX, "jax", &[("Worker", 3)]))),
+    ("a TFJob", |room| {
+        // Roles that the operator does not know, as KAI's case has them.
+        Box::pin(training_on_gpus(room, &TENSORFLOW, "tf", &[("Cheifs", 2), ("Workers", 3)]))
     }),
+    ("an XGBoostJob", |room| {
+        Box::pin(training_on_gpus(room, &XGBOOST, "xgb", &[("Master", 1), ("Worker", 3)]))
+    }),
+    ("an MPIJob", |room| Box::pin(training(room, &MPI, "mpi", LAUNCHER_AND_WORKERS))),
+    ("an MPIJob of version v2beta1", |room| Box::pin(mpi_with_launcher_job(room))),
     ("an MPIJob whose launcher comes later", |room| Box::pin(delayed_launcher(room))),
     ("a PyTorchJob", |room| Box::pin(training(room, &PYTORCH, "pytorch", MASTER_AND_WORKERS))),
     ("an elastic PyTorchJob with too few pods", |room| {
-        Box::pin(pytorch_not_ready(room, json!({"elasticPolicy": {"minReplicas": 2}})))
+        Box::pin(pytorch_not_ready(room, json!({})))
     }),
     ("a PyTorchJob with too few pods for its policy", |room| {
-        let policy = json!({"runPolicy": {"schedulingPolicy": {"minAvailable": 3}}});
+        let policy = json!({"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}});
         Box::pin(pytorch_not_ready(room, policy))
     }),
     ("a PyTorchJob of which only the master fits", |room| Box::pin(pytorch_master_only(room))),
 ];
 
+/// A job that names no queue: its pods do.
 async fn make(room: &Room, kind: &Kind, spec: Value) -> anyhow::Result<Value> {
-    foreign::make(room, kind, json!({"metadata": {"name": "w"}, "spec": spec})).await
+    foreign::make_unlabelled(room, kind, json!({"metadata": {"name": "w"}, "spec": spec})).await
 }
 
-fn specs(roles: &[(&str, usize)]) -> Value {
+fn specs(roles: Roles) -> Value {
     let mut specs = json!({});
     for (role, replicas) in roles {
         specs[*role] = json!({"replicas": replicas});
@@ -55,76 +62,119 @@ fn specs(roles: &[(&str, usize)]) -> Value {
     specs
 }
 
-async fn members(room: &Room, owner: &Value, roles: &[(&str, usize)]) -> anyhow::Result<()> {
+fn member_pod(name: impl Into<String>, role: &str) -> Pod {
+    let named = pod(name, "q").labelled(ROLE, role);
+    let named = named.labelled("training.kubeflow.org/job-name", "w");
+    named.labelled("training.kubeflow.org/job-role", role)
+}
+
+async fn members(room: &Room, owner: &Value, roles: Roles, gpus: u32) -> anyhow::Result<()> {
     for (role, replicas) in roles {
         for at in 0..*replicas {
             let role = role.to_lowercase();
-            let named = pod(format!("w-{role}-{at}"), "q").cpu("100m").labelled(ROLE, &role);
-            let named = named.labelled("training.kubeflow.org/job-name", "w");
-            member(room, owner, &named.labelled("training.kubeflow.org/job-role", &role)).await?;
+            let named = member_pod(format!("w-{role}-{at}"), &role);
+            let named = if gpus == 0 { named } else { named.gpus(gpus) };
+            member(room, owner, &named).await?;
         }
     }
     Ok(())
 }
 
-async fn training(
-    room: &Room,
-    kind: &Kind,
-    prefix: &str,
-    roles: &[(&str, usize)],
-) -> anyhow::Result<()> {
-    start(room).await?;
-    let spec = json!({format!("{prefix}ReplicaSpecs"): specs(roles)});
-    let owner = make(room, kind, spec).await?;
-    members(room, &owner, roles).await?;
-    let total: usize = roles.iter().map(|(_, replicas)| replicas).sum();
+/// All pods run, in one group that needs all of them.
+async fn grouped(room: &Room, total: usize) -> anyhow::Result<()> {
     room.counts("w-", total, 0).await?;
     let group = only_group(room).await?;
     ensure!(group["spec"]["minMember"] == total, "{} of {total}", group["spec"]["minMember"]);
     Ok(())
 }
 
+fn total(roles: Roles) -> usize {
+    roles.iter().map(|(_, replicas)| replicas).sum()
+}
+
+/// Pods that ask for nothing.
+async fn training(room: &Room, kind: &Kind, prefix: &str, roles: Roles) -> anyhow::Result<()> {
+    start(room).await?;
+    let owner = make(room, kind, json!({format!("{prefix}ReplicaSpecs"): specs(roles)})).await?;
+    members(room, &owner, roles, 0).await?;
+    grouped(room, total(roles)).await
+}
+
+/// Pods with a GPU each become ready; the job names the queue too.
+async fn training_on_gpus(
+    room: &Room,
+    kind: &Kind,
+    prefix: &str,
+    roles: Roles,
+) -> anyhow::Result<()> {
+    start_with_gpus(room).await?;
+    let spec = json!({format!("{prefix}ReplicaSpecs"): specs(roles)});
+    let object = json!({"metadata": {"name": "w"}, "spec": spec});
+    let owner = foreign::make(room, kind, object).await?;
+    members(room, &owner, roles, 1).await?;
+    grouped(room, total(roles)).await?;
+    all_ready(room, "w-", total(roles)).await
+}
+
+/// The launcher of an `MPIJob` of version v2beta1 is a Job, as its operator makes it.
+async fn launcher_job(room: &Room, owner: &Value) -> anyhow::Result<()> {
+    let mut launcher = job(room, "w-launcher", &member_pod("x", "launcher"));
+    launcher["metadata"]["ownerReferences"] = owned_by(owner);
+    let path = format!("/apis/batch/v1/namespaces/{}/jobs", room.name);
+    room.create(&path, &launcher).await.map(|_| ())
+}
+
+async fn mpi_with_launcher_job(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    let spec = json!({"mpiReplicaSpecs": specs(LAUNCHER_AND_WORKERS)});
+    let owner = make(room, &MPI_V2, spec).await?;
+    launcher_job(room, &owner).await?;
+    members(room, &owner, &[("Worker", 2)], 0).await?;
+    grouped(room, total(LAUNCHER_AND_WORKERS)).await
+}
+
 async fn delayed_launcher(room: &Room) -> anyhow::Result<()> {
     start(room).await?;
     let spec = json!({"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": specs(LAUNCHER_AND_WORKERS)});
     let owner = make(room, &MPI_V2, spec).await?;
-    members(room, &owner, &[("Worker", 2)]).await?;
+    members(room, &owner, &[("Worker", 2)], 0).await?;
     room.counts("w-worker-", 2, 0).await?;
-    members(room, &owner, &[("Launcher", 1)]).await?;
-    room.ready(&["w-launcher-0"]).await?;
+    launcher_job(room, &owner).await?;
+    all_ready(room, "w-launcher-", 1).await?;
     let group = only_group(room).await?;
-    let launcher = room.see_pod("w-launcher-0").await?.unwrap_or_default();
+    let launcher = &room.pods_named("w-launcher-").await?[0];
     let joined = &launcher["metadata"]["annotations"]["pod-group-name"];
     ensure!(*joined == group["metadata"]["name"], "{joined}");
     let complete = async || Ok(only_group(room).await?["spec"]["minMember"] == 3);
     room.until("the launcher counts", complete).await
 }
 
-async fn pytorch(room: &Room, more: Value) -> anyhow::Result<Value> {
-    let mut spec =
-        json!({"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 1}}});
-    merge(&mut spec, more);
-    make(room, &PYTORCH, spec).await
-}
-
+/// One worker of a job without a master that needs two.
 async fn pytorch_not_ready(room: &Room, more: Value) -> anyhow::Result<()> {
     start(room).await?;
-    let owner = pytorch(room, more).await?;
-    let only = pod("w-worker-0", "q").cpu("100m").labelled(ROLE, "worker");
-    member(room, &owner, &only).await?;
-    room.event("pg-w", "NotReady").await.map(|_| ())
+    let elastic = json!({"rdzvBackend": "c10d", "minReplicas": 2});
+    let workers = json!({"Worker": {"replicas": 1}});
+    let mut spec = json!({"pytorchReplicaSpecs": workers, "elasticPolicy": elastic});
+    merge(&mut spec, more);
+    let owner = make(room, &PYTORCH, spec).await?;
+    member(room, &owner, &member_pod("w-worker-0", "worker")).await?;
+    room.not_ready_event("pg-w").await
 }
 
+/// The queue has cores for one of the two pods, both of which exist before the scheduler starts: the worker is older, the
+/// master runs.
 async fn pytorch_master_only(room: &Room) -> anyhow::Result<()> {
     room.node("n", json!({}), json!({})).await?;
     room.queue(&queue("q").cpu(capped(2000.0))).await?;
-    room.start(&[]).await?;
-    let policy = json!({"runPolicy": {"schedulingPolicy": {"minAvailable": 1}}});
-    let owner = pytorch(room, policy).await?;
-    for role in ["master", "worker"] {
-        let named = pod(format!("w-{role}-0"), "q").cpu("1500m").labelled(ROLE, role);
+    let replicas = json!({"Master": {"replicas": 1}, "Worker": {"replicas": 1}});
+    let policy = json!({"schedulingPolicy": {"minAvailable": 1}});
+    let spec = json!({"pytorchReplicaSpecs": replicas, "runPolicy": policy});
+    let owner = make(room, &PYTORCH, spec).await?;
+    for role in ["worker", "master"] {
+        let named = pod(format!("w-{role}-0"), "q").cpu("2").labelled(ROLE, role);
         member(room, &owner, &named).await?;
     }
-    room.counts("w-", 1, 1).await?;
-    room.scheduled(&["w-master-0"]).await
+    room.start(&[]).await?;
+    room.scheduled(&["w-master-0"]).await?;
+    room.unschedulable(&["w-worker-0"]).await
 }

@@ -4,6 +4,7 @@ mod admission;
 mod allocate;
 mod api;
 mod consolidation;
+mod device_pools;
 mod dra;
 mod hierarchy;
 mod integrations;
@@ -72,8 +73,9 @@ const EVERYWHERE: [Suite; 21] = [
     ("reclaim", hierarchy::FAIRNESS),
 ];
 
-const WITH_CLAIMS: [Suite; 4] = [
+const WITH_CLAIMS: [Suite; 5] = [
     ("allocate", dra::ALLOCATE),
+    ("allocate", device_pools::CASES),
     ("consolidation", dra::CONSOLIDATION),
     ("preempt", dra::PREEMPT),
     ("reclaim", dra::RECLAIM),

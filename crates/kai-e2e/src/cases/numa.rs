@@ -9,17 +9,20 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::Run;
+use super::integrations::job;
 use crate::foreign;
 use crate::objects::{Pod, capped, pod, pods, queue, quota};
 use crate::room::Room;
 use crate::settings;
-use crate::zones::{OBSERVED, TOPOLOGY, placement_of, zoned_node, zones_of};
+use crate::zones::{OBSERVED, TOPOLOGY, gpus_of, placement_of, zoned_node, zones_of};
 
 const SINGLE: &str = "single-numa-node";
 const RESTRICTED: &str = "restricted";
 /// GPUs of a zone, and of a node.
 const ZONE_GPUS: u32 = 4;
 const NODE_GPUS: u32 = 8;
+/// Quality of service of a pod whose limits are its requests.
+const GUARANTEED: &str = "Guaranteed";
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("modes: single zone, a pod that fits one", |room| Box::pin(fits_one_zone(room))),
@@ -67,22 +70,34 @@ async fn observe(room: &Room, name: &str) -> anyhow::Result<()> {
     room.patch(&path, &json!({"metadata": {"annotations": annotations}})).await.map(|_| ())
 }
 
-async fn has_zones(room: &Room, name: &str, count: usize) -> anyhow::Result<()> {
+/// The pod has this many zones, and in them this many GPUs.
+async fn has_zones(room: &Room, name: &str, count: usize, gpus: u32) -> anyhow::Result<()> {
     let zones = zones_of(room, name).await?;
     ensure!(zones.len() == count, "{name} has {zones:?} instead of {count} zones");
+    let placed = gpus_of(room, name).await?;
+    ensure!(placed == gpus, "{name} has {placed} GPUs instead of {gpus} in {zones:?}");
+    Ok(())
+}
+
+/// The API server gave the pod this quality of service.
+async fn has_quality(room: &Room, name: &str, quality: &str) -> anyhow::Result<()> {
+    let pod = room.see_pod(name).await?.unwrap_or_default();
+    ensure!(pod["status"]["qosClass"] == quality, "{name} is {}", pod["status"]["qosClass"]);
     Ok(())
 }
 
 async fn fits_one_zone(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
     room.pod(&wants("p", "q", ZONE_GPUS)).await?;
+    has_quality(room, "p", GUARANTEED).await?;
     room.scheduled(&["p"]).await?;
-    has_zones(room, "p", 1).await
+    has_zones(room, "p", 1, ZONE_GPUS).await
 }
 
 async fn spans_two_zones(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
     room.pod(&wants("p", "q", ZONE_GPUS + 1)).await?;
+    has_quality(room, "p", GUARANTEED).await?;
     room.unschedulable(&["p"]).await?;
     room.pod(&wants("smaller", "q", ZONE_GPUS)).await?;
     room.scheduled(&["smaller"]).await
@@ -91,13 +106,15 @@ async fn spans_two_zones(room: &Room) -> anyhow::Result<()> {
 async fn restricted_two_zones(room: &Room) -> anyhow::Result<()> {
     start(room, RESTRICTED).await?;
     room.pod(&wants_two_zones("p", "q", ZONE_GPUS + 1)).await?;
+    has_quality(room, "p", GUARANTEED).await?;
     room.scheduled(&["p"]).await?;
-    has_zones(room, "p", 2).await
+    has_zones(room, "p", 2, ZONE_GPUS + 1).await
 }
 
 async fn restricted_above_all(room: &Room) -> anyhow::Result<()> {
     start(room, RESTRICTED).await?;
     room.pod(&wants("p", "q", NODE_GPUS + 1)).await?;
+    has_quality(room, "p", GUARANTEED).await?;
     room.unschedulable(&["p"]).await
 }
 
@@ -121,12 +138,14 @@ async fn without_zones(room: &Room) -> anyhow::Result<()> {
     room.queue(&queue("q")).await?;
     room.start_as(&settings::aligned(), &[]).await?;
     room.pod(&pod("p", "q").cpu("250m").asks("memory", "128Mi")).await?;
+    has_quality(room, "p", GUARANTEED).await?;
     room.scheduled(&["p"]).await
 }
 
 async fn guaranteed(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
     room.pod(&wants("p", "q", ZONE_GPUS + 1)).await?;
+    has_quality(room, "p", GUARANTEED).await?;
     room.unschedulable(&["p"]).await
 }
 
@@ -135,14 +154,17 @@ async fn guaranteed(room: &Room) -> anyhow::Result<()> {
 async fn burstable(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
     room.pod(&pod("devices", "q").cpu("100m").gpus(ZONE_GPUS + 1)).await?;
+    has_quality(room, "devices", "Burstable").await?;
     room.unschedulable(&["devices"]).await?;
     room.pod(&pod("cores", "q").cpu("2")).await?;
+    has_quality(room, "cores", "Burstable").await?;
     room.scheduled(&["cores"]).await
 }
 
 async fn best_effort(room: &Room) -> anyhow::Result<()> {
     start(room, SINGLE).await?;
     room.pod(&pod("p", "q")).await?;
+    has_quality(room, "p", "BestEffort").await?;
     room.scheduled(&["p"]).await
 }
 
@@ -191,24 +213,30 @@ async fn reclaim_one_zone(room: &Room, policy: &str) -> anyhow::Result<()> {
     full(room, policy, ZONE_GPUS).await?;
     room.pod(&wants("taken", "takes", ZONE_GPUS)).await?;
     room.scheduled(&["taken"]).await?;
-    has_zones(room, "taken", 1).await
+    has_zones(room, "taken", 1, ZONE_GPUS).await
 }
 
 async fn reclaim_two_zones(room: &Room, held: u32, taken: u32) -> anyhow::Result<()> {
     full(room, RESTRICTED, held).await?;
     room.pod(&wants_two_zones("taken", "takes", taken)).await?;
     room.scheduled(&["taken"]).await?;
-    has_zones(room, "taken", 2).await
+    has_zones(room, "taken", 2, taken).await
 }
 
-/// Changed: the gang is a pod group of two pods; KAI's is a Job.
+/// One pod of a whole zone for each zone, of one Job.
 async fn reclaim_gang(room: &Room) -> anyhow::Result<()> {
     full(room, RESTRICTED, ZONE_GPUS).await?;
-    room.group("g", "takes", json!({"minMember": 2})).await?;
-    room.pods(&pods(2, |at| wants(format!("taken-{at}"), "takes", ZONE_GPUS).of_group("g")))
-        .await?;
-    room.scheduled(&["taken-0", "taken-1"]).await?;
-    let zones = (zones_of(room, "taken-0").await?, zones_of(room, "taken-1").await?);
-    ensure!(zones.0 != zones.1 && zones.0.len() == 1 && zones.1.len() == 1, "{zones:?}");
+    let mut gang = job(room, "taken", &wants("x", "takes", ZONE_GPUS));
+    gang["spec"]["parallelism"] = json!(2);
+    gang["spec"]["completions"] = json!(2);
+    room.create(&format!("/apis/batch/v1/namespaces/{}/jobs", room.name), &gang).await?;
+    room.counts("taken-", 2, 0).await?;
+    let mut zones = Vec::new();
+    for pod in room.pods_named("taken-").await? {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        has_zones(room, name, 1, ZONE_GPUS).await?;
+        zones.extend(zones_of(room, name).await?);
+    }
+    ensure!(zones[0] != zones[1], "both pods are in {zones:?}");
     Ok(())
 }

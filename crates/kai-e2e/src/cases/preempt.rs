@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::Run;
-use super::integrations::only_group;
+use super::integrations::{job, only_group};
 use crate::objects::{capped, pod, pods, queue};
 use crate::room::Room;
 
@@ -85,17 +85,25 @@ async fn separated(room: &Room, preempted: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Changed: pods and a pod group instead of KAI's Jobs.
+/// Jobs fill two nodes, one more waits, and a non-preemptible gang takes both nodes. Pods that are evicted come back.
 async fn distributed(room: &Room) -> anyhow::Result<()> {
     for name in ["n0", "n1"] {
         room.gpu_node(name, 4).await?;
     }
     room.queue(&queue("q")).await?;
     room.start(&[]).await?;
-    room.pods(&pods(8, |at| pod(format!("low-{at}"), "q").gpus(1).class(LOW))).await?;
+    let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", room.name);
+    let filler = pod("x", "q").gpus(1).class(LOW);
+    for at in 0..8 {
+        room.create(&jobs, &job(room, &format!("low-{at}"), &filler)).await?;
+    }
     room.counts("low-", 8, 0).await?;
-    room.group("g", "q", json!({"minMember": 2, "priorityClassName": HIGH})).await?;
-    room.pods(&pods(2, |at| pod(format!("high-{at}"), "q").of_group("g").gpus(4))).await?;
+    room.create(&jobs, &job(room, "extra", &filler)).await?;
+    room.counts("extra-", 0, 1).await?;
+    room.delete(&format!("{jobs}/extra")).await?;
+    room.group("g", "q", json!({"minMember": 2, "priorityClassName": HIGH_FIXED})).await?;
+    let member = |at| pod(format!("high-{at}"), "q").of_group("g").gpus(4).class(HIGH_FIXED);
+    room.pods(&pods(2, member)).await?;
     room.scheduled(&["high-0", "high-1"]).await
 }
 

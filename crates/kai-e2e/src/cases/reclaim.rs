@@ -221,19 +221,27 @@ async fn elastic_min_runtime(room: &Room) -> anyhow::Result<()> {
     room.scheduled(&["taken"]).await
 }
 
-/// Changed: pods and a pod group instead of KAI's Jobs.
+/// Jobs fill two nodes, one more waits, and a gang takes both nodes. Pods that are evicted come back.
 async fn distributed(room: &Room) -> anyhow::Result<()> {
     for name in ["n0", "n1"] {
         room.gpu_node(name, 4).await?;
     }
     room.queue(&queue("parent").gpu(capped(100.0))).await?;
-    room.queue(&child("gives").gpu(quota(0.0).weighing(2.0))).await?;
+    room.queue(&child("gives").gpu(quota(0.0).weighing(0.0))).await?;
     room.queue(&child("takes").gpu(quota(8.0).weighing(2.0))).await?;
     room.start(&[]).await?;
-    room.pods(&pods(8, |at| pod(format!("held-{at}"), "gives").gpus(1))).await?;
+    let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", room.name);
+    let filler = pod("x", "gives").gpus(1).class("train");
+    for at in 0..8 {
+        room.create(&jobs, &job(room, &format!("held-{at}"), &filler)).await?;
+    }
     room.counts("held-", 8, 0).await?;
-    room.group("g", "takes", json!({"minMember": 2})).await?;
-    room.pods(&pods(2, |at| pod(format!("taken-{at}"), "takes").of_group("g").gpus(4))).await?;
+    room.create(&jobs, &job(room, "extra", &filler)).await?;
+    room.counts("extra-", 0, 1).await?;
+    room.delete(&format!("{jobs}/extra")).await?;
+    room.group("g", "takes", json!({"minMember": 2, "priorityClassName": "train"})).await?;
+    let member = |at| pod(format!("taken-{at}"), "takes").of_group("g").gpus(4).class("train");
+    room.pods(&pods(2, member)).await?;
     room.scheduled(&["taken-0", "taken-1"]).await
 }
 

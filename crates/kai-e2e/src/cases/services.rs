@@ -6,8 +6,8 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use super::Run;
-use super::integrations::{groups_of_pods, only_group, start};
-use crate::foreign::{self, Kind, member, owned_by};
+use super::integrations::{all_ready, groups_of_pods, only_group, start};
+use crate::foreign::{self, Kind, dependent, member, owned_by};
 use crate::objects::{Pod, capped, pod, queue};
 use crate::room::Room;
 
@@ -22,8 +22,8 @@ const PER_POD: &[&str] = &["--knative-gang-schedule=false"];
 pub(super) const CASES: &[(&str, Run)] = &[
     ("a RayJob runs", |room| Box::pin(ray_runs(room))),
     ("a RayJob larger than its queue runs with what it needs", |room| Box::pin(ray_part(room))),
-    ("an elastic RayCluster", |room| Box::pin(ray_elastic(room))),
-    ("a RayCluster with a group that fits nowhere", |room| Box::pin(ray_impossible(room))),
+    ("an elastic RayJob", |room| Box::pin(ray_elastic(room))),
+    ("a RayJob with a group that fits nowhere", |room| Box::pin(ray_impossible(room))),
     ("a Knative service with a minimal scale", |room| Box::pin(knative(room, Some("2"), 2))),
     ("a Knative service without a minimal scale", |room| Box::pin(knative(room, None, 1))),
     ("a Knative service that scales to zero", |room| Box::pin(knative(room, Some("0"), 0))),
@@ -45,21 +45,16 @@ fn ray_pod(name: &str, group: &str) -> Pod {
     pod(name, "q").labelled("ray.io/cluster", "w").labelled("ray.io/group", group)
 }
 
-/// A job with its cluster, as the operator makes it.
+/// A job with its cluster, as the operator makes it. Only the pods name a queue.
 async fn ray_job(room: &Room, groups: &[Workers]) -> anyhow::Result<Value> {
     foreign::install(room, &RAY_CLUSTER).await?;
     let spec = json!({"rayClusterSpec": ray_spec(groups)});
     let status = json!({"rayClusterName": "w"});
     let object = json!({"metadata": {"name": "job"}, "spec": spec, "status": status});
-    let job = foreign::make(room, &RAY_JOB, object).await?;
+    let job = foreign::make_unlabelled(room, &RAY_JOB, object).await?;
     let metadata = json!({"name": "w", "ownerReferences": owned_by(&job)});
     let object = json!({"metadata": metadata, "spec": ray_spec(groups)});
-    foreign::make(room, &RAY_CLUSTER, object).await
-}
-
-async fn ray_cluster(room: &Room, groups: &[Workers]) -> anyhow::Result<Value> {
-    let object = json!({"metadata": {"name": "w"}, "spec": ray_spec(groups)});
-    foreign::make(room, &RAY_CLUSTER, object).await
+    foreign::make_unlabelled(room, &RAY_CLUSTER, object).await
 }
 
 async fn ray_workers(room: &Room, cluster: &Value, count: usize, cpu: &str) -> anyhow::Result<()> {
@@ -72,8 +67,8 @@ async fn ray_workers(room: &Room, cluster: &Value, count: usize, cpu: &str) -> a
 async fn ray_runs(room: &Room) -> anyhow::Result<()> {
     start(room).await?;
     let cluster = ray_job(room, &[("workers", 1, 1)]).await?;
-    member(room, &cluster, &ray_pod("w-head", "headgroup").cpu("100m")).await?;
-    ray_workers(room, &cluster, 1, "100m").await?;
+    member(room, &cluster, &ray_pod("w-head", "headgroup")).await?;
+    member(room, &cluster, &ray_pod("w-worker-0", "workers")).await?;
     room.counts("w-", 2, 0).await?;
     let group = only_group(room).await?;
     ensure!(group["spec"]["minMember"] == 2, "{}", group["spec"]);
@@ -95,9 +90,10 @@ async fn ray_part(room: &Room) -> anyhow::Result<()> {
     room.counts("w-", 3, 1).await
 }
 
+/// Changed: the queue has cores for four of the ten workers; KAI's pods ask for nothing.
 async fn ray_elastic(room: &Room) -> anyhow::Result<()> {
     two_cores(room).await?;
-    let cluster = ray_cluster(room, &[("workers", 10, 1)]).await?;
+    let cluster = ray_job(room, &[("workers", 10, 1)]).await?;
     member(room, &cluster, &ray_pod("w-head", "headgroup")).await?;
     ray_workers(room, &cluster, 10, "500m").await?;
     room.counts("w-", 5, 6).await?;
@@ -108,24 +104,26 @@ async fn ray_elastic(room: &Room) -> anyhow::Result<()> {
 
 async fn ray_impossible(room: &Room) -> anyhow::Result<()> {
     start(room).await?;
-    let cluster = ray_cluster(room, &[("workers", 1, 1), ("large", 1, 1)]).await?;
-    member(room, &cluster, &ray_pod("w-head", "headgroup").cpu("100m")).await?;
-    ray_workers(room, &cluster, 1, "100m").await?;
-    member(room, &cluster, &ray_pod("w-large", "large").gpus(99)).await?;
-    room.counts("w-", 0, 3).await?;
+    let cluster = ray_job(room, &[("workers", 5, 1), ("large", 5, 1)]).await?;
+    member(room, &cluster, &ray_pod("w-head", "headgroup")).await?;
+    for at in 0..5 {
+        member(room, &cluster, &ray_pod(&format!("w-worker-{at}"), "workers")).await?;
+        member(room, &cluster, &ray_pod(&format!("w-large-{at}"), "large").gpus(99)).await?;
+    }
+    room.counts("w-", 0, 11).await?;
     let group = only_group(room).await?;
     let parts = group["spec"]["subGroups"].as_array().map_or(0, Vec::len);
     ensure!(parts == 3, "{}", group["spec"]);
     Ok(())
 }
 
-/// A service with its revision; the deployment below is left to Kubernetes.
+/// A service with its revision; the deployment below is left to Kubernetes. The revision and its pods name a queue.
 async fn knative_service(room: &Room, scale: Option<&str>) -> anyhow::Result<()> {
     let named = |name: &str| json!({"metadata": {"name": name}});
-    let service = foreign::make(room, &SERVICE, named("w")).await?;
+    let service = foreign::make_unlabelled(room, &SERVICE, named("w")).await?;
     let mut below = named("w");
     below["metadata"]["ownerReferences"] = owned_by(&service);
-    let configuration = foreign::make(room, &CONFIGURATION, below).await?;
+    let configuration = foreign::make_unlabelled(room, &CONFIGURATION, below).await?;
     let mut below = named("w-1");
     below["metadata"]["ownerReferences"] = owned_by(&configuration);
     if let Some(scale) = scale {
@@ -165,17 +163,28 @@ async fn knative_per_pod(room: &Room) -> anyhow::Result<()> {
     grouped(room, 2).await
 }
 
-/// So many pods of the revision run, each in a group of its own.
+/// So many pods of the revision run, each in a group of its own that needs one pod; there are no other groups.
 async fn grouped(room: &Room, pods: usize) -> anyhow::Result<()> {
     room.counts("w-1-", pods, 0).await?;
-    let grouped = async || Ok(groups_of_pods(room, "w-1-").await? == pods);
+    let grouped = async || {
+        let groups = room.groups().await?;
+        let each = groups.len() == pods && groups.iter().all(|one| one["spec"]["minMember"] == 1);
+        Ok(each && groups_of_pods(room, "w-1-").await? == pods)
+    };
     room.until(&format!("{pods} pods have {pods} groups"), grouped).await
 }
 
+/// A pod is replaced after the setting changed. That the service grows is ours.
 async fn knative_stays(room: &Room) -> anyhow::Result<()> {
     knative_per_pod(room).await?;
     room.stop().await;
     room.start(&[]).await?;
+    let first = room.pods_named("w-1-").await?[0]["metadata"]["name"].clone();
+    let first = first.as_str().unwrap_or_default();
+    room.delete_pod(first).await?;
+    let gone = async || Ok(room.see_pod(first).await?.is_none());
+    room.until(&format!("{first} is gone"), gone).await?;
+    grouped(room, 2).await?;
     let path = format!("{}/w-1-deployment", deployments(room));
     room.patch(&path, &json!({"spec": {"replicas": 3}})).await?;
     grouped(room, 3).await
@@ -183,21 +192,22 @@ async fn knative_stays(room: &Room) -> anyhow::Result<()> {
 
 const SELECTOR: &str = "spark-5e1ec70e";
 
-fn spark_pod(name: &str) -> Pod {
-    let named = pod(name, "q").cpu("100m").labelled("spark-app-name", "w");
+fn spark_pod(name: &str, role: &str) -> Pod {
+    let named = pod(name, "q").labelled("spark-app-name", "w").labelled("spark-role", role);
     named.labelled("spark-app-selector", SELECTOR)
 }
 
-/// A driver with four executors, which it owns.
+/// A driver that runs, then four executors, which it owns.
 async fn spark_application(room: &Room) -> anyhow::Result<Value> {
     start(room).await?;
-    room.pod(&spark_pod("w-driver")).await?;
+    room.pod(&spark_pod("w-driver", "driver")).await?;
+    room.ready(&["w-driver"]).await?;
     let mut driver = room.see_pod("w-driver").await?.context("the driver")?;
     (driver["apiVersion"], driver["kind"]) = (json!("v1"), json!("Pod"));
     for at in 1..5 {
-        member(room, &driver, &spark_pod(&format!("w-exec-{at}"))).await?;
+        dependent(room, &driver, &spark_pod(&format!("w-exec-{at}"), "executor")).await?;
     }
-    room.counts("w-", 5, 0).await?;
+    all_ready(room, "w-", 5).await?;
     Ok(driver)
 }
 
@@ -219,7 +229,7 @@ async fn spark_replaced(room: &Room) -> anyhow::Result<()> {
     let driver = spark_application(room).await?;
     room.delete_pod("w-exec-1").await?;
     room.left("w-exec-", 3).await?;
-    member(room, &driver, &spark_pod("w-exec-5")).await?;
-    room.counts("w-", 5, 0).await?;
+    dependent(room, &driver, &spark_pod("w-exec-5", "executor")).await?;
+    all_ready(room, "w-", 5).await?;
     all_in_one(room, 5).await
 }

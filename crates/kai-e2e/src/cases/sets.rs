@@ -1,13 +1,14 @@
 //! Sets of jobs and groups, and kinds that nobody knows.
 //!
-//! Changed throughout: no operator runs, the cases make the pods as the operators make them.
+//! Changed throughout: no operator runs, the cases make what the operators make: Jobs of a `JobSet`, pods of a
+//! `LeaderWorkerSet`. The `StatefulSets` between a `LeaderWorkerSet` and its pods are left out.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
 
 use super::Run;
-use super::integrations::{groups_of_pods, only_group, start};
-use crate::foreign::{self, Kind, member};
+use super::integrations::{all_ready, groups_of_pods, job, only_group, start, start_with_gpus};
+use crate::foreign::{self, Kind, dependent, member, owned_by, referring_to};
 use crate::objects::pod;
 use crate::room::Room;
 
@@ -18,35 +19,40 @@ const LEADER_WORKER_SET: Kind = Kind::new("leaderworkerset.x-k8s.io", &["v1"], "
 const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 const CURIOSITY: Kind = Kind::new("example.com", &["v1"], "Curiosity");
+const READABLE: Kind = Kind::new("example.com", &["v1"], "Rarity");
 const CUSTOM_JOB: Kind = Kind::new("example.com", &["v1"], "CustomJob");
+/// The label that says which component of a `CustomJob` a pod is.
+const KARTA_ROLE: &str = "example.com/role";
 const KARTA: Kind =
     Kind { group: "run.ai", versions: &["v1alpha1"], kind: "Karta", cluster_wide: true };
 
 pub(super) const CASES: &[(&str, Run)] = &[
     ("a JobSet, one job after the other", |room| {
-        Box::pin(job_set(room, "InOrder", &[("leader", 1, 1), ("worker", 1, 2)], 1))
+        Box::pin(job_set(room, Some("InOrder"), &[("job1", 1, 1), ("job2", 1, 1)], 1))
     }),
     ("a JobSet in any order", |room| {
-        Box::pin(job_set(room, "AnyOrder", &[("leader", 1, 1), ("worker", 1, 2)], 2))
+        Box::pin(job_set(room, Some("AnyOrder"), &[("job1", 1, 1), ("job2", 1, 1)], 2))
     }),
     ("a JobSet: a replica needs its parallelism", |room| {
-        Box::pin(job_set(room, "AnyOrder", &[("worker", 1, 3)], 1))
+        Box::pin(job_set(room, None, &[("worker", 1, 8)], 1))
     }),
     ("a JobSet of several jobs and replicas", |room| {
-        Box::pin(job_set(room, "AnyOrder", &[("a", 1, 1), ("b", 2, 2), ("c", 1, 1)], 3))
+        Box::pin(job_set(room, Some("AnyOrder"), &[("a", 1, 2), ("b", 2, 2), ("c", 1, 1)], 3))
     }),
     ("a LeaderWorkerSet of two groups", |room| Box::pin(leader_worker_set(room))),
     ("a LeaderWorkerSet whose leaders start first", |room| Box::pin(leader_first(room))),
     ("an owner of a kind that nobody knows", |room| Box::pin(unknown_kind(room))),
+    ("an owner of a kind that the pod grouper may read", |room| Box::pin(permitted_kind(room))),
     ("a kind that a Karta describes", |room| Box::pin(karta(room))),
 ];
 
 /// Name, replicas and parallelism.
 type ReplicatedJob = (&'static str, usize, usize);
 
+/// Makes a `JobSet` and its Jobs; in order, each Job comes when the one before it runs.
 async fn job_set(
     room: &Room,
-    order: &str,
+    order: Option<&str>,
     jobs: &[ReplicatedJob],
     needed: usize,
 ) -> anyhow::Result<()> {
@@ -58,33 +64,61 @@ async fn job_set(
             json!({"name": name, "replicas": replicas, "template": inner})
         })
         .collect();
-    let spec =
-        json!({"startupPolicy": {"startupPolicyOrder": order}, "replicatedJobs": replicated});
+    let mut spec = json!({"replicatedJobs": replicated});
+    if let Some(order) = order {
+        spec["startupPolicy"] = json!({"startupPolicyOrder": order});
+    }
     let object = json!({"metadata": {"name": "w"}, "spec": spec});
     let owner = foreign::make(room, &JOB_SET, object).await?;
-    let mut leaves = Vec::new();
-    for (job, replicas, pods) in jobs {
+    let mut tree = Vec::new();
+    for (name, replicas, pods) in jobs {
+        tree.push(json!({"name": name, "minSubGroup": replicas}));
         for replica in 0..*replicas {
-            leaves.push((format!("{job}-replica-{replica}"), *pods));
-            for at in 0..*pods {
-                let named = pod(format!("w-{job}-{replica}-{at}"), "q").cpu("100m");
-                let named = named.labelled(REPLICATED_JOB, job);
-                member(room, &owner, &named.labelled(JOB_INDEX, &replica.to_string())).await?;
-            }
+            let leaf = format!("{name}-replica-{replica}");
+            tree.push(json!({"name": leaf, "parent": name, "minMember": pods}));
+            replicated_job(room, &owner, name, replica, *pods).await?;
+        }
+        if order == Some("InOrder") {
+            room.counts(&format!("w-{name}-"), replicas * pods, 0).await?;
         }
     }
-    room.counts("w-", leaves.iter().map(|(_, pods)| pods).sum(), 0).await?;
+    room.counts("w-", jobs.iter().map(|(_, replicas, pods)| replicas * pods).sum(), 0).await?;
     let group = only_group(room).await?;
+    let uid = owner["metadata"]["uid"].as_str().unwrap_or_default();
+    ensure!(group["metadata"]["name"] == format!("pg-w-{uid}"), "{}", group["metadata"]["name"]);
     ensure!(group["spec"]["minSubGroup"] == needed, "{}", group["spec"]);
-    ensure_leaves(&group, &leaves)
+    has_tree(&group, &tree)
 }
 
-/// The group has these leaves of these sizes.
-fn ensure_leaves(group: &Value, leaves: &[(String, usize)]) -> anyhow::Result<()> {
+/// A Job of a `JobSet`, with the labels that its operator gives to pods.
+async fn replicated_job(
+    room: &Room,
+    owner: &Value,
+    name: &str,
+    replica: usize,
+    pods: usize,
+) -> anyhow::Result<()> {
+    let member = pod("x", "q").labelled("jobset.sigs.k8s.io/jobset-name", "w");
+    let member = member.labelled(REPLICATED_JOB, name).labelled(JOB_INDEX, &replica.to_string());
+    let mut object = job(room, &format!("w-{name}-{replica}"), &member);
+    object["metadata"]["ownerReferences"] = owned_by(owner);
+    object["spec"]["parallelism"] = json!(pods);
+    object["spec"]["completions"] = json!(pods);
+    let path = format!("/apis/batch/v1/namespaces/{}/jobs", room.name);
+    room.create(&path, &object).await.map(|_| ())
+}
+
+/// The group has no minimum of members at its root, and exactly these sub-groups.
+fn has_tree(group: &Value, tree: &[Value]) -> anyhow::Result<()> {
+    ensure!(group["spec"]["minMember"].is_null(), "{}", group["spec"]);
     let known = group["spec"]["subGroups"].as_array().cloned().unwrap_or_default();
-    for (name, pods) in leaves {
-        let leaf = known.iter().find(|leaf| leaf["name"] == name.as_str());
-        ensure!(leaf.is_some_and(|leaf| leaf["minMember"] == *pods), "{name}: {known:?}");
+    ensure!(known.len() == tree.len(), "{known:?}");
+    for wanted in tree {
+        let found = known.iter().find(|one| one["name"] == wanted["name"]);
+        let same = |found: &Value| {
+            ["parent", "minMember", "minSubGroup"].iter().all(|key| found[*key] == wanted[*key])
+        };
+        ensure!(found.is_some_and(same), "{wanted}: {known:?}");
     }
     Ok(())
 }
@@ -92,7 +126,7 @@ fn ensure_leaves(group: &Value, leaves: &[(String, usize)]) -> anyhow::Result<()
 /// Makes the leader of a group, then its workers: the leader owns them.
 async fn leader(room: &Room, set: &Value, group: usize) -> anyhow::Result<Value> {
     let name = format!("w-{group}");
-    let named = pod(name.as_str(), "q").cpu("100m").labelled(GROUP_INDEX, &group.to_string());
+    let named = pod(name.as_str(), "q").gpus(1).labelled(GROUP_INDEX, &group.to_string());
     member(room, set, &named.labelled(WORKER_INDEX, "0")).await?;
     let mut made = room.see_pod(&name).await?.unwrap_or_default();
     (made["apiVersion"], made["kind"]) = (json!("v1"), json!("Pod"));
@@ -101,47 +135,63 @@ async fn leader(room: &Room, set: &Value, group: usize) -> anyhow::Result<Value>
 
 async fn workers(room: &Room, leader: &Value, group: usize) -> anyhow::Result<()> {
     for worker in 1..3 {
-        let named = pod(format!("w-{group}-{worker}"), "q").cpu("100m");
+        let named = pod(format!("w-{group}-{worker}"), "q").gpus(1);
         let named = named.labelled(GROUP_INDEX, &group.to_string());
         member(room, leader, &named.labelled(WORKER_INDEX, &worker.to_string())).await?;
     }
     Ok(())
 }
 
-async fn leader_worker_set(room: &Room) -> anyhow::Result<()> {
-    start(room).await?;
-    let spec = json!({"replicas": 2, "leaderWorkerTemplate": {"size": 3}});
+async fn two_groups(room: &Room, policy: &str) -> anyhow::Result<Value> {
+    start_with_gpus(room).await?;
+    let spec = json!({"startupPolicy": policy, "replicas": 2, "leaderWorkerTemplate": {"size": 3}});
     let object = json!({"metadata": {"name": "w"}, "spec": spec});
-    let set = foreign::make(room, &LEADER_WORKER_SET, object).await?;
+    foreign::make(room, &LEADER_WORKER_SET, object).await
+}
+
+/// Six pods are ready, in two groups of three.
+async fn two_groups_of_three(room: &Room) -> anyhow::Result<()> {
+    all_ready(room, "w-", 6).await?;
+    let whole = async || {
+        let groups = room.groups().await?;
+        Ok(groups.len() == 2 && groups.iter().all(|group| group["spec"]["minMember"] == 3))
+    };
+    room.until("both groups need all their pods", whole).await
+}
+
+async fn leader_worker_set(room: &Room) -> anyhow::Result<()> {
+    let set = two_groups(room, "LeaderCreated").await?;
     for group in 0..2 {
         let leader = leader(room, &set, group).await?;
         workers(room, &leader, group).await?;
     }
-    room.counts("w-", 6, 0).await?;
-    let groups = room.groups().await?;
-    ensure!(groups.len() == 2, "{} groups", groups.len());
-    ensure!(groups.iter().all(|group| group["spec"]["minMember"] == 3), "{groups:?}");
-    Ok(())
+    two_groups_of_three(room).await
 }
 
 async fn leader_first(room: &Room) -> anyhow::Result<()> {
-    start(room).await?;
-    let spec =
-        json!({"startupPolicy": "LeaderReady", "replicas": 1, "leaderWorkerTemplate": {"size": 3}});
-    let object = json!({"metadata": {"name": "w"}, "spec": spec});
-    let set = foreign::make(room, &LEADER_WORKER_SET, object).await?;
-    let leader = leader(room, &set, 0).await?;
-    room.ready(&["w-0"]).await?;
-    workers(room, &leader, 0).await?;
-    room.counts("w-", 3, 0).await?;
-    let whole = async || Ok(only_group(room).await?["spec"]["minMember"] == 3);
-    room.until("the group needs all", whole).await
+    let set = two_groups(room, "LeaderReady").await?;
+    let leaders = [leader(room, &set, 0).await?, leader(room, &set, 1).await?];
+    room.ready(&["w-0", "w-1"]).await?;
+    for (group, leader) in leaders.iter().enumerate() {
+        workers(room, leader, group).await?;
+    }
+    two_groups_of_three(room).await
 }
 
+/// The pod grouper has no right to read the owner.
 async fn unknown_kind(room: &Room) -> anyhow::Result<()> {
     start(room).await?;
-    foreign::permit(room, &CURIOSITY).await?;
-    let owner = foreign::make(room, &CURIOSITY, json!({"metadata": {"name": "w"}})).await?;
+    let owner =
+        foreign::make_unlabelled(room, &CURIOSITY, json!({"metadata": {"name": "w"}})).await?;
+    dependent(room, &owner, &pod("w-0", "q")).await?;
+    all_ready(room, "w-", 1).await?;
+    room.until("the pod has a group", async || Ok(groups_of_pods(room, "w-").await? == 1)).await
+}
+
+async fn permitted_kind(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    foreign::permit(room, &READABLE).await?;
+    let owner = foreign::make(room, &READABLE, json!({"metadata": {"name": "w"}})).await?;
     for at in 0..2 {
         member(room, &owner, &pod(format!("w-{at}"), "q").cpu("100m")).await?;
     }
@@ -154,14 +204,15 @@ async fn karta(room: &Room) -> anyhow::Result<()> {
     let component = |name: &str| {
         json!({
             "name": name, "ownerRef": "customjob",
+            "specDefinition": {"podTemplateSpecPath": format!(".spec.{name}.template")},
             "scaleDefinition": {"replicasPath": format!(".spec.{name}.replicas")},
-            "podSelector": {"componentTypeSelector": {"keyPath": ".metadata.labels[\"example.com/role\"]", "value": name}},
+            "podSelector": {"componentTypeSelector": {"keyPath": format!(".metadata.labels[\"{KARTA_ROLE}\"]"), "value": name}},
         })
     };
     let names = ["coordinator", "worker"];
     let kind = json!({"group": "example.com", "version": "v1", "kind": "CustomJob"});
     let structure = json!({
-        "rootComponent": {"name": "customjob", "kind": kind, "statusDefinition": {}},
+        "rootComponent": {"name": "customjob", "kind": kind, "statusDefinition": {"statusMappings": {}}},
         "childComponents": names.map(component),
     });
     let parts = names.map(|name| json!({"componentName": name}));
@@ -169,22 +220,34 @@ async fn karta(room: &Room) -> anyhow::Result<()> {
     let labels = json!({"run.ai/karta-group": "example.com", "run.ai/karta-version": "v1", "run.ai/karta-kind": "CustomJob"});
     let spec = json!({"structureDefinition": structure, "optimizationInstructions": gang});
     let description = json!({"metadata": {"name": "custom-job", "labels": labels}, "spec": spec});
-    foreign::make(room, &KARTA, description).await?;
+    foreign::install(room, &KARTA).await?;
+    foreign::install(room, &CUSTOM_JOB).await?;
     foreign::permit(room, &CUSTOM_JOB).await?;
     start(room).await?;
-    let spec = json!({"coordinator": {"replicas": 1}, "worker": {"replicas": 2}});
+    foreign::make(room, &KARTA, description).await?;
+    let empty = json!({"spec": {}});
+    let spec = json!({"coordinator": {"replicas": 1, "template": empty}, "worker": {"replicas": 2, "template": empty}});
     let object = json!({"metadata": {"name": "w"}, "spec": spec});
     let owner = foreign::make(room, &CUSTOM_JOB, object).await?;
     for (role, count) in [("coordinator", 1), ("worker", 2)] {
         for at in 0..count {
-            let named = pod(format!("w-{role}-{at}"), "q").cpu("100m");
-            member(room, &owner, &named.labelled("example.com/role", role)).await?;
+            let named = pod(format!("w-{role}-{at}"), "q").labelled(KARTA_ROLE, role);
+            dependent(room, &owner, &named).await?;
         }
     }
     room.counts("w-", 3, 0).await?;
     let group = only_group(room).await?;
     let name = format!("pg-{}-customjob", owner["metadata"]["uid"].as_str().unwrap_or_default());
     ensure!(group["metadata"]["name"] == name.as_str(), "{}", group["metadata"]["name"]);
+    ensure!(group["metadata"]["ownerReferences"] == referring_to(&owner), "{}", group["metadata"]);
     ensure!(group["spec"]["minSubGroup"] == 2, "{}", group["spec"]);
-    ensure_leaves(&group, &[("coordinator".to_owned(), 1), ("worker".to_owned(), 2)])
+    ensure!(group["spec"]["queue"] == room.queue_name("q"), "{}", group["spec"]);
+    let leaf = |name: &str, members: usize| json!({"name": name, "minMember": members});
+    has_tree(&group, &[leaf("coordinator", 1), leaf("worker", 2)])?;
+    for pod in room.pods_named("w-").await? {
+        let (labels, annotations) = (&pod["metadata"]["labels"], &pod["metadata"]["annotations"]);
+        ensure!(annotations["pod-group-name"] == name.as_str(), "{annotations}");
+        ensure!(labels["kai.scheduler/subgroup-name"] == labels[KARTA_ROLE], "{labels}");
+    }
+    Ok(())
 }

@@ -71,8 +71,17 @@ async fn two_nodes(room: &Room) -> anyhow::Result<()> {
     room.start(&[]).await
 }
 
+/// A volume of any node, of a class that has no object, and a pod that comes before its claim is bound. The second half is
+/// ours: the volume is of one node, and so is the pod.
 async fn bound_before(room: &Room) -> anyhow::Result<()> {
     two_nodes(room).await?;
+    let name = format!("{}-any", room.name);
+    let spec = json!({"storageClassName": room.class_name("manual"), "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10k"}, "hostPath": {"path": "/tmp"}});
+    room.create("/api/v1/persistentvolumes", &json!({"metadata": {"name": name}, "spec": spec}))
+        .await?;
+    room.volume_claim("any", "manual", "1k").await?;
+    room.pod(&mounts(pod("early", "q"), &["any"])).await?;
+    room.scheduled(&["early"]).await?;
     room.storage_class("now", BY_HAND, "Immediate").await?;
     room.volume("v", "now", "n1").await?;
     room.volume_claim("data", "now", "1Gi").await?;
