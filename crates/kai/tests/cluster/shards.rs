@@ -9,9 +9,13 @@ const POOL: &str = "kai.scheduler/node-pool";
 const SHARDS: &str = "/apis/kai.scheduler/v1/schedulingshards";
 
 async fn ready(world: &World, shard: &str) -> Value {
+    condition(world, shard, "Ready").await
+}
+
+async fn condition(world: &World, shard: &str, kind: &str) -> Value {
     let shard = world.get(&format!("{SHARDS}/{shard}")).await.expect("the shard");
     let conditions = shard["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.into_iter().find(|one| one["type"] == "Ready").unwrap_or_default()
+    conditions.into_iter().find(|one| one["type"] == kind).unwrap_or_default()
 }
 
 async fn label(world: &World, path: &str) {
@@ -53,8 +57,16 @@ async fn each_shard_schedules_its_part_and_is_read_live() {
             })
             .await;
     }
+    // Clients of KAI wait for this condition.
+    for shard in ["default", "gpu"] {
+        world
+            .wait("the dependencies of the shard are fulfilled", async || {
+                condition(&world, shard, "DependenciesFulfilled").await["status"] == "True"
+            })
+            .await;
+    }
     world
-        .wait("the bad flag is told", async || {
+        .wait("the bad flag is reported", async || {
             ready(&world, "gpu").await["message"] == "unknown flag: --typo"
         })
         .await;
