@@ -321,12 +321,41 @@ fn rows_can_be_sorted_by_any_field() {
 #[test]
 fn custom_resources_are_explained_and_unknown_kinds_are_named() {
     let Some(up) = Up::new("explains", &[]) else { return };
-    let told = up.kubectl(&["explain", "queue.spec"], "");
-    assert!(told.contains("parentQueue"), "{told}");
-    assert!(up.kubectl(&["explain", "pod"], "").contains("KIND:       Pod"));
+    let explained = up.kubectl(&["explain", "queue.spec"], "");
+    assert!(explained.contains("parentQueue"), "{explained}");
     let unknown = "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: x}\n";
-    let (succeeded, told) = up.try_kubectl(&["apply", "-f", "-"], unknown);
-    assert!(!succeeded && told.contains("no matches for kind \"Nothing\""), "{told}");
+    let (succeeded, answer) = up.try_kubectl(&["apply", "-f", "-"], unknown);
+    assert!(!succeeded && answer.contains("no matches for kind \"Nothing\""), "{answer}");
+}
+
+#[test]
+fn fields_of_built_in_kinds_are_explained() {
+    let Some(up) = Up::new("fields", &[]) else { return };
+    for (path, wanted) in [
+        ("pod", "spec\t<PodSpec>"),
+        ("pod.spec", "containers\t<[]Container>"),
+        ("pod.spec.containers.resources", "limits\t<map[string]string>"),
+        ("pod.spec.volumes", "emptyDir\t<EmptyDirVolumeSource>"),
+        ("deployment.spec.replicas", "FIELD: replicas <integer>"),
+        ("job.spec.template.spec.schedulerName", "FIELD: schedulerName <string>"),
+        ("node.status", "allocatable\t<map[string]string>"),
+    ] {
+        let explained = up.kubectl(&["explain", path], "");
+        assert!(explained.contains(wanted), "{path}:\n{explained}");
+    }
+    let everything = up.kubectl(&["explain", "deployment", "--recursive"], "");
+    assert!(everything.contains("terminationGracePeriodSeconds"), "{everything}");
+    let (succeeded, answer) = up.try_kubectl(&["explain", "pod.spec.nothing"], "");
+    assert!(!succeeded && answer.contains("field \"nothing\" does not exist"), "{answer}");
+}
+
+/// Deployments are not preemptible: the default queues of an install, which guarantee nothing, would never run one.
+#[test]
+fn first_deployment_runs_in_the_default_queue() {
+    let Some(up) = Up::new("first", &[]) else { return };
+    let deployment = DEPLOYMENT.replace(", priorityClassName: train", "");
+    up.kubectl(&["apply", "-f", "-"], &deployment.replace("replicas: 2", "replicas: 1"));
+    up.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub fn of_job(
     let prefix = prefix(object, options);
     let budgets = budget_note(report);
     let with_budgets = |text: &str| match budgets.as_str() {
-        "" => format!("{prefix}{text}").into(),
+        "" => format!("{prefix}{}", without_doubled_stops(text)).into(),
         budgets => format!("{prefix}{}{budgets}", text.trim_end_matches('.')).into(),
     };
     let message: Text = with_budgets(&group_message(report, options));
@@ -156,6 +156,20 @@ pub(super) fn mention_claims(
             }
         }
     }
+}
+
+/// The same text with one full stop at the end of a line instead of several: KAI ends texts with a full stop that have one
+/// already.
+fn without_doubled_stops(text: &str) -> String {
+    let line = |line: &str| {
+        let sentence = line.trim_end_matches([' ', '.']);
+        let end = &line[sentence.len()..];
+        match end.rfind("..") {
+            Some(last) => format!("{sentence}{}", &end[last + 1..]),
+            None => line.to_owned(),
+        }
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Groups that give up after one failed attempt are told on which pool.
@@ -277,4 +291,21 @@ fn queue_details(
             BTreeMap::new()
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_end_with_one_full_stop() {
+        for (text, shown) in [
+            ("over quota. Use less..", "over quota. Use less."),
+            ("first.. \nsecond...", "first. \nsecond."),
+            ("no stop", "no stop"),
+            ("", ""),
+        ] {
+            assert_eq!(without_doubled_stops(text), shown);
+        }
+    }
 }

@@ -1,4 +1,6 @@
-//! Just enough of the API's description for `kubectl` to know that the server checks fields itself.
+//! Just enough of the API's description for `kubectl explain`, and for `kubectl` to know that the server checks fields itself.
+
+mod built_in;
 
 use serde_json::{Map, Value, json};
 
@@ -53,14 +55,14 @@ fn document(cluster: &Cluster, group: &str, version: &str) -> Option<Value> {
     }))
 }
 
-/// What `kubectl explain` prints: the fields of custom resources, and of built-in ones where to read about them.
+/// What `kubectl explain` prints: the fields of all kinds, and where to read about those of Kubernetes.
 fn schemas(cluster: &Cluster, group: &str, version: &str) -> Map<String, Value> {
     let mut schemas = Map::new();
     for resource in cluster.kinds.all().filter(|resource| &*resource.id.group == group) {
         let Some(served) = resource.version(version) else { continue };
         let mut schema = match &served.schema {
             Some(schema) => Value::clone(schema),
-            None => json!({"type": "object", "description": BUILT_IN}),
+            None => built_in::describe(&mut schemas, group, &resource.kind),
         };
         schema["x-kubernetes-group-version-kind"] =
             json!([{"group": group, "version": version, "kind": resource.kind}]);
@@ -68,9 +70,6 @@ fn schemas(cluster: &Cluster, group: &str, version: &str) -> Map<String, Value> 
     }
     schemas
 }
-
-const BUILT_IN: &str = "A kind of Kubernetes. This embedded cluster checks its fields and does not describe them; \
-see https://kubernetes.io/docs/reference/kubernetes-api/";
 
 /// Patches of a resource can be checked and tried.
 fn patch(resource: &Resource, version: &str) -> Value {

@@ -114,6 +114,27 @@ pub(crate) fn install(cluster: &mut Cluster) -> anyhow::Result<()> {
     admission::start(cluster, &admission::usual())
 }
 
+/// The same, with default queues that guarantee everything. Those of an install guarantee nothing, so that a Deployment,
+/// which is not preemptible, never runs in them.
+pub(crate) fn install_with_open_queues(cluster: &mut Cluster) -> anyhow::Result<()> {
+    for object in installed()? {
+        if object["kind"] == "Queue" {
+            make(cluster, &without_quotas(object))?;
+        } else {
+            make(cluster, object)?;
+        }
+    }
+    admission::start(cluster, &admission::usual())
+}
+
+fn without_quotas(queue: &Value) -> Value {
+    let mut queue = queue.clone();
+    for resource in ["cpu", "gpu", "memory"] {
+        json::set(&mut queue, &["spec", "resources", resource, "quota"], json!(-1));
+    }
+    queue
+}
+
 fn make(cluster: &mut Cluster, object: &Value) -> anyhow::Result<()> {
     cluster.make(object).map(drop).with_context(|| {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);

@@ -15,7 +15,7 @@ use kai_embed::service::Embedded;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::embedded::{ClusterArguments, install, moment, scheduler, span};
+use crate::embedded::{ClusterArguments, install_with_open_queues, moment, scheduler, span};
 use crate::output;
 use crate::simulate::Manifests;
 use kubeconfig::{Connection, Kubeconfig};
@@ -70,7 +70,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     let env = Env::real();
     let clock = env.clone();
     let mut cluster = Cluster::new(seed()?, moment(env.now()));
-    install(&mut cluster)?;
+    install_with_open_queues(&mut cluster)?;
     let embedded = Embedded::new(cluster, Arc::new(move || moment(clock.now())));
     for node in arguments.nodes.profiles(manifests.has_nodes()) {
         embedded.with(|cluster, _| cluster.add_node(&node)).context("cannot add a node")?;

@@ -7,15 +7,15 @@ const TABLE: &str = include_str!("messages.txt");
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) shape: Shape,
-    pub(super) kind: Kind,
+pub(in crate::api) struct Field {
+    pub(in crate::api) name: &'static str,
+    pub(in crate::api) shape: Shape,
+    pub(in crate::api) kind: Kind,
 }
 
 /// How often a field is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(in crate::api) enum Shape {
     Once,
     Many,
     ByKey,
@@ -25,7 +25,7 @@ pub(super) enum Shape {
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::api) enum Kind {
     Text,
     Bytes,
     Integer(Zero),
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 
 /// What zero means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zero {
+pub(in crate::api) enum Zero {
     /// Zero.
     Said,
     /// Nothing was said.
@@ -49,7 +49,7 @@ pub(super) enum Zero {
 }
 
 /// The fields of a message, by number.
-pub(super) type Fields = BTreeMap<u64, Field>;
+pub(in crate::api) type Fields = BTreeMap<u64, Field>;
 
 static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
@@ -57,12 +57,12 @@ static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
 });
 
 /// The fields of the message of this name.
-pub(super) fn message(name: &str) -> Option<&'static Fields> {
+pub(in crate::api) fn message(name: &str) -> Option<&'static Fields> {
     MESSAGES.get(name)
 }
 
 /// The message of a kind.
-pub(super) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Fields> {
+pub(in crate::api) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Fields> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let package = match group.split('.').next().unwrap_or_default() {
         _ if kind == "DeleteOptions" => "meta",

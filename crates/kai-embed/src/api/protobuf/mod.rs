@@ -1,6 +1,6 @@
 //! Bodies in protobuf, as `kubectl` sends objects that it makes by itself rather than from files.
 
-mod messages;
+pub(super) mod messages;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
