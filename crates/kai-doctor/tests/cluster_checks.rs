@@ -95,7 +95,7 @@ fn the_troubleshooting_list_of_jetson_is_covered() {
 
 /// The failure that a user sees, the folder that is missing, and the one command that puts both right.
 #[test]
-fn a_jetson_without_its_library_is_told_of_the_profile() {
+fn jetson_without_its_library_is_advised_to_use_the_profile() {
     let found = found(&fixture("tegra-library-mount"));
     assert_eq!(names(&found), ["nvml-library-not-found", "tegra-library-mount"]);
     for finding in &found.findings {

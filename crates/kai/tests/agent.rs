@@ -93,7 +93,7 @@ fn where_all_devices_are_seen_the_named_one_is_ours() {
 }
 
 #[test]
-fn what_nvml_refuses_is_told_in_its_words() {
+fn failure_of_nvml_is_reported_in_its_words() {
     let Some(folder) = stub("faults") else { return };
     let library = (FOLDERS, folder.to_str().expect("text"));
     let fault = |fault| printed(&[library, ("STUB_NVML_FAULT", fault)]).expect_err("a fault");

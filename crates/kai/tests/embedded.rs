@@ -282,7 +282,7 @@ spec:
 ";
 
 #[test]
-fn what_is_refused_or_doubtful_is_told() {
+fn rejected_and_doubtful_manifests_are_reported() {
     let tight = QUEUE.replace(", limit: 2", "").replace(", limit: -1", "");
     let folder = Folder::new("told", &[("all.yaml", &format!("{tight}{REFUSED_JOB}"))]);
     let output = kai(&["simulate", "-f", folder.path(), "--json"]);

@@ -183,7 +183,7 @@ fn reservations_that_ended_are_swept_at_the_start() {
 }
 
 #[test]
-fn who_reads_the_devices_under_the_old_key_is_told_too() {
+fn devices_are_written_under_the_old_key_too() {
     let mut story = story(half("p"), Vec::new());
     let map = json!({"metadata": {"name": "p-shared-gpu-0-evar", "namespace": "a", "uid": "m",
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}]}, "data": {"RUNAI-VISIBLE-DEVICES": ""}});
@@ -196,7 +196,7 @@ fn who_reads_the_devices_under_the_old_key_is_told_too() {
 }
 
 #[test]
-fn binds_by_request_are_told_like_others() {
+fn binds_by_request_are_reported_like_others() {
     let log = tell(Story { tell_success: true, ..story(half("p"), Vec::new()) });
     let writes = writes(&log);
     let told = |what: &str| writes.iter().filter(|line| line.contains(what)).count();

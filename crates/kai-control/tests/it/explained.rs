@@ -50,10 +50,10 @@ fn ask(
             api.set(path, object);
         }
         let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(TokioSpawner));
-        let told = explain(&client(&api), &env, &Flagged::default().settings, None, asked).await;
+        let answer = explain(&client(&api), &env, &Flagged::default().settings, None, asked).await;
         let log = api.log();
         assert!(log.iter().all(|line| line.contains(" GET ")), "nothing is written: {log:#?}");
-        told
+        answer
     })
 }
 
@@ -63,16 +63,16 @@ fn pod_p() -> Asked {
 
 #[test]
 fn the_settings_of_the_shard_count_that_the_pod_belongs_to() {
-    let told = ask(objects(), Vec::new(), &pod_p()).expect("an answer");
-    assert!(told.contains("can't run on non cpu nodes"), "{told}");
-    assert!(told.ends_with("Planned as shard strict plans\n"), "{told}");
+    let answer = ask(objects(), Vec::new(), &pod_p()).expect("an answer");
+    assert!(answer.contains("can't run on non cpu nodes"), "{answer}");
+    assert!(answer.ends_with("Planned as shard strict plans\n"), "{answer}");
     // A worker is what the shard wants.
     let mut suited = objects();
     suited[0].1["metadata"]["labels"]["node-role.kubernetes.io/cpu-worker"] = json!("");
-    let told = ask(suited, Vec::new(), &pod_p()).expect("an answer");
-    assert!(told.contains("a plan made now binds it to n1"), "{told}");
-    let told = ask(objects(), Vec::new(), &Asked::Queue("q".into())).expect("an answer");
-    assert!(told.ends_with("Planned as shard strict plans\n"), "{told}");
+    let answer = ask(suited, Vec::new(), &pod_p()).expect("an answer");
+    assert!(answer.contains("a plan made now binds it to n1"), "{answer}");
+    let answer = ask(objects(), Vec::new(), &Asked::Queue("q".into())).expect("an answer");
+    assert!(answer.ends_with("Planned as shard strict plans\n"), "{answer}");
 }
 
 #[test]
@@ -86,19 +86,19 @@ fn config_counts_too() {
     );
     let config = json!({"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": "kai-config"}, "spec": {"global": {"schedulerName": "theirs"}}});
     theirs.push(("/apis/kai.scheduler/v1/configs", config));
-    let told = ask(theirs, Vec::new(), &pod_p()).expect("an answer");
-    assert!(told.starts_with("Pod a/p of group a/pg-p-uid-p\n"), "{told}");
+    let answer = ask(theirs, Vec::new(), &pod_p()).expect("an answer");
+    assert!(answer.starts_with("Pod a/p of group a/pg-p-uid-p\n"), "{answer}");
 }
 
 #[test]
 fn past_usage_that_cannot_be_learnt_is_missed() {
     let mut recorded = objects();
     recorded[4].1["spec"]["usageDBConfig"] = json!({"clientType": "recorder"});
-    let told = ask(recorded.clone(), Vec::new(), &pod_p()).expect("an answer");
-    assert!(!told.contains("Past usage"), "{told}");
+    let answer = ask(recorded.clone(), Vec::new(), &pod_p()).expect("an answer");
+    assert!(!answer.contains("Past usage"), "{answer}");
     let unread = fault("GET", "configmaps/kai-scheduler-usage-gpu", 500, u32::MAX);
-    let told = ask(recorded, vec![unread], &pod_p()).expect("an answer");
-    assert!(told.contains("Past usage counts and could not be learnt"), "{told}");
+    let answer = ask(recorded, vec![unread], &pod_p()).expect("an answer");
+    assert!(answer.contains("Past usage counts and could not be learnt"), "{answer}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn story(faults: Vec<Fault>) -> (Vec<String>, Api) {
 }
 
 #[test]
-fn what_the_kubelet_gave_is_told_once_and_set_right_and_the_same_story_gives_the_same_requests() {
+fn observed_zones_are_reported_once_and_corrected_and_the_same_story_gives_the_same_requests() {
     let (log, api) = story(Vec::new());
     assert_eq!(log, story(Vec::new()).0);
     let writes = writes(&log);
@@ -87,7 +87,7 @@ fn what_the_kubelet_gave_is_told_once_and_set_right_and_the_same_story_gives_the
 }
 
 #[test]
-fn what_is_refused_is_told_again_at_the_next_look() {
+fn denied_report_is_written_again_at_the_next_look() {
     for code in [409, 429, 500] {
         let refused = vec![fault("PATCH", "/pods/first", code, 2)];
         let (log, _) = story(refused.clone());

@@ -1,4 +1,4 @@
-//! Lists by pages that cannot be finished: the server forgets the place (410), or fails. What one page told and the next
+//! Lists by pages that cannot be finished: the server forgets the place (410), or fails. What one page had and the next
 //! list does not have is gone.
 
 use std::convert::Infallible;
@@ -48,16 +48,16 @@ fn client_of(answers: Vec<Value>, begin: Instant) -> (Client, Asked) {
     (Client::new(transport, "default"), asked)
 }
 
-/// What a watch of nodes tells, and what it asks.
-fn told(answers: Vec<Value>) -> (Vec<String>, Vec<(f64, String)>) {
+/// Changes that a watch of nodes delivers, and its requests.
+fn listed_changes(answers: Vec<Value>) -> (Vec<String>, Vec<(f64, String)>) {
     in_virtual_time(async {
         let begin = Instant::now();
         let (client, asked) = client_of(answers, begin);
         let (sink, mut changes) = channel(100);
         tokio::spawn(watch(client, env(begin), Kind::Node, Lists::Paged, sink));
-        let mut told = Vec::new();
+        let mut texts = Vec::new();
         while let Ok(Some(change)) = timeout(Duration::from_mins(1), changes.recv()).await {
-            told.push(match change {
+            texts.push(match change {
                 Change::Node(node) => format!("+{}", node.metadata.name),
                 Change::Gone(_, name) => format!("-{}", name.name),
                 Change::Listed(_) => "listed".to_owned(),
@@ -65,15 +65,16 @@ fn told(answers: Vec<Value>) -> (Vec<String>, Vec<(f64, String)>) {
             });
         }
         let asked = asked.lock().expect("the log").clone();
-        (told, asked)
+        (texts, asked)
     })
 }
 
 #[test]
-fn what_a_page_told_and_is_gone_before_the_list_is_finished_is_not_kept() {
+fn object_of_a_page_that_is_gone_before_the_list_ends_is_not_kept() {
     for code in [410, 500] {
-        let (told, asked) = told(vec![page(&["a", "b"], "x"), failure(code), page(&["a"], "")]);
-        assert_eq!(told, ["+a", "+b", "+a", "-b", "listed"], "{code}");
+        let (changes, asked) =
+            listed_changes(vec![page(&["a", "b"], "x"), failure(code), page(&["a"], "")]);
+        assert_eq!(changes, ["+a", "+b", "+a", "-b", "listed"], "{code}");
         let asked = |at: usize, what: &str| asked[at].1.contains(what);
         assert!(asked(1, "continue=x") && !asked(2, "continue"));
         assert!(asked(3, "watch=true") && asked(3, "resourceVersion=7"));
@@ -84,8 +85,8 @@ fn what_a_page_told_and_is_gone_before_the_list_is_finished_is_not_kept() {
 fn a_watch_that_ends_at_once_without_a_word_is_not_asked_for_at_once() {
     let silent = Value::Null;
     let answers = vec![page(&["a"], ""), silent.clone(), silent.clone(), silent];
-    let (told, asked) = told(answers);
-    assert_eq!(told, ["+a", "listed"]);
+    let (changes, asked) = listed_changes(answers);
+    assert_eq!(changes, ["+a", "listed"]);
     let moments: Vec<f64> = asked.iter().map(|(second, _)| *second).collect();
     assert_eq!(moments, [0.0, 0.0, 0.25, 0.75, 1.75]);
 }

@@ -51,7 +51,7 @@ fn ready(objects: &[Value]) -> (&str, &str) {
 }
 
 #[test]
-fn settings_are_read_live_and_told_once() {
+fn settings_are_read_live_and_reported_once() {
     let (log, objects) = play(story());
     assert_eq!(log, play(story()).0, "the same story gives the same requests");
     let writes = writes(&log);

@@ -1,4 +1,4 @@
-//! What is told, and how seldom.
+//! What is reported, and how seldom.
 
 use serde_json::{Value, json};
 
@@ -54,13 +54,13 @@ fn overhead_that_alone_prevents_a_fit_is_named() {
     sandboxed["spec"]["overhead"] = json!({"cpu": "500m", "memory": "120Mi"});
     objects[2] = ("/api/v1/pods", sandboxed);
     let log = tell(Story { objects, seconds: 30, ..Story::default() });
-    let told = bodies(&writes(&log), "PATCH /api/v1/namespaces/a/pods/sandboxed/status");
+    let reports = bodies(&writes(&log), "PATCH /api/v1/namespaces/a/pods/sandboxed/status");
     let overhead = "Not enough resources due to pod overhead resources. The overhead resources are cpu: 500m memory: 120Mi.";
-    assert_eq!(told[0]["status"]["conditions"][0]["message"], format!("{TOLD} {overhead}"));
+    assert_eq!(reports[0]["status"]["conditions"][0]["message"], format!("{TOLD} {overhead}"));
 }
 
 #[test]
-fn a_waiting_pod_is_told_why_once() {
+fn reason_of_a_pending_pod_is_reported_once() {
     let log = tell(Story { objects: full_cluster(), seconds: 300, ..Story::default() });
     let writes = writes(&log);
     let conditions = bodies(&writes, "PATCH /api/v1/namespaces/a/pods/large/status");
@@ -89,12 +89,12 @@ fn a_text_that_keeps_changing_is_not_written_at_every_change() {
         Story { objects: full_cluster(), later: later.collect(), seconds: 100, ..Story::default() };
     let log = tell(story);
     let writes = writes(&log);
-    let told = times(&writes, "PATCH /api/v1/namespaces/a/pods/large/status");
-    assert!((3..=4).contains(&told.len()), "{told:?}");
-    assert!(told.windows(2).all(|pair| pair[1] - pair[0] >= 10.0), "{told:?}");
+    let reports = times(&writes, "PATCH /api/v1/namespaces/a/pods/large/status");
+    assert!((3..=4).contains(&reports.len()), "{reports:?}");
+    assert!(reports.windows(2).all(|pair| pair[1] - pair[0] >= 10.0), "{reports:?}");
     let last = bodies(&writes, "pods/large/status").pop().expect("a write");
     let message = last["status"]["conditions"][0]["message"].as_str().expect("a text").to_owned();
-    assert!(message.contains("21 node(s)"), "the latest is told: {message}");
+    assert!(message.contains("21 node(s)"), "the latest is reported: {message}");
 }
 
 fn gang(min: u32) -> Value {
@@ -117,9 +117,9 @@ fn a_group_shows_its_sums_and_why_it_waits() {
     objects.push(("/api/v1/pods", member(pod("m2", "2"))));
     let log = tell(Story { objects, seconds: 100, ..Story::default() });
     let writes = writes(&log);
-    let told = bodies(&writes, "podgroups/gang/status");
-    assert_eq!(told.len(), 1, "{writes:#?}");
-    let status = &told[0]["status"];
+    let reports = bodies(&writes, "podgroups/gang/status");
+    assert_eq!(reports.len(), 1, "{writes:#?}");
+    let status = &reports[0]["status"];
     assert_eq!(status["resourcesStatus"], json!({"requested": {"cpu": "4"}}));
     let condition = &status["schedulingConditions"][0];
     assert_eq!(condition["type"], "UnschedulableOnNodePool");
@@ -139,15 +139,15 @@ fn a_group_shows_its_sums_and_why_it_waits() {
 }
 
 #[test]
-fn a_group_that_lacks_pods_is_told_so() {
+fn group_that_lacks_pods_is_reported_as_not_ready() {
     let mut objects = full_cluster();
     objects.truncate(2);
     objects.push(("/apis/scheduling.run.ai/v2alpha2/podgroups", gang(3)));
     objects.push(("/api/v1/pods", member(pod("m1", "1"))));
     let log = tell(Story { objects, seconds: 50, ..Story::default() });
     let writes = writes(&log);
-    let told = events(&writes, "NotReady");
-    let texts: Vec<&Value> = told.iter().map(|event| &event["message"]).collect();
+    let reports = events(&writes, "NotReady");
+    let texts: Vec<&Value> = reports.iter().map(|event| &event["message"]).collect();
     assert_eq!(
         texts,
         ["Job is not ready for scheduling. Waiting for 3 pods, currently 1 exist, 0 are gated"]
@@ -161,15 +161,15 @@ fn what_the_cluster_shows_already_is_not_written_again() {
     objects[1].1["status"] = json!({"requested": {"cpu": "3000m"}, "allocated": {"cpu": 1}, "allocatedNonPreemptible": {"cpu": "1"}});
     objects[2].1["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": TOLD}]);
     let log = tell(Story { objects, seconds: 50, ..Story::default() });
-    let told = writes(&log)
+    let reports = writes(&log)
         .into_iter()
         .filter(|line| line.contains("/status") || line.contains("/events"))
         .filter(|line| !line.contains("pg-large")); // its group is new
-    assert_eq!(told.collect::<Vec<_>>(), Vec::<&str>::new());
+    assert_eq!(reports.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
 #[test]
-fn a_failed_bind_is_told() {
+fn failed_bind_is_reported() {
     let story = Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
@@ -188,18 +188,18 @@ fn a_failed_bind_is_told() {
     assert!(message.starts_with("Failed to bind pod a/small to node n1. "), "{message}");
     let conditions = bodies(&writes, "pods/small/status");
     assert_eq!(conditions[0]["status"]["conditions"][0]["reason"], "BindingError");
-    assert_eq!(conditions.len(), 1, "the same error is told once: {writes:#?}");
+    assert_eq!(conditions.len(), 1, "the same error is reported once: {writes:#?}");
     let at = |path: &str, nth: usize| {
         let mut places = writes.iter().enumerate().filter(|(_, line)| line.contains(path));
         places.nth(nth).map(|(place, _)| place).expect("a write")
     };
-    let (told, tried_again) = (at("pods/small/status", 0), at("pods/small/binding", 1));
-    assert!(told < tried_again, "it is told before it is tried again: {writes:#?}");
-    assert!(events(&writes, "Scheduled").is_empty(), "success is not told by default");
+    let (reports, tried_again) = (at("pods/small/status", 0), at("pods/small/binding", 1));
+    assert!(reports < tried_again, "it is reported before it is tried again: {writes:#?}");
+    assert!(events(&writes, "Scheduled").is_empty(), "success is not reported by default");
 }
 
 #[test]
-fn success_is_told_where_that_is_asked_for() {
+fn success_is_reported_where_that_is_set() {
     let story = Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
@@ -247,7 +247,7 @@ fn sums_of_queues_reach_the_root() {
 }
 
 #[test]
-fn what_is_wrong_with_a_queue_is_told() {
+fn fault_of_a_queue_is_reported() {
     let mut lost = crate::queue();
     lost["spec"]["parentQueue"] = json!("nowhere");
     let objects = vec![
@@ -256,15 +256,15 @@ fn what_is_wrong_with_a_queue_is_told() {
         ("/api/v1/pods", running("one", "1", "n1")),
     ];
     let log = tell(Story { objects, seconds: 20, ..Story::default() });
-    let told = bodies(&writes(&log), "queues/q/status");
-    assert_eq!(told.len(), 1, "{log:#?}");
-    let conditions = told[0]["status"]["conditions"].as_array().expect("conditions");
+    let reports = bodies(&writes(&log), "queues/q/status");
+    assert_eq!(reports.len(), 1, "{log:#?}");
+    let conditions = reports[0]["status"]["conditions"].as_array().expect("conditions");
     let kinds: Vec<&Value> = conditions.iter().map(|condition| &condition["type"]).collect();
     assert_eq!(kinds, ["Orphan", "OverQuota"]);
 }
 
 #[test]
-fn a_workload_that_contradicts_itself_is_told_so() {
+fn contradiction_in_a_workload_is_reported() {
     let mut pod = pod("small", "1");
     pod["metadata"]["labels"]["runai/queue"] = json!("other");
     let objects = vec![
@@ -273,7 +273,7 @@ fn a_workload_that_contradicts_itself_is_told_so() {
         ("/api/v1/pods", pod),
     ];
     let log = tell(Story { objects, seconds: 20, ..Story::default() });
-    let told = events(&writes(&log), "PodGrouperWarning");
-    assert_eq!(told.len(), 1, "{log:#?}");
-    assert_eq!(told[0]["source"]["component"], "pod-grouper");
+    let reports = events(&writes(&log), "PodGrouperWarning");
+    assert_eq!(reports.len(), 1, "{log:#?}");
+    assert_eq!(reports[0]["source"]["component"], "pod-grouper");
 }

@@ -6,7 +6,7 @@ use crate::virtual_time::{Story, tell};
 use crate::{node, pod, queue, writes};
 
 #[test]
-fn why_a_pod_has_no_group_is_told_once() {
+fn reason_why_a_pod_has_no_group_is_reported_once() {
     let mut member = pod("p", "1");
     member["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "uid-j", "controller": true}]);
     let story = Story {

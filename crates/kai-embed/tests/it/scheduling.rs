@@ -63,7 +63,7 @@ fn a_gang_waits_until_all_of_it_fits() {
 }
 
 #[test]
-fn a_victim_is_told_to_go_unless_its_budget_forbids_it() {
+fn victim_is_evicted_unless_its_budget_forbids_it() {
     play(async |world: World| {
         world.node("n", 1);
         world.queue("q", 1, 1);

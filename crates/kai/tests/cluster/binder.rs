@@ -152,7 +152,7 @@ async fn a_device_is_not_given_to_two_groups() {
 }
 
 #[tokio::test]
-async fn a_refused_reservation_is_told_at_once_and_leaves_nothing() {
+async fn denied_reservation_is_reported_at_once_and_leaves_nothing() {
     let Some(mut world) = cluster("refusal", 1).await else { return };
     let _agents = NodeAgents::start(&world, Answer::Refusal);
     world.start_kai("kai", &["--only", "binder"]).await; // nobody removes the failed request

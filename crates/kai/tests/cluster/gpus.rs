@@ -70,7 +70,7 @@ async fn four_of_five_share_a_gpu_that_is_advertised_a_hundred_times_and_all_can
 }
 
 /// Pods that come from now on are told their device in the notation of CDI, or are not.
-async fn next_is_told(world: &World, cdi: bool, what: &str) {
+async fn next_pod_reports(world: &World, cdi: bool, what: &str) {
     for _ in 0..60 {
         world.create_pod(&memory(world, "next", "100")).await;
         world.wait_bound("next").await;
@@ -94,7 +94,7 @@ async fn the_operator_decides_about_cdi_without_a_restart() {
     world.start_kai("kai", &[]).await;
     world.create_pod(&memory(&world, "stays", "100")).await; // and keeps the device
     world.wait_bound("stays").await;
-    next_is_told(&world, false, "without the operator").await;
+    next_pod_reports(&world, false, "without the operator").await;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
         "metadata": {"name": "clusterpolicies.nvidia.com"},
@@ -114,12 +114,12 @@ async fn the_operator_decides_about_cdi_without_a_restart() {
     world
         .wait("the kind is served", async || world.try_create(policies, &policy).await.is_ok())
         .await;
-    next_is_told(&world, true, "the operator came").await;
+    next_pod_reports(&world, true, "the operator came").await;
     let path = format!("{policies}/cluster-policy");
     world.patch(&path, &json!({"spec": {"cdi": {"enabled": false}}})).await;
-    next_is_told(&world, false, "it was turned off").await;
+    next_pod_reports(&world, false, "it was turned off").await;
     world.patch(&path, &json!({"spec": {"cdi": {"enabled": true}}})).await;
-    next_is_told(&world, true, "it was turned on").await;
+    next_pod_reports(&world, true, "it was turned on").await;
     // Who may not look does without.
     world.kill_kai();
     let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/kai-watch";
@@ -127,7 +127,7 @@ async fn the_operator_decides_about_cdi_without_a_restart() {
     rules.as_array_mut().expect("rules").retain(|rule| rule["apiGroups"][0] != "nvidia.com");
     world.patch(role, &json!({"rules": rules})).await;
     world.start_kai("kai", &[]).await;
-    next_is_told(&world, false, "without the right to look").await;
+    next_pod_reports(&world, false, "without the right to look").await;
 }
 
 /// The agent in a reservation pod, with the rights that such pods have.

@@ -27,7 +27,7 @@ async fn queue_status(world: &World, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_over_the_limit_of_its_queue_is_told_so_until_it_fits() {
+async fn pod_over_the_limit_of_its_queue_reports_it_until_it_fits() {
     let Some(mut world) = World::new("told").await else { return };
     world.queue("q", json!({"quota": 0, "limit": 1000, "overQuotaWeight": 1}), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
@@ -91,7 +91,7 @@ async fn a_pod_over_the_limit_of_its_queue_is_told_so_until_it_fits() {
 }
 
 #[tokio::test]
-async fn with_all_events_and_groups_everything_is_told_as_kai_tells_it() {
+async fn with_all_events_and_groups_everything_is_reported_as_by_kai() {
     let Some(mut world) = World::new("habit").await else { return };
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;

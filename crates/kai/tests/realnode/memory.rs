@@ -32,7 +32,7 @@ fn five_pods_want_a_device_that_four_fill() {
         let deployments = "/apis/apps/v1/namespaces/memory/deployments";
         site.world.create(deployments, &multiubuntu("memory")).await;
         four_run(&site).await;
-        the_fifth_is_told_why(&site).await;
+        fifth_pod_reports_why_it_is_pending(&site).await;
         let checks: Vec<Value> =
             site.doctor().into_iter().map(|finding| finding["check"].clone()).collect();
         assert_eq!(checks, ["time-slicing"], "nothing else is wrong with such a cluster");
@@ -61,7 +61,7 @@ async fn four_run(site: &Site) {
     assert_eq!(site.nodes[0].running().expect("containers").len(), 10);
 }
 
-async fn the_fifth_is_told_why(site: &Site) {
+async fn fifth_pod_reports_why_it_is_pending(site: &Site) {
     site.world
         .wait("the fifth is told why", async || {
             let pods = site.pods().await;
