@@ -162,6 +162,44 @@ async fn own_accounts_cannot_change_what_runs() {
     }
 }
 
+#[tokio::test]
+async fn own_accounts_take_no_volume_from_its_claim() {
+    let Some(world) = World::new("own-volumes").await else { return };
+    let claims = format!("/api/v1/namespaces/{}/persistentvolumeclaims", world.name);
+    let size = json!({"storage": "1Gi"});
+    let access = json!(["ReadWriteOnce"]);
+    let spec =
+        json!({"accessModes": access, "storageClassName": "none", "resources": {"requests": size}});
+    world.create(&claims, &json!({"metadata": {"name": "c"}, "spec": spec})).await;
+    let (volumes, claim) = ("/api/v1/persistentvolumes", format!("{claims}/c"));
+    let volume = |name: &str, more: Value| {
+        let mut spec = json!({"accessModes": access, "storageClassName": "none", "capacity": size, "hostPath": {"path": "/none"}});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let theirs = json!({"claimRef": {"namespace": "others", "name": "theirs", "uid": "u"}});
+    world.create(volumes, &volume("own-volumes-used", theirs)).await;
+    world.create(volumes, &volume("own-volumes-free", json!({}))).await;
+    let stolen = json!({"spec": {"claimRef": {"namespace": world.name, "name": "c", "uid": null}}});
+    for account in ["kai", "binder"] {
+        let own = world.client_of("kai-scheduler", account).await;
+        let (used, free) =
+            (format!("{volumes}/own-volumes-used"), format!("{volumes}/own-volumes-free"));
+        assert_denied(&own, "PATCH", &used, &stolen, "do not take a volume").await;
+        let kept = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+        assert_denied(&own, "PATCH", &free, &kept, "change the claim of volumes only").await;
+        let label = labels(&json!({"topology.kubernetes.io/zone": "x"}));
+        assert_denied(&own, "PATCH", &free, &label, "change the claim of volumes only").await;
+        let only = "selected-node of volume claims only";
+        assert_denied(&own, "PATCH", &claim, &annotations(&json!({"other": "x"})), only).await;
+        assert_denied(&own, "PATCH", &claim, &labels(&json!({"app": "x"})), only).await;
+        let node = annotations(&json!({"volume.kubernetes.io/selected-node": account}));
+        send(&own, "PATCH", &claim, MERGE, &node).await.expect("the binder chooses the node");
+    }
+}
+
 /// Pods of other schedulers stay; pods of ours, and pods that a binder bound, may be victims.
 async fn own_accounts_delete_victims_only(world: &World) {
     let pod = |name: &str, scheduler: &str| {
