@@ -177,18 +177,22 @@ async fn report_use(client: &Client, name: &ObjectName, observes_processes: bool
         return std::future::pending().await;
     };
     let mut ticks = tokio::time::interval(MEASURING_INTERVAL);
+    // What could not be written is written at the next tick, with what changed since.
+    let mut unwritten: BTreeMap<&'static str, String> = BTreeMap::new();
     loop {
         ticks.tick().await;
         let held = held.changed_mib(&*nvml).map(|mib| (gpu::MEMORY_HELD_MIB, mib.to_string()));
         let pods = view.as_mut().and_then(|view| view.changed(&*nvml));
         let pods = pods.and_then(|pods| serde_json::to_string(&pods).ok());
-        let pods = pods.map(|text| (gpu::PROCESSES, text));
-        let changed: BTreeMap<&'static str, String> = held.into_iter().chain(pods).collect();
-        if changed.is_empty() {
+        unwritten.extend(held.into_iter().chain(pods.map(|text| (gpu::PROCESSES, text))));
+        if unwritten.is_empty() {
             continue;
         }
-        if let Err(failure) = pod.annotate(&changed).await {
-            tracing::warn!(%failure, "failed to write what processes hold of the device");
+        match pod.annotate(&unwritten).await {
+            Ok(()) => unwritten.clear(),
+            Err(failure) => {
+                tracing::warn!(%failure, "failed to write what processes hold of the device");
+            }
         }
     }
 }
