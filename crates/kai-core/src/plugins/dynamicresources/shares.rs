@@ -51,7 +51,11 @@ fn is_same_name(left: &str, right: &str, slice: &SliceSpec) -> bool {
     left == right || qualified(left) == qualified(right)
 }
 
-/// How many claims can have shares of a device at once, by the smallest shares that its policies allow.
+/// Shares of a device without a smallest share that count as GPUs of its node: as many as a GPU has hundredths.
+const UNBOUNDED_SHARES: i64 = 100;
+
+/// How many claims can have shares of a device at once, by the smallest shares that its policies allow. Where no policy
+/// bounds them, only the capacity of the device does.
 pub(super) fn most_shares(device: &DeviceSpec) -> i64 {
     if !device.is_shareable {
         return 1;
@@ -60,7 +64,7 @@ pub(super) fn most_shares(device: &DeviceSpec) -> i64 {
         let smallest = capacity.policy.as_ref()?.smallest()?;
         (smallest > 0).then(|| capacity.value / smallest)
     });
-    shares.min().unwrap_or(1).max(1)
+    shares.min().unwrap_or(UNBOUNDED_SHARES).max(1)
 }
 
 impl DeviceCapacity {

@@ -194,6 +194,23 @@ fn shares_of_a_device_fit_its_capacity() {
 }
 
 #[test]
+fn device_without_a_policy_is_shared_until_its_capacity_is_taken() {
+    let mut slice = shareable();
+    let unbounded = DeviceCapacity { value: 80, policy: None };
+    slice.devices[0].capacity.insert("memory".into(), unbounded);
+    let mut world = cluster_with(slice);
+    let claims = vec![
+        claim_of_share("a", 40),
+        claim_of_share("b", 30),
+        claim_of_share("c", 20),
+        claim_of_share("d", 10),
+    ];
+    assert_eq!(served(&mut world, claims), [true, true, false, true]);
+    let allocatable = world.node(node_id(&world, "n1")).allocatable.get(GPU);
+    assert!(allocatable >= 3, "three claims of one GPU each do not fit {allocatable}");
+}
+
+#[test]
 fn capacity_that_a_device_does_not_have_is_not_served() {
     let mut whole = slice_of(DRIVER, "n1", 1);
     whole.devices[0].capacity.insert("memory".into(), DeviceCapacity { value: 80, policy: None });
