@@ -78,7 +78,9 @@ fn table(nodes: &[NodeGpus]) -> String {
             rows.push([name, advertised, physical, device, dash(), used, pods.join(" "), dash()]);
         }
         if node.devices.is_empty() && (node.whole.is_empty() || node.trouble.is_some()) {
-            let memory = node.memory_mib.map_or("unknown".to_owned(), |mib| mib.to_string());
+            let known = node.memory_mib.filter(|_| node.trouble.is_none());
+            let all = known.map(|mib| mib * node.physical);
+            let memory = all.map_or("unknown".to_owned(), |mib| mib.to_string());
             let said = node.trouble.unwrap_or("none in use").to_owned();
             let [name, advertised, physical] = start.clone();
             let used = format!("0/{memory}");
@@ -178,6 +180,24 @@ n1    100         1         g1      GPU-1  16000/32600 (700 held)  a/p (8000, ho
 n2    100         1         -       -      0/unknown               the memory of its GPUs is not known  -
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn idle_node_shows_the_memory_of_all_its_gpus() {
+        let node = NodeGpus {
+            node: "n1".to_owned(),
+            advertised: 4,
+            physical: 4,
+            memory_mib: Some(80_000),
+            trouble: None,
+            devices: Vec::new(),
+            whole: BTreeMap::new(),
+        };
+        let expected = "\
+NODE  ADVERTISED  PHYSICAL  DEVICE  UUID  USED/TOTAL MiB  PODS         ENFORCED
+n1    4           4         -       -     0/320000        none in use  -
+";
+        assert_eq!(table(&[node]), expected);
     }
 
     #[test]
