@@ -1,5 +1,5 @@
-//! Devices that depend on each other or on more than one slice: partitions of a GPU, incomplete and outdated pools, devices
-//! that name their nodes. All of them are ours.
+//! Devices that depend on each other or on more than one slice: partitions of a GPU, shares of a device, incomplete and
+//! outdated pools, devices that name their nodes, devices beside GPUs of a device plugin. All of them are ours.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ pub(super) const CASES: &[(&str, Run)] = &[
     ("DRA: plain GPU pods keep away from nodes that have devices only", |room| {
         Box::pin(devices_only(room))
     }),
+    ("DRA: claims share the capacity of a device", |room| Box::pin(shares(room))),
+    ("DRA: devices add nothing to the GPUs of a device plugin", |room| Box::pin(beside(room))),
 ];
 
 /// One slice of a pool.
@@ -159,4 +161,38 @@ async fn devices_only(room: &Room) -> anyhow::Result<()> {
     room.ready(&["p"]).await?;
     ensure!(room.node_of("p").await? == "m", "no kubelet can serve it");
     Ok(())
+}
+
+async fn shares(room: &Room) -> anyhow::Result<()> {
+    start(room).await?;
+    let capacity = json!({"memory": {"value": "40Gi"}});
+    let device = json!({"name": "gpu-0", "allowMultipleAllocations": true, "capacity": capacity});
+    let spec = json!({"nodeName": room.node_name("n"), "devices": [device]});
+    room.slice("devices", Slice { pool: "n", version: (1, 1), spec }).await?;
+    let wanted = json!({"capacity": {"requests": {"memory": "20Gi"}}});
+    room.request_template("share", wanted).await?;
+    room.pod(&pod("a", "q").claims("share")).await?;
+    room.pod(&pod("b", "q").claims("share")).await?;
+    room.ready(&["a", "b"]).await?;
+    room.pod(&pod("c", "q").claims("share")).await?;
+    room.unschedulable(&["c"]).await?;
+    room.delete_pod("a").await?;
+    room.ready(&["c"]).await
+}
+
+/// The kubelet serves requests for GPUs from those of the device plugin, however many devices the node offers.
+async fn beside(room: &Room) -> anyhow::Result<()> {
+    room.device_class(None).await?;
+    room.gpu_node("n", 8).await?;
+    let devices: Vec<Value> = (0..8).map(|at| json!({"name": format!("gpu-{at}")})).collect();
+    let spec = json!({"nodeName": room.node_name("n"), "devices": devices});
+    room.slice("devices", Slice { pool: "n", version: (1, 1), spec }).await?;
+    room.queue(&queue("q")).await?;
+    room.start(&[]).await?;
+    room.pod(&pod("first", "q").gpus(8)).await?;
+    room.ready(&["first"]).await?;
+    room.pod(&pod("second", "q").gpus(8)).await?;
+    room.unschedulable(&["second"]).await?;
+    room.delete_pod("first").await?;
+    room.ready(&["second"]).await
 }

@@ -120,9 +120,9 @@ async fn the_operator_decides_about_cdi_without_a_restart() {
     next_pod_reports(&world, false, "it was turned off").await;
     world.patch(&path, &json!({"spec": {"cdi": {"enabled": true}}})).await;
     next_pod_reports(&world, true, "it was turned on").await;
-    // Who may not look does without.
+    // The binder without the right to look does without.
     world.kill_kai();
-    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/kai-watch";
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/kai-binder";
     let mut rules = world.get(role).await.expect("the role")["rules"].clone();
     rules.as_array_mut().expect("rules").retain(|rule| rule["apiGroups"][0] != "nvidia.com");
     world.patch(role, &json!({"rules": rules})).await;
