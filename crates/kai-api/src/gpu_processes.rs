@@ -26,7 +26,7 @@ pub enum ObservedGuard {
     Enforcing,
     /// It counts.
     Reporting,
-    /// It does nothing, as it was told.
+    /// It is switched off.
     Off,
     /// The process cannot be looked into.
     Unknown,

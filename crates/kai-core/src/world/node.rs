@@ -92,7 +92,7 @@ pub struct GpuGroup {
     pub releasing_mib: i64,
     /// MiB held, promises not counted.
     pub allocated_mib: i64,
-    /// Counted once in the node's releasing devices because all of it is on its way out; kept as KAI does alone.
+    /// Counted once in the node's releasing devices because all of it is on its way out; under `kai` alone.
     pub counted_as_releasing: bool,
     /// What it holds.
     pub kind: GroupKind,

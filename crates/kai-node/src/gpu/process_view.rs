@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -127,23 +127,32 @@ fn pod_uid(cgroup: &str) -> Option<String> {
 
 /// What the library does in a process of the node, and why it does not limit it. None: the process has ended.
 fn observe(folder: &Path) -> Option<(ObservedGuard, String)> {
-    let maps = match fs::read(folder.join("maps")) {
-        Ok(maps) => String::from_utf8_lossy(&maps).into_owned(),
+    match maps_library(&folder.join("maps")) {
+        Ok(Some(true)) => Some(account(folder)),
+        Ok(Some(false)) => {
+            let why = "uses the GPU without the library (static, musl, or a loader of its own)";
+            Some((ObservedGuard::Absent, format!("{} {why}", process_name(folder))))
+        }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             let why = "the memory map of its process cannot be read".to_owned();
-            return Some((ObservedGuard::Unknown, why));
+            Some((ObservedGuard::Unknown, why))
         }
-        Err(_) => return None,
-    };
-    if maps.is_empty() {
-        return None;
+        Ok(None) | Err(_) => None,
     }
+}
+
+/// Whether the library is in a memory map; none: the map is empty. Read line by line: a tenant can make it long.
+fn maps_library(maps: &Path) -> std::io::Result<Option<bool>> {
     let library = format!("{}/{}", guard::LIBRARY_FOLDER, guard::LIBRARY);
-    if !maps.lines().any(|line| line.contains(&library)) {
-        let why = "uses the GPU without the library (static, musl, or a loader of its own)";
-        return Some((ObservedGuard::Absent, format!("{} {why}", process_name(folder))));
+    let mut found = None;
+    for line in BufReader::new(File::open(maps)?).split(b'\n') {
+        let has_it = String::from_utf8_lossy(&line?).contains(&library);
+        found = Some(has_it);
+        if has_it {
+            break;
+        }
     }
-    Some(account(folder))
+    Ok(found)
 }
 
 /// `process NAME`, for people.
@@ -269,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_told_apart_and_their_worst_process_counts() {
+    fn each_pod_is_listed_by_itself_and_its_worst_process_counts() {
         let proc = Proc::new("apart");
         let guarded = proc.process(1, &slice(UID), LIBRARY);
         fs::write(guarded.join("root/kai-guard/usage/region"), region(3)).expect("a file");

@@ -215,9 +215,9 @@ fn burst_of_a_container_ends_where_the_requests_of_neighbours_begin() {
         let file = || site.exec("burst", &["cat", "/kai-guard/limits/limits"]);
         assert_eq!(file(), limits(0));
         let filled = || {
-            let told = site.exec("burst", &["/bin/workload", "fill", "linear", "64"]);
-            assert!(numbers(&told, "code").iter().all(|code| *code == 2), "{told}");
-            numbers(&told, "allocated_mib").into_iter().max().expect(&told)
+            let output = site.exec("burst", &["/bin/workload", "fill", "linear", "64"]);
+            assert!(numbers(&output, "code").iter().all(|code| *code == 2), "{output}");
+            numbers(&output, "allocated_mib").into_iter().max().expect(&output)
         };
         let alone = filled();
         assert!((10_800..=12_000).contains(&alone), "up to its limit: {alone} MiB");
