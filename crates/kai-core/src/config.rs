@@ -29,11 +29,11 @@ pub struct Config {
 pub enum ActionKind {
     /// Places pods on free resources.
     Allocate,
-    /// Moves running pods together to make room.
+    /// Moves running pods together so that a waiting job fits.
     Consolidation,
     /// Takes back resources for queues under their share.
     Reclaim,
-    /// Makes lower priorities of the same queue go.
+    /// Evicts jobs of lower priority in the same queue.
     Preempt,
     /// Evicts gangs that lack members for too long.
     StaleGangEviction,
@@ -126,7 +126,7 @@ pub struct Params {
     pub disruption_budget_delay: Option<Span>,
 }
 
-/// Keys of the labels that tell kinds of workers apart.
+/// Keys of the labels that distinguish kinds of workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerLabels {
     /// GPU workers.

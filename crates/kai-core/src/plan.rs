@@ -92,11 +92,11 @@ pub enum StepKind {
         /// The job it moves for, when it is a victim that moves.
         for_job: Option<ObjectName>,
     },
-    /// Tell it to go.
+    /// Evict it.
     Evict {
-        /// Who needs its place; none when its gang lacks members.
+        /// Job that needs its capacity; none when its gang lacks members.
         for_job: Option<ObjectName>,
-        /// How many pods go together.
+        /// Number of pods that are evicted together.
         batch: u32,
         /// KAI's text.
         message: Text,
@@ -129,7 +129,7 @@ pub struct JobReport {
     pub bounds: Vec<BrokenBound>,
     /// What attempts ended with: KAI's reason and text of each.
     pub errors: Vec<Explanation>,
-    /// What each waiting pod was told.
+    /// Why each waiting pod found no node.
     pub pods: Vec<PodReport>,
     /// Why it may not take from other queues.
     pub cannot_reclaim: Option<Text>,
@@ -143,8 +143,8 @@ pub struct PodReport {
     /// The pod.
     pub pod: ObjectName,
     /// KAI's text.
-    pub told: Text,
-    /// Nodes that refused it; shared by pods that were told the same.
+    pub message: Text,
+    /// Nodes that refused it; shared by pods with the same refusals.
     pub nodes: Arc<RefusedNodes>,
 }
 
@@ -153,9 +153,9 @@ pub struct PodReport {
 pub struct Explanation {
     /// KAI's reason.
     pub reason: Text,
-    /// What is told by default.
+    /// Text shown by default.
     pub message: Text,
-    /// What is told where details were asked for.
+    /// Text shown when details are requested.
     pub detail: Text,
 }
 
@@ -164,7 +164,7 @@ pub fn plan(world: &mut World, now: Timestamp) -> CyclePlan {
     plan_and_observe(world, now, |_| {})
 }
 
-/// Plans one cycle and shows the world as the plan would leave it.
+/// Plans one cycle; `observe` is called with the world as it is after the plan.
 pub fn plan_and_observe(
     world: &mut World,
     now: Timestamp,
@@ -184,7 +184,7 @@ pub fn plan_and_explain(
     run_cycle(world, now, details, observe)
 }
 
-/// The same plan for those who measure and log: `passed` is called when the world is ready for actions and behind every
+/// The same plan, for metrics and the log: `passed` is called when the world is ready for actions and behind every
 /// action, and what devices had left is noted where `device_trials` asks for it.
 pub fn plan_and_measure(
     world: &mut World,
@@ -205,14 +205,14 @@ pub enum Milestone {
     Acted(ActionKind),
 }
 
-/// What is told beside the plan.
+/// What is reported beside the plan.
 #[derive(Default)]
 struct Details<'a> {
-    /// A job whose reasons are told in full.
+    /// A job whose reasons are reported in full.
     asked_about: Option<JobId>,
     /// What devices had left is noted.
     device_trials: bool,
-    /// Told where the cycle has come to.
+    /// Called at every milestone of the cycle.
     passed: Option<&'a mut dyn FnMut(Milestone)>,
 }
 
@@ -267,7 +267,7 @@ pub fn assume(world: &mut World, plan: &CyclePlan) {
 }
 
 impl Cycle<'_> {
-    /// Pods that were evicted too long ago are not expected to leave soon.
+    /// Marks pods that were evicted too long ago as stuck: they are not expected to end soon.
     fn mark_stuck_pods(&mut self) {
         let due = self.world.releasing_pods();
         for (moment, task) in due {
@@ -346,7 +346,7 @@ impl Cycle<'_> {
                 claims: self.world.claim_allocations(decision.task),
                 numa_zones: write_zones(&self.world.predicted_zones(decision.task)),
             },
-            DecisionKind::Promise { node, groups: ids, for_job } => StepKind::Nominate {
+            DecisionKind::Nominate { node, groups: ids, for_job } => StepKind::Nominate {
                 node: self.world.node(*node).name().clone(),
                 gpu_groups: groups(ids),
                 for_job: for_job.filter(|job| task.job != Some(*job)).as_ref().map(job_name),
@@ -373,12 +373,12 @@ impl Cycle<'_> {
 
     /// Reports of all jobs with pods that wait. What attempts noted is used up.
     fn waiting_reports(&mut self) -> Vec<JobReport> {
-        let mut told = Told::default();
+        let mut texts = RenderedTexts::default();
         let mut reports = Vec::new();
         for job in self.waiting_jobs() {
             let held_back = self.held_back(job);
             let fit = self.fits.remove(&job).unwrap_or_default();
-            reports.push(self.report(job, fit, held_back, &mut told));
+            reports.push(self.report(job, fit, held_back, &mut texts));
         }
         reports.sort_by(|left, right| left.job.cmp(&right.job));
         reports
@@ -389,21 +389,21 @@ impl Cycle<'_> {
         job: JobId,
         fit: JobFit,
         held_back: Vec<HeldBack>,
-        told: &mut Told,
+        texts: &mut RenderedTexts,
     ) -> JobReport {
         let entry = self.world.job(job);
         let bounds = self.broken_bounds(entry.queue, &fit);
         let explain_error = |error: &JobError| match error {
             JobError::NoNode { task, progress, fit } => {
-                let (cause, _) = told.words(self.world, fit);
+                let (cause, _) = texts.of_refusals(self.world, fit);
                 text::explain_no_node(self.world, *task, progress, &cause)
             }
             other => text::explain(self.world, other),
         };
         let errors = fit.errors.iter().map(explain_error).collect();
         let mut pod_report = |task: &TaskId, fit: &Arc<TaskFit>| {
-            let (told, nodes) = told.words(self.world, fit);
-            PodReport { pod: self.world.task(*task).spec.name.clone(), told, nodes }
+            let (message, nodes) = texts.of_refusals(self.world, fit);
+            PodReport { pod: self.world.task(*task).spec.name.clone(), message, nodes }
         };
         let mut pods: Vec<PodReport> = fit
             .tasks
@@ -412,7 +412,8 @@ impl Cycle<'_> {
             .map(|(task, fit)| pod_report(task, fit))
             .collect();
         pods.sort_by(|left, right| left.pod.cmp(&right.pod));
-        let refusal = fit.cannot_reclaim.map(|refusal| told.refusal(self.world, refusal));
+        let refusal =
+            fit.cannot_reclaim.map(|refusal| texts.of_reclaim_refusal(self.world, refusal));
         let cannot_reclaim = preemption_policy::never_preempts(self.world, job).or(refusal);
         JobReport {
             job: entry.spec.name.clone(),
@@ -422,29 +423,33 @@ impl Cycle<'_> {
             errors,
             pods,
             cannot_reclaim,
-            victims: fit.victims.into_iter().map(|victims| self.told(victims)).collect(),
+            victims: fit
+                .victims
+                .into_iter()
+                .map(|victims| self.with_rendered_refusal(victims))
+                .collect(),
         }
     }
 
-    /// What was looked at, in words: slots of queues mean nothing outside the world.
-    fn told(&self, victims: VictimsConsidered) -> VictimsConsidered {
+    /// Victims with their last refusal as text: slots of queues mean nothing outside the world.
+    fn with_rendered_refusal(&self, victims: VictimsConsidered) -> VictimsConsidered {
         let refusal = victims.refusal.as_ref();
         let words = refusal.map(|refusal| explain::reclaim_refusal(self.world, refusal).into());
         VictimsConsidered { last_refusal: words, refusal: None, ..victims }
     }
 }
 
-/// Words for what pods met, found once for all pods that met the same.
+/// Texts of refusals, rendered once for all pods that share a refusal.
 #[derive(Default)]
-struct Told {
+struct RenderedTexts {
     /// By where the shared refusals are kept; never in the order of results.
     known: FxHashMap<*const TaskFit, (Text, Arc<RefusedNodes>)>,
-    /// Why the job before may not take from other queues: jobs of one queue that ask for the same hear the same.
+    /// Why the job before may not take from other queues: jobs of one queue with the same request get the same text.
     last_refusal: Option<(ReclaimRefusal, Text)>,
 }
 
-impl Told {
-    fn refusal(&mut self, world: &World, refusal: ReclaimRefusal) -> Text {
+impl RenderedTexts {
+    fn of_reclaim_refusal(&mut self, world: &World, refusal: ReclaimRefusal) -> Text {
         match &self.last_refusal {
             Some((last, text)) if *last == refusal => text.clone(),
             _ => {
@@ -455,7 +460,7 @@ impl Told {
         }
     }
 
-    fn words(&mut self, world: &World, fit: &Arc<TaskFit>) -> (Text, Arc<RefusedNodes>) {
+    fn of_refusals(&mut self, world: &World, fit: &Arc<TaskFit>) -> (Text, Arc<RefusedNodes>) {
         let words = || (text::task_fit(world, fit).into(), Arc::new(RefusedNodes::of(world, fit)));
         self.known.entry(Arc::as_ptr(fit)).or_insert_with(words).clone()
     }

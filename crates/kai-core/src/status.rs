@@ -10,7 +10,7 @@ pub enum Status {
     Gated,
     /// Placed on free resources in this cycle, not yet committed.
     Allocated,
-    /// Promised resources that others are releasing.
+    /// Nominated: waits for resources that other pods are releasing.
     Pipelined,
     /// Its binding is under way.
     Binding,
@@ -58,7 +58,7 @@ impl Status {
         self.is_active_allocated() || matches!(self, Self::Releasing | Self::StuckInReleasing)
     }
 
-    /// Occupies its node and is not on its way out.
+    /// Occupies its node and is not releasing.
     pub fn is_active_allocated(self) -> bool {
         matches!(
             self,
@@ -66,7 +66,7 @@ impl Status {
         )
     }
 
-    /// Has resources of its own, promises not counted.
+    /// Has resources of its own; a nominated pod has none.
     pub fn is_allocated(self) -> bool {
         matches!(self, Self::Allocated | Self::Bound | Self::Binding | Self::Running)
     }

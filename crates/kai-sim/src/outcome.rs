@@ -39,7 +39,7 @@ pub struct TaskOutcome {
 }
 
 impl TaskOutcome {
-    /// The node whose room the task takes.
+    /// The node whose capacity the task takes.
     pub fn occupied_node(&self) -> Option<&str> {
         self.node.as_deref().filter(|_| self.status.occupies_node())
     }
@@ -110,7 +110,7 @@ pub struct Event {
     pub node: Option<String>,
     /// The shared devices.
     pub gpu_groups: Vec<String>,
-    /// The job a victim made room for.
+    /// The job for which a victim was evicted.
     pub for_job: Option<String>,
 }
 

@@ -100,7 +100,7 @@ fn line(text: &mut String, name: &str, name_width: usize, counts: &Counts) {
         writeln!(text, "{name:<name_width$}{scenarios:>11}{passed:>11}{failed:>11}{without:>11}");
 }
 
-/// The end of a path tells more than its beginning.
+/// The end of a path identifies a file better than its beginning.
 fn shortened(name: &str, width: usize) -> String {
     let length = name.chars().count();
     if length <= width {
@@ -232,7 +232,7 @@ total             3          1          1          1
         let text = explanations(&result, "job").unwrap();
         assert!(text.starts_with("allocate/one, cycle 2 of 0\nJob ns/job of queue q waits.\n"));
         assert!(text.contains("reclaim/one\nJob job never waits.\n"));
-        assert_eq!(explanations(&result, "nobody"), None);
+        assert_eq!(explanations(&result, "missing"), None);
     }
 
     #[test]

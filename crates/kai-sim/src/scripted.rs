@@ -25,12 +25,12 @@ pub(crate) fn bind_shared(task: &'static str, node: &'static str, device: &str) 
     Decision { groups: vec![device.to_owned()], ..bind(task, node) }
 }
 
-/// `task` is told to leave `node`.
+/// Evicts `task` from `node`.
 pub(crate) fn evict(task: &'static str, node: &'static str) -> Decision {
     Decision { call: Call::Evict, ..bind(task, node) }
 }
 
-/// `task` is promised resources of `node`.
+/// Nominates `task` to `node`.
 pub(crate) fn pipeline(task: &'static str, node: &'static str) -> Decision {
     Decision { call: Call::Pipeline, ..bind(task, node) }
 }

@@ -72,7 +72,7 @@ pub enum Vectors {
     MaintainFairShare(Vec<StrategyVector>),
     /// The strategy *guarantee deserved quota*.
     GuaranteeDeservedQuota(Vec<StrategyVector>),
-    /// Which of two queues goes first.
+    /// Which of two queues comes first.
     QueueOrder(Vec<QueueOrderVector>),
     /// Limits.
     OverLimit(Vec<CapacityVector>),
@@ -136,7 +136,7 @@ pub enum VectorResource {
 pub struct VectorQueue {
     /// The name of the queue above, empty at the top.
     pub parent: String,
-    /// Higher goes first.
+    /// Queues of higher priority come first.
     pub priority: i32,
     /// Seconds since the epoch, 0 when not set.
     pub created_unix: f64,
@@ -195,7 +195,7 @@ pub struct FairShareVector {
     pub k: f64,
     /// The siblings by name.
     pub queues: BTreeMap<String, DividedQueue>,
-    /// What nobody got.
+    /// What no queue got.
     pub remaining: f64,
 }
 
@@ -205,7 +205,7 @@ pub struct FairShareVector {
 pub struct DividedQueue {
     /// The name of the queue above.
     pub parent: String,
-    /// Higher goes first.
+    /// Queues of higher priority come first.
     pub priority: i32,
     /// Seconds since the epoch, 0 when not set.
     pub created_unix: f64,
@@ -307,7 +307,7 @@ pub struct StrategyVector {
     pub result: bool,
 }
 
-/// Which of two queues goes first.
+/// Which of two queues comes first.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueOrderVector {
@@ -319,7 +319,7 @@ pub struct QueueOrderVector {
     pub right: VectorContender,
     /// What the cluster has.
     pub total: VectorAmounts,
-    /// −1 when left goes first, 1 when right does.
+    /// −1 when left comes first, 1 when right does.
     pub result: i32,
 }
 
@@ -355,7 +355,7 @@ pub struct CapacityVector {
     /// The reason if not.
     #[serde(default)]
     pub reason: Option<String>,
-    /// What users are told if not.
+    /// Message to users when it does not fit.
     #[serde(default)]
     pub message: Option<String>,
 }

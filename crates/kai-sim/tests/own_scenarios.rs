@@ -98,7 +98,7 @@ fn unexplained(file: &ScenarioFile, ran: &ScenarioResult) -> Vec<String> {
         let state = states.get(name).map(|(status, _)| *status);
         matches!(state, Some(Status::Pending | Status::Gated))
     };
-    // Only a job that was left out by a shortcut, or that nobody was asked to place, may have no better reason.
+    // Only a job that was left out by a shortcut, or that no action was asked to place, may have no better reason.
     let left_out = scenario.config.params.use_scheduling_signatures == Some(true)
         || !scenario.config.actions.iter().flatten().any(|action| *action == Action::Allocate);
     let explained = |job: &str| {

@@ -35,7 +35,7 @@ fn shared_folder() -> PathBuf {
 fn all_recorded_vectors_agree_in_both_modes() {
     let folder = shared_folder().join("scenarios/vectors");
     if !folder.is_dir() {
-        // Written past the capture of test output: a skipped check must be seen.
+        // Written past the capture of test output: a skipped check must be visible.
         let _ = writeln!(std::io::stderr(), "SKIPPED vectors: {} not found", folder.display());
         return;
     }

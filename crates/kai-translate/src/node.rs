@@ -56,7 +56,7 @@ pub fn translate(node: &view::Node, probed: &Probed) -> Translated<NodeSpec> {
         unschedulable: node.spec.unschedulable,
         bad_conditions: bad_conditions(&node.status.conditions),
         gpu_memory_known: None,
-        seen_gpu_uuids: probed.uuids.iter().map(|uuid| uuid.as_str().into()).collect(),
+        observed_gpu_uuids: probed.uuids.iter().map(|uuid| uuid.as_str().into()).collect(),
         observed_gpus: gpus::observed(node, probed),
         whole_gpu_policy,
     };

@@ -120,7 +120,7 @@ fn nodes() {
             "cpu_milli" => spec.allocatable.cpu_milli, "memory_bytes" => spec.allocatable.memory_bytes,
             "pods" => spec.allocatable.pods, "gpus" => spec.allocatable.gpus, "mig" => spec.allocatable.mig,
             "other" => spec.allocatable.other, "taints" => spec.taints, "unschedulable" => spec.unschedulable,
-            "bad_conditions" => spec.bad_conditions, "seen" => spec.seen_gpu_uuids, "whole_gpu_policy" => spec.whole_gpu_policy,
+            "bad_conditions" => spec.bad_conditions, "seen" => spec.observed_gpu_uuids, "whole_gpu_policy" => spec.whole_gpu_policy,
         }
     };
     judge(include_str!("golden/node.yaml"), |object| {

@@ -2,7 +2,7 @@
 //! users grep for.
 
 use kai_core::plan::{CyclePlan, Step, StepKind};
-use kai_core::report::device_trials::{DeviceRoom, DeviceTrial, NodeDevices};
+use kai_core::report::device_trials::{DeviceTrial, DeviceUsage, NodeDevices};
 
 /// Logs what a plan considered.
 pub(super) fn log_trials(made: &CyclePlan) {
@@ -30,7 +30,7 @@ fn trial_lines(trial: &DeviceTrial) -> Vec<String> {
     let mut lines = Vec::new();
     for node in &trial.nodes {
         lines.push(format!("[GPU_FILTER] Pod <{pod}> {}", node_line(node)));
-        let devices = node.devices.iter().map(|device| room_line(&node.node, device));
+        let devices = node.devices.iter().map(|device| device_line(&node.node, device));
         lines.extend(devices.map(|line| format!("[GPU_FILTER] Pod <{pod}> {line}")));
     }
     match &trial.choice {
@@ -50,8 +50,8 @@ fn node_line(node: &NodeDevices) -> String {
     format!("Node <{node}>: IdleGPUs=<{idle}>, ReleasingGPUs=<{releasing}>, Requested=<{wanted}>")
 }
 
-fn room_line(node: &str, room: &DeviceRoom) -> String {
-    let DeviceRoom { device, used_mib, allocated_mib, releasing_mib, total_mib, fits } = room;
+fn device_line(node: &str, usage: &DeviceUsage) -> String {
+    let DeviceUsage { device, used_mib, allocated_mib, releasing_mib, total_mib, fits } = usage;
     format!(
         "Node <{node}> GPU <{device}>: UsedMemory=<{used_mib} MiB>, AllocatedMemory=<{allocated_mib} MiB>, \
          ReleasingMemory=<{releasing_mib} MiB>, TotalGpuMemory=<{total_mib} MiB>, Fits=<{fits}>"
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_device_that_was_looked_at_has_a_line() {
-        let room = DeviceRoom {
+        let usage = DeviceUsage {
             device: "g1".into(),
             used_mib: 24_000,
             allocated_mib: 24_000,
@@ -80,7 +80,7 @@ mod tests {
             idle: 0,
             releasing: 0,
             requested_mib: Some(8000),
-            devices: vec![room],
+            devices: vec![usage],
         };
         let choice = DeviceChoice { node: "n1".into(), devices: vec!["g1".into()] };
         let pod = ObjectName::new("a", "p");

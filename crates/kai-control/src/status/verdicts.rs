@@ -99,7 +99,7 @@ pub fn of_job(
     let mark = object.and_then(|group| group.spec.mark_unschedulable).unwrap_or(true);
     let told = |pod: &ObjectName| {
         let own = report.pods.binary_search_by(|entry| entry.pod.cmp(pod));
-        match own.ok().map(|at| &report.pods[at].told) {
+        match own.ok().map(|at| &report.pods[at].message) {
             Some(text) => with_budgets(text),
             None if report.errors.is_empty() && report.held_back.is_empty() => {
                 format!("{prefix}{UNABLE_TO_SCHEDULE_POD}").into()

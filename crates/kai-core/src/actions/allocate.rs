@@ -1,5 +1,5 @@
-//! allocate: jobs in order, each placed on free resources, whole or not at all. A job that needs something that is
-//! on its way out is promised it and waits whole. A job that can grow comes back until it cannot.
+//! allocate: jobs in order, each placed on free resources, whole or not at all. A job that needs capacity of
+//! releasing pods is nominated to it and waits whole. A job that can grow comes back until it cannot.
 
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
@@ -29,13 +29,13 @@ fn serve(cycle: &mut Cycle<'_>, job: JobId) -> bool {
         return false;
     }
     if cycle.world.must_wait_whole(job) {
-        statement.turn_placements_into_promises(cycle.world);
+        statement.turn_placements_into_nominations(cycle.world);
     }
-    let promises = statement
+    let nominates = statement
         .standing()
-        .any(|operation| matches!(operation.kind, OperationKind::Promise { .. }));
+        .any(|operation| matches!(operation.kind, OperationKind::Nominate { .. }));
     cycle.commit(ActionKind::Allocate, &statement, None);
-    if !promises && !was_placed {
+    if !nominates && !was_placed {
         cycle.world.set_last_start(job, cycle.now);
     }
     true

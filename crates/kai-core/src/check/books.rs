@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::world::World;
 use crate::world::index::{FreeGpuIndex, JobKey};
 use crate::world::job::StatusCounts;
-use crate::world::queues::Held;
+use crate::world::queues::QueueSums;
 use crate::world::totals::Totals;
 
 pub(super) fn miscounts(world: &World) -> Vec<Violation> {
@@ -21,7 +21,7 @@ pub(super) fn miscounts(world: &World) -> Vec<Violation> {
     check_job_index(world, &mut wrong);
     if world.log.is_empty() {
         check_names(world, &mut wrong);
-        check_held(world, &mut wrong);
+        check_queue_sums(world, &mut wrong);
         check_totals(world, &mut wrong);
         check_listings(world, &mut wrong);
         if world.rebuilt().describe() != world.describe() {
@@ -144,7 +144,7 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
             fixed.entry(queue).or_default().insert(world.job_key(id));
         } else if job.counts.active_allocated() > 0 {
             running.entry(queue).or_default().insert(world.job_key(id));
-            *sizes.entry(queue).or_default().entry(world.gpus_held(id)).or_default() += 1;
+            *sizes.entry(queue).or_default().entry(world.allocated_gpu_centi(id)).or_default() += 1;
         }
     }
     for at in 0..world.queue_specs.len() {
@@ -202,20 +202,20 @@ fn check_names(world: &World, wrong: &mut Vec<String>) {
     }
 }
 
-fn check_held(world: &World, wrong: &mut Vec<String>) {
-    let mut sums = vec![Held::default(); world.held.len()];
+fn check_queue_sums(world: &World, wrong: &mut Vec<String>) {
+    let mut sums = vec![QueueSums::default(); world.queue_sums.len()];
     for (id, task) in world.tasks() {
         let (Some(job), Some(_)) = (task.job, task.leaf) else { continue };
         let job = world.job(job);
         let Some(queue) = job.queue else { continue };
-        let held = &mut sums[queue.index()];
+        let sum = &mut sums[queue.index()];
         if world.is_charged(task.state.status) {
-            held.allocated.add(&task.state.accepted);
+            sum.allocated.add(&task.state.accepted);
             if !job.is_preemptible() && !job.is_semi_preemptible() {
-                held.non_preemptible.add(&task.state.accepted);
+                sum.non_preemptible.add(&task.state.accepted);
             }
         } else if task.state.status == Status::Pending {
-            held.pending.add(&world.shape_of(id).queue_cost());
+            sum.pending.add(&world.shape_of(id).queue_cost());
         }
         let accepted = task
             .state
@@ -226,7 +226,7 @@ fn check_held(world: &World, wrong: &mut Vec<String>) {
         }
     }
     for (at, sum) in sums.iter().enumerate() {
-        if world.held[at] != *sum {
+        if world.queue_sums[at] != *sum {
             wrong.push(format!("sums of queue {}", world.queue_specs[at].name));
         }
     }
@@ -257,7 +257,7 @@ fn check_totals(world: &World, wrong: &mut Vec<String>) {
     }
 }
 
-/// Which pods are on a node, in a group or on their way out, and which jobs are in a queue.
+/// Which pods are on a node, in a group or releasing, and which jobs are in a queue.
 fn check_listings(world: &World, wrong: &mut Vec<String>) {
     let mut of_node: BTreeMap<Text, BTreeSet<TaskId>> = BTreeMap::new();
     let mut of_group: BTreeMap<ObjectName, BTreeSet<TaskId>> = BTreeMap::new();
@@ -291,7 +291,7 @@ fn check_listings(world: &World, wrong: &mut Vec<String>) {
         wrong.push("jobs of queues".to_owned());
     }
     if world.releasing != releasing {
-        wrong.push("pods on their way out".to_owned());
+        wrong.push("releasing pods".to_owned());
     }
 }
 

@@ -121,8 +121,8 @@ fn check_distinct_devices(world: &World, node: &Node, found: &mut Vec<Violation>
     }
 }
 
-/// What the pods of each queue hold, promises included; all of it, and by pods that may not be preempted.
-fn held(world: &World) -> BTreeMap<QueueId, (Accepted, Accepted)> {
+/// What the pods of each queue hold, nominated ones included; all of it, and by pods that may not be preempted.
+fn charged_to_queues(world: &World) -> BTreeMap<QueueId, (Accepted, Accepted)> {
     let mut sums: BTreeMap<QueueId, (Accepted, Accepted)> = BTreeMap::new();
     for (task_id, task) in world.tasks() {
         let (Some(id), Some(_)) = (task.job, task.leaf) else { continue };
@@ -147,15 +147,15 @@ fn held(world: &World) -> BTreeMap<QueueId, (Accepted, Accepted)> {
 }
 
 fn check_queues(world: &World, found: &mut Vec<Violation>) {
-    for (queue, (all, non_preemptible)) in held(world) {
+    for (queue, (all, non_preemptible)) in charged_to_queues(world) {
         let node = world.queue_tree().node(queue);
         let shares = &node.shares;
-        let mut note = |rule: Rule, held: Amounts, bounds: Amounts| {
+        let mut note = |rule: Rule, charged: Amounts, bounds: Amounts| {
             for resource in QueueResource::ALL {
-                let (held, bound) = (held[resource], bounds[resource]);
-                if bound != UNLIMITED && held > bound + NOISE {
+                let (charged, bound) = (charged[resource], bounds[resource]);
+                if bound != UNLIMITED && charged > bound + NOISE {
                     let object = format!("{resource:?} of queue {}", node.name);
-                    found.push(violation(rule, object, held, bound));
+                    found.push(violation(rule, object, charged, bound));
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! What must be true of a world, and what of it is not. Two kinds of rules: the cluster's (nobody holds more than
+//! What must be true of a world, and what of it is not. Two kinds of rules: the cluster's (no pod or queue holds more than
 //! there is, queues keep their limits, gangs are whole) and the books' (every count and index says what a recount
 //! says). Violations are data, so that two states can be compared: a plan must not make any of them worse.
 
@@ -49,7 +49,7 @@ pub enum Rule {
 pub enum Moment {
     /// By what pods hold now.
     Now,
-    /// Once pods on their way out are gone and promises are kept.
+    /// Once releasing pods have ended and nominated pods have started.
     Later,
 }
 

@@ -1,10 +1,10 @@
-//! The same cluster told anew.
+//! The same cluster built from scratch.
 
 use crate::input::{Delta, Object};
 use crate::world::World;
 
 impl World {
-    /// A world made from the objects of this one, as if they had just been told in the order of their names.
+    /// A world made from the objects of this one, as if they had just been applied in the order of their names.
     /// Decisions in flight are taken over. It must describe itself exactly as this one does.
     #[must_use]
     pub fn rebuilt(&self) -> Self {

@@ -27,7 +27,7 @@ use crate::world::shape::GpuDemand;
 pub(crate) enum Mode {
     /// Pods may start; failures are reported.
     Real,
-    /// Pods are promised places on a model with victims evicted; failures are silent.
+    /// Pods are nominated on a model with victims evicted; failures are not reported.
     Simulated,
 }
 
@@ -247,7 +247,7 @@ impl Attempt<'_> {
             && !cycle.is_asked_about(Some(self.scope.job))
             && let Some(fit) = cycle.known_refusals(shape)
         {
-            self.tell(cycle, task, fit);
+            self.record_refusals(cycle, task, fit);
             return false;
         }
         let topology = std::mem::take(&mut cycle.topology);
@@ -273,7 +273,7 @@ impl Attempt<'_> {
             if nodes.is_all() && topology.is_empty() && shareable {
                 cycle.remember_refusals(shape, &fit);
             }
-            self.tell(cycle, task, fit);
+            self.record_refusals(cycle, task, fit);
         }
         cycle.tried += tried;
         cycle.topology = topology;
@@ -287,7 +287,7 @@ impl Attempt<'_> {
         task: TaskId,
         node: NodeId,
     ) -> bool {
-        let promise_only = self.mode == Mode::Simulated;
+        let nominate_only = self.mode == Mode::Simulated;
         let world = &mut *cycle.world;
         let zones = if world.policy.numa.is_some() {
             numa::place(world, task, node)
@@ -298,28 +298,28 @@ impl Attempt<'_> {
         let mut place = Place { node, groups: Groups::new(), zones };
         if demand == DeviceDemand::Vector {
             let target = world.node(node);
-            let starts = !promise_only
+            let starts = !nominate_only
                 && world.fits(task, target, When::Now)
                 && world.has_slots_now(target, 0);
             if starts {
                 statement.allocate(world, task, &place);
             } else {
-                statement.promise(world, task, &place, !promise_only);
+                statement.nominate(world, task, &place, !nominate_only);
             }
             return true;
         }
-        let Some(chosen) = world.choose_devices(task, node, promise_only) else { return false };
+        let Some(chosen) = world.choose_devices(task, node, nominate_only) else { return false };
         place.groups = chosen.groups;
         if chosen.must_wait {
-            statement.promise(world, task, &place, false);
+            statement.nominate(world, task, &place, false);
         } else {
             statement.allocate(world, task, &place);
         }
         true
     }
 
-    /// Remembers what a pod was told, adding to what earlier attempts of the cycle told it.
-    fn tell(self, cycle: &mut Cycle<'_>, task: TaskId, fit: Arc<TaskFit>) {
+    /// Records why a pod found no node, adding to the refusals of earlier attempts of the cycle.
+    fn record_refusals(self, cycle: &mut Cycle<'_>, task: TaskId, fit: Arc<TaskFit>) {
         let fits = cycle.fits.entry(self.scope.job).or_default();
         match fits.tasks.get_mut(&task) {
             Some(known) => Arc::make_mut(known).merge(&fit),
@@ -363,7 +363,7 @@ fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
     let world = &cycle.world;
     let shape = world.shape_of(task);
     let constraints = &shape.constraints;
-    // The queue has room for the whole attempt, so for one pod of it, unless its cost depends on the node.
+    // The whole attempt fits the queue, so one pod of it does, unless its cost depends on the node.
     let own_queue = matches!(shape.gpu, GpuDemand::Memory { .. }) || world.has_replica_nodes();
     world.task(task).claims.is_empty()
         && world.task(task).spec.nominated_node.is_none()
@@ -435,7 +435,7 @@ fn name_sliced_node(node: &Node, fit: &mut TaskFit) {
     }
 }
 
-/// Names the devices of a node that has too little GPU memory, with who uses them.
+/// Names the devices of a node that has too little GPU memory, with the pods that use them.
 fn name_devices(
     world: &crate::world::World,
     task: TaskId,

@@ -1,8 +1,8 @@
-//! The tree of a job: which members are satisfied, which pods come next, which go first.
+//! The tree of a job: which members are satisfied, which pods come next, which are evicted first.
 //!
 //! A leaf is satisfied when enough of its pods hold a place; a set when enough of its direct members are. While a
 //! set is not, its members are served together; afterwards it grows by one pod, or one member, at a time. Pods
-//! beyond the minimum go one by one, last in task order first; then whole members beyond the minimum; then the rest
+//! beyond the minimum are evicted one by one, last in task order first; then whole members beyond the minimum; then the rest
 //! as one.
 
 use std::cmp::Ordering;
@@ -59,7 +59,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The next pods of a job to go.
+/// The next pods of a job to be evicted.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     pub(crate) tasks: Tasks,
@@ -265,7 +265,7 @@ impl World {
         candidates.filter(move |task| scope.has(*task) && self.task(*task).may_be_placed(simulated))
     }
 
-    /// The pods of a job that go next.
+    /// The pods of a job that are evicted next.
     pub(crate) fn tasks_to_evict(&self, scope: Scope<'_>) -> Batch {
         let job = self.job(scope.job);
         if job.is_semi_preemptible() {
@@ -276,8 +276,8 @@ impl World {
         if tasks.is_empty() {
             tasks = self.placed_below(scope, 0);
         }
-        let held: u32 = (0..job.leaves.len()).map(|leaf| self.placed(scope, leaf)).sum();
-        Batch { more: held > tasks.len() as u32, tasks }
+        let placed: u32 = (0..job.leaves.len()).map(|leaf| self.placed(scope, leaf)).sum();
+        Batch { more: placed > tasks.len() as u32, tasks }
     }
 
     fn surplus_of_set(&self, scope: Scope<'_>, set: usize) -> Tasks {
@@ -340,14 +340,14 @@ impl World {
     /// The minimum of the whole tree holds where `leaf_holds` says which leaves have theirs.
     fn set_holds(job: &Job, set: usize, leaf_holds: &dyn Fn(usize) -> bool) -> bool {
         let members = &job.sets[set].members;
-        let holding = members
+        let satisfied = members
             .iter()
             .filter(|member| match **member {
                 Member::Leaf(leaf) => leaf_holds(leaf),
                 Member::Set(set) => Self::set_holds(job, set, leaf_holds),
             })
             .count();
-        holding as u32 >= job.threshold(set)
+        satisfied as u32 >= job.threshold(set)
     }
 
     /// Enough pods occupy a node. KAI asks it of every leaf, whatever the tree says (fault 3).
@@ -409,11 +409,11 @@ impl World {
         self.job(id).leaves.iter().any(|leaf| leaf.min_available < leaf.tasks.len() as u32)
     }
 
-    /// Some leaf has promises and not enough pods that can start now: the whole job waits.
+    /// Some leaf has nominated pods and not enough pods that can start now: the whole job waits.
     pub(crate) fn must_wait_whole(&self, id: JobId) -> bool {
         self.job(id).leaves.iter().any(|leaf| {
-            let promised = leaf.counts.of(Status::Pipelined);
-            promised > 0 && leaf.counts.active_allocated() - promised < leaf.min_available
+            let nominated = leaf.counts.of(Status::Pipelined);
+            nominated > 0 && leaf.counts.active_allocated() - nominated < leaf.min_available
         })
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct Cycle<'w> {
     waiting: Vec<order::WaitingJobs>,
     /// What nodes yield to consolidation, as far as it was computed.
     pub(crate) yields: NodeYields,
-    /// Pods for which consolidation can find nobody.
+    /// Pods for which consolidation cannot find victims.
     pub(crate) ruled_out: RuledOut,
     /// Last time a job was evicted in this cycle.
     pub(crate) evicted_jobs: BTreeMap<JobId, Timestamp>,
@@ -84,7 +84,7 @@ pub(crate) struct Decision {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum DecisionKind {
     Bind { node: NodeId, groups: Groups },
-    Promise { node: NodeId, groups: Groups, for_job: Option<JobId> },
+    Nominate { node: NodeId, groups: Groups, for_job: Option<JobId> },
     Evict { for_job: Option<JobId>, batch: u32 },
 }
 
@@ -118,15 +118,15 @@ impl<'w> Cycle<'w> {
         }
     }
 
-    /// Whether the reasons of the job are to be told in full.
+    /// Whether the reasons of the job are to be reported in full.
     pub(crate) fn is_asked_about(&self, job: Option<JobId>) -> bool {
         self.asked_about.is_some() && self.asked_about == job
     }
 
-    /// An empty report of who is looked at as a victim for `job`.
+    /// An empty report of the victims considered for `job`.
     pub(crate) fn victims_report(&self, action: ActionKind, job: JobId) -> VictimsConsidered {
         let report = VictimsConsidered::new(action);
-        if self.is_asked_about(Some(job)) { report.naming_everybody() } else { report }
+        if self.is_asked_about(Some(job)) { report.naming_every_job() } else { report }
     }
 
     /// Work done so far, in units: nodes tried and values saved.
@@ -145,15 +145,15 @@ impl<'w> Cycle<'w> {
         self.fits.entry(job).or_default().errors.push(error);
     }
 
-    /// Notes why a job was not tried, unless an earlier attempt left a reason.
-    pub(crate) fn note_unless_told(&mut self, job: JobId, error: JobError) {
+    /// Notes why a job was not tried, unless an earlier attempt noted an error.
+    pub(crate) fn note_first_error(&mut self, job: JobId, error: JobError) {
         let fit = self.fits.entry(job).or_default();
         if fit.errors.is_empty() {
             fit.errors.push(error);
         }
     }
 
-    /// Makes the standing decisions of a statement part of the plan. `for_job` is who they serve.
+    /// Makes the standing decisions of a statement part of the plan. `for_job` is the job they serve.
     pub(crate) fn commit(
         &mut self,
         action: ActionKind,
@@ -175,9 +175,9 @@ impl<'w> Cycle<'w> {
                     }
                     DecisionKind::Evict { for_job, batch: evictions }
                 }
-                OperationKind::Promise { node } => {
+                OperationKind::Nominate { node } => {
                     let groups = self.world.task(task).state.groups.clone();
-                    DecisionKind::Promise { node, groups, for_job }
+                    DecisionKind::Nominate { node, groups, for_job }
                 }
                 OperationKind::Allocate { node } => {
                     self.world.mark_binding(task);

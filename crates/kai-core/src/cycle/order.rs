@@ -45,7 +45,7 @@ pub(crate) struct Competition<'a> {
 impl Competition<'_> {
     /// The leaf whose turn it is, of those that have a top; tops are by queue slot.
     pub(crate) fn winner(&self, tops: &[Option<Top>]) -> Option<QueueId> {
-        // The order of queues is not transitive: who is compared with whom first must not depend on slots.
+        // The order of queues is not transitive: which queues are compared first must not depend on slots.
         let mut roots: SmallVec<[QueueId; 8]> = self.tree.top_queues().collect();
         roots.sort_by(|left, right| self.tree.compare_names(*left, *right));
         self.best(roots.into_iter(), tops).map(|(leaf, _, _)| leaf)
@@ -106,7 +106,7 @@ struct LeafJobs {
 
 /// Jobs that an action has yet to serve.
 pub(crate) struct JobQueue {
-    /// Jobs of which only a part could be bound, the last one first: they go before all others, whatever their queue.
+    /// Jobs of which only a part could be bound, the last one first: they come before all others, whatever their queue.
     half_bound: Vec<JobId>,
     leaves: Vec<LeafJobs>,
     /// Tops by queue slot, kept to be filled again.
@@ -346,7 +346,7 @@ impl Cycle<'_> {
         !(eligible.past_delay_only && self.is_within_preemption_delay(job))
     }
 
-    /// The job may not make others go yet; that is noted once.
+    /// The job may not evict others yet; that is noted once.
     fn is_within_preemption_delay(&mut self, job: JobId) -> bool {
         let entry = self.world.job(job);
         let Some(delay) = entry.spec.preemption_delay.filter(|delay| delay.nanos > 0) else {
@@ -385,7 +385,7 @@ mod tests {
     };
     use crate::time::Timestamp;
 
-    /// Who gets the last GPU: the rest of a gang, one of whose pods runs or not, or a job that is more urgent.
+    /// Which job gets the last GPU: the rest of a gang, one of whose pods runs or not, or a job that is more urgent.
     fn last_gpu(half_bound: bool, runs: bool) -> String {
         let mut world = world(Compatibility::Right, &[]);
         set(&mut world, Object::Node(Box::new(node("node", 2, &[]))));
@@ -395,7 +395,7 @@ mod tests {
         for job in [gang, urgent] {
             set(&mut world, Object::PodGroup(Box::new(job)));
         }
-        let first = pod("first", if runs { "gang" } else { "nobody" }, 1);
+        let first = pod("first", if runs { "gang" } else { "no-group" }, 1);
         for pod in [running(first, "node"), pod("second", "gang", 1), pod("rival", "urgent", 1)] {
             set(&mut world, Object::Pod(Box::new(pod)));
         }
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_gang_that_is_half_bound_goes_before_all_others() {
+    fn the_rest_of_a_gang_that_is_half_bound_comes_before_all_others() {
         assert_eq!(last_gpu(true, true), "second");
         assert_eq!(last_gpu(false, true), "rival", "a gang whose binds went well waits its turn");
         assert_eq!(last_gpu(true, false), "rival", "one of which nothing is bound does, too");

@@ -1,4 +1,4 @@
-//! Who is spared as a victim: jobs that started a short while ago, and pods that a disruption budget protects.
+//! Jobs that are spared as victims: jobs that started a short while ago, and pods that a disruption budget protects.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl World {
 }
 
 impl Cycle<'_> {
-    /// The victim has not run long enough to go for `taker`.
+    /// The victim has not run long enough to be evicted for `taker`.
     pub(crate) fn is_too_young(&mut self, cause: Cause, taker: JobId, victim: JobId) -> bool {
         // Elastic jobs give what they do not need while they are young, and the rest when they are not.
         if let Some(until) = minruntime::protected_until(self.world, cause, taker, victim) {
@@ -51,8 +51,8 @@ impl Cycle<'_> {
         })
     }
 
-    /// The disruption budget that does not allow the job to go: none is left for one of its pods, or, where the job
-    /// goes only as a whole, fewer than it has pods. KAI ignores budgets.
+    /// The disruption budget that does not allow the eviction of the job: none is left for one of its pods, or, where the
+    /// job is evicted only as a whole, fewer than it has pods. KAI ignores budgets.
     pub(crate) fn protecting_budget(&self, victim: JobId) -> Option<ObjectName> {
         if self.ignores_budgets() {
             return None;
@@ -72,7 +72,7 @@ impl Cycle<'_> {
         self.world.budgets.values().find(protects).map(|budget| budget.name.clone())
     }
 
-    /// The first disruption budget that is overdrawn by the victims that go or move.
+    /// The first disruption budget that is overdrawn by the victims that are evicted or move.
     pub(crate) fn overdrawn_budget(&self, victims: &[TaskId]) -> Option<ObjectName> {
         if self.ignores_budgets() {
             return None;

@@ -1,4 +1,4 @@
-//! A statement: decisions that belong together. Each is applied at once; going back restores the world and forgets
+//! A statement: decisions that belong together. Each is applied at once; a rollback restores the world and forgets
 //! them; committing makes them part of the plan.
 
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub(crate) enum OperationKind {
     /// Evicted; what it was before.
     Evict { status: Status, tentative: bool },
     /// Nominated.
-    Promise { node: NodeId },
+    Nominate { node: NodeId },
     /// Placed on free resources.
     Allocate { node: NodeId },
 }
@@ -39,7 +39,7 @@ pub(crate) struct Statement {
     evictions: FxHashMap<TaskId, usize>,
 }
 
-/// A point of a statement to go back to.
+/// A point of a statement to roll back to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     world: Checkpoint,
@@ -79,7 +79,7 @@ impl Statement {
         }
     }
 
-    /// Takes everything back.
+    /// Reverts every decision of the statement.
     pub(crate) fn discard(self, world: &mut World) {
         world.rollback(self.start);
     }
@@ -98,18 +98,18 @@ impl Statement {
         self.operations.push(Operation { task, kind, cancelled: false });
     }
 
-    /// Promises a place. A task that was evicted from just there, and gets the same devices and zones, is not
+    /// Nominates a task to a place. A task that was evicted from there, and gets the same devices and zones, is not
     /// evicted after all; unless `keep_eviction` says that even then it moves.
-    pub(crate) fn promise(
+    pub(crate) fn nominate(
         &mut self,
         world: &mut World,
         task: TaskId,
         place: &Place,
         keep_eviction: bool,
     ) {
-        // A task that moved before has an entry on the node it left, too: only where it is now can it stay. KAI takes
-        // the eviction back for either node, and so leaves it where it was promised; we do so only while nobody else
-        // was promised that place.
+        // A task that moved before has an entry on the node it left, too: only where it is now can it stay. KAI reverts
+        // the eviction for either node, and so keeps the task on the node it is nominated to; we do so only while the
+        // task still fits there beside other nominated pods.
         let stays = match world.task(task).state.node {
             Some(node) if node != place.node => {
                 world.config().compatibility.is_kai()
@@ -129,13 +129,13 @@ impl Statement {
             }
             if !moves {
                 world.realign(task, place);
-                let kind = OperationKind::Promise { node: place.node };
+                let kind = OperationKind::Nominate { node: place.node };
                 self.operations.push(Operation { task, kind, cancelled: false });
                 return;
             }
         }
         world.put(task, place, Status::Pipelined);
-        let kind = OperationKind::Promise { node: place.node };
+        let kind = OperationKind::Nominate { node: place.node };
         self.operations.push(Operation { task, kind, cancelled: false });
     }
 
@@ -157,12 +157,12 @@ impl Statement {
         true
     }
 
-    /// A gang that cannot start whole waits whole: its placements become promises.
-    pub(crate) fn turn_placements_into_promises(&mut self, world: &mut World) {
+    /// A gang that cannot start whole waits whole: its placements become nominations.
+    pub(crate) fn turn_placements_into_nominations(&mut self, world: &mut World) {
         for operation in &mut self.operations {
             if let OperationKind::Allocate { node } = operation.kind {
-                world.turn_into_promise(operation.task);
-                operation.kind = OperationKind::Promise { node };
+                world.turn_into_nomination(operation.task);
+                operation.kind = OperationKind::Nominate { node };
             }
         }
     }

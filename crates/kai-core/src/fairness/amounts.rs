@@ -201,19 +201,19 @@ mod tests {
 
     #[test]
     fn the_first_exceeded_resource_is_named_in_order() {
-        let held = Amounts::new(2.0, 2.0, 2.0);
-        let first_above = |bounds: Amounts| held.first_above(&bounds, 0.0);
+        let allocated = Amounts::new(2.0, 2.0, 2.0);
+        let first_above = |bounds: Amounts| allocated.first_above(&bounds, 0.0);
         assert_eq!(first_above(Amounts::new(2.0, 1.0, 1.0)), Some(QueueResource::Memory));
         assert_eq!(first_above(Amounts::UNBOUNDED), None);
-        assert!(held.within(&Amounts::new(2.0, UNLIMITED, 3.0), 0.0));
+        assert!(allocated.within(&Amounts::new(2.0, UNLIMITED, 3.0), 0.0));
     }
 
     #[test]
     fn last_bits_of_a_sum_are_above_a_bound_only_without_tolerance() {
-        let held = Amounts::new(0.0, 0.0, 0.1 + 0.2);
+        let allocated = Amounts::new(0.0, 0.0, 0.1 + 0.2);
         let bound = Amounts::new(0.0, 0.0, 0.3);
-        assert!(!held.within(&bound, 0.0));
-        assert!(held.within(&bound, 1e-9));
+        assert!(!allocated.within(&bound, 0.0));
+        assert!(allocated.within(&bound, 1e-9));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether a queue and the queues above it have room for a request.
+//! Whether a request fits the bounds of a queue and of its parent queues.
 //!
 //! Rules: nothing may make a queue hold more than its limit; what may not be preempted may not make a queue
 //! hold more non-preemptible pods than its quota; what takes a queue above its quota leaves free what its siblings
@@ -80,8 +80,9 @@ fn check_lending(
                 .map(|sibling| tree.shares(sibling))
                 .map(|sibling| sibling.withheld(resource, sibling.allocated[resource]))
                 .sum();
-            let held: f64 = tree.top_queues().map(|top| tree.shares(top).allocated[resource]).sum();
-            let free = tree.total[resource] - held - withheld;
+            let allocated: f64 =
+                tree.top_queues().map(|top| tree.shares(top).allocated[resource]).sum();
+            let free = tree.total[resource] - allocated - withheld;
             if withheld > 0.0 && asked > free + shares.tolerance {
                 let kind = ViolationKind::OverLendingLimit;
                 let bound = (allocated + free).max(quota);
@@ -125,9 +126,9 @@ fn check_chain(
 ) -> Result<(), CapacityViolation> {
     for queue in tree.chain(leaf) {
         let shares = tree.shares(queue);
-        let (bounds, held) = bounds_and_held(shares, kind);
+        let (bounds, amounts) = bounds_and_allocated(shares, kind);
         for resource in QueueResource::ALL {
-            let (bound, allocated) = (bounds[resource], held[resource]);
+            let (bound, allocated) = (bounds[resource], amounts[resource]);
             let requested = requested[resource];
             let is_above = bound + shares.tolerance < allocated + requested;
             if bound != UNLIMITED && requested != 0.0 && is_above {
@@ -140,7 +141,7 @@ fn check_chain(
     Ok(())
 }
 
-fn bounds_and_held(shares: &QueueShares, kind: ViolationKind) -> (&Amounts, &Amounts) {
+fn bounds_and_allocated(shares: &QueueShares, kind: ViolationKind) -> (&Amounts, &Amounts) {
     match kind {
         ViolationKind::OverLimit => (&shares.max_allowed, &shares.allocated),
         ViolationKind::NonPreemptibleOverQuota | ViolationKind::OverLendingLimit => {

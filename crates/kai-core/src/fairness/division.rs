@@ -50,7 +50,7 @@ pub fn divide_fair_shares(
 }
 
 /// Divides `total` of one resource among the live ones of `siblings`, on top of the fair shares they already
-/// have. Returns what nobody got, never below zero.
+/// have. Returns what no queue got, never below zero.
 pub fn divide_among_siblings(
     tree: &mut QueueTree,
     siblings: &[QueueId],

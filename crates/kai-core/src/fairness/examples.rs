@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::testing::{add_queue, gpu_queue, gpus, holding};
+use super::testing::{add_queue, gpu_queue, gpus, shares_with};
 use super::*;
 use crate::compatibility::Compatibility::{self, Kai, Right};
 use crate::ids::QueueId;
@@ -91,12 +91,12 @@ fn children_divide_what_their_parent_got_and_dead_slots_nothing() {
     assert_eq!(shares, [6.0, 2.0, 3.0, 3.0, 0.0]);
 }
 
-/// 8 GPUs; A and B deserve 4 each. A holds `held`, B asks for `wanted`.
-fn reclaim_example(held: f64, wanted: f64) -> (QueueTree, QueueId, Reclaimer) {
+/// 8 GPUs; A and B deserve 4 each. A holds `allocated`, B asks for `wanted`.
+fn reclaim_example(allocated: f64, wanted: f64) -> (QueueTree, QueueId, Reclaimer) {
     let mut tree = QueueTree::default();
     let a = add_queue(&mut tree, "a", None, gpu_queue(4.0, 8.0));
     let b = add_queue(&mut tree, "b", None, gpu_queue(4.0, wanted));
-    tree.queues[a.index()].shares.allocated = gpus(held);
+    tree.queues[a.index()].shares.allocated = gpus(allocated);
     divide_fair_shares(&mut tree, &gpus(8.0), 1.0, Right);
     let required = gpus(wanted);
     let involved = ResourceSet::positive(&required);
@@ -140,7 +140,7 @@ fn a_search_can_say_how_much_is_missing() {
     let mut scratch = TakeScratch::default();
     let units = [gpus(3.0), gpus(3.0), gpus(2.0)];
     let most = limit.most_that_may_be_taken(GPU, &units, &mut scratch);
-    // B stays within its quota, so A is protected up to its own: 8 − 4. After 3 another 3 may go.
+    // B stays within its quota, so A is protected up to its own: 8 − 4. After 3 another 3 may be taken.
     assert_eq!(most, MostTaken { amount: 6.0, exact: true });
     assert!(limit.allows_more_after(&gpus(3.0)));
     assert!(!limit.allows_more_after(&gpus(4.0)));
@@ -149,8 +149,8 @@ fn a_search_can_say_how_much_is_missing() {
 #[test]
 fn saturation_must_stay_below_the_siblings() {
     let mut tree = QueueTree::default();
-    let d1 = add_queue(&mut tree, "d1", None, holding(4.0, 0.0, 4.0));
-    let d2 = add_queue(&mut tree, "d2", None, holding(6.0, 0.0, 4.0));
+    let d1 = add_queue(&mut tree, "d1", None, shares_with(4.0, 0.0, 4.0));
+    let d2 = add_queue(&mut tree, "d2", None, shares_with(6.0, 0.0, 4.0));
     let required = gpus(1.0);
     let involved = ResourceSet::positive(&required);
     let reclaimer = Reclaimer { queue: d1, required, involved, preemptible: true };
@@ -169,8 +169,8 @@ fn saturation_must_stay_below_the_siblings() {
 #[test]
 fn mig_only_units_are_compared_by_gpu_only_when_right() {
     let mut tree = QueueTree::default();
-    let d1 = add_queue(&mut tree, "d1", None, holding(4.0, 0.0, 4.0));
-    let d2 = add_queue(&mut tree, "d2", None, holding(6.0, 0.0, 4.0));
+    let d1 = add_queue(&mut tree, "d1", None, shares_with(4.0, 0.0, 4.0));
+    let d2 = add_queue(&mut tree, "d2", None, shares_with(6.0, 0.0, 4.0));
     let required = gpus(1.0);
     let accepted = |mode| {
         let involved = involved_resources(&required, 0.0, mode);
@@ -186,8 +186,8 @@ fn mig_only_units_are_compared_by_gpu_only_when_right() {
 #[test]
 fn a_non_preemptible_reclaimer_must_fit_into_every_quota() {
     let mut tree = QueueTree::default();
-    let top = add_queue(&mut tree, "top", None, holding(0.0, 1.0, 9.0));
-    let leaf = add_queue(&mut tree, "leaf", Some(top), holding(0.0, 4.0, 4.0));
+    let top = add_queue(&mut tree, "top", None, shares_with(0.0, 1.0, 9.0));
+    let leaf = add_queue(&mut tree, "leaf", Some(top), shares_with(0.0, 4.0, 4.0));
     let required = gpus(2.0);
     let involved = ResourceSet::positive(&required);
     let reclaimer = Reclaimer { queue: leaf, required, involved, preemptible: false };
@@ -204,8 +204,8 @@ fn a_non_preemptible_reclaimer_must_fit_into_every_quota() {
 #[test]
 fn queue_order_prefers_the_smaller_share_with_the_job() {
     let mut tree = QueueTree::default();
-    let fuller = add_queue(&mut tree, "fuller", None, holding(1.0, 2.0, 2.0));
-    let emptier = add_queue(&mut tree, "emptier", None, holding(0.0, 2.0, 2.0));
+    let fuller = add_queue(&mut tree, "fuller", None, shares_with(1.0, 2.0, 2.0));
+    let emptier = add_queue(&mut tree, "emptier", None, shares_with(0.0, 2.0, 2.0));
     let job = gpus(1.0);
     let contender = |queue| Contender { queue: tree.node(queue), job: Some(&job), victims: None };
     let order = compare(&contender(fuller), &contender(emptier), &gpus(4.0));
@@ -218,7 +218,7 @@ fn queue_order_prefers_the_smaller_share_with_the_job() {
 #[test]
 fn levelled_queues_are_the_first_that_differ() {
     let mut tree = QueueTree::default();
-    let shares = holding(0.0, 0.0, 0.0);
+    let shares = shares_with(0.0, 0.0, 0.0);
     let root = add_queue(&mut tree, "root", None, shares);
     let left = add_queue(&mut tree, "left", Some(root), shares);
     let right = add_queue(&mut tree, "right", Some(root), shares);
@@ -233,11 +233,11 @@ fn levelled_queues_are_the_first_that_differ() {
 #[test]
 fn the_first_violation_is_named_from_the_leaf_upwards() {
     let mut tree = QueueTree::default();
-    let mut shares = holding(2.0, 2.0, 2.0);
+    let mut shares = shares_with(2.0, 2.0, 2.0);
     shares.max_allowed = Amounts::new(UNLIMITED, UNLIMITED, 3.0);
     shares.allocated_non_preemptible = gpus(2.0);
     let top = add_queue(&mut tree, "top", None, shares);
-    let leaf = add_queue(&mut tree, "leaf", Some(top), holding(0.0, 5.0, 5.0));
+    let leaf = add_queue(&mut tree, "leaf", Some(top), shares_with(0.0, 5.0, 5.0));
     assert_eq!(check_capacity(&tree, leaf, &gpus(1.0), true), Ok(()));
     assert_eq!(check_capacity(&tree, leaf, &Amounts::new(1e9, 1e9, 0.0), false), Ok(()));
     let violation = check_capacity(&tree, leaf, &gpus(1.5), true).unwrap_err();
@@ -248,11 +248,11 @@ fn the_first_violation_is_named_from_the_leaf_upwards() {
 }
 
 #[test]
-fn reclaim_messages_tell_of_the_level_where_the_queues_part() {
+fn reclaim_messages_name_the_level_where_the_queues_part() {
     let mut tree = QueueTree::default();
-    let top = add_queue(&mut tree, "top", None, holding(2.5, 2.0, 3.0));
-    let leaf = add_queue(&mut tree, "leaf", Some(top), holding(2.5, 2.0, 3.0));
-    let lone = add_queue(&mut tree, "lone", None, holding(0.0, UNLIMITED, 3.0));
+    let top = add_queue(&mut tree, "top", None, shares_with(2.5, 2.0, 3.0));
+    let leaf = add_queue(&mut tree, "leaf", Some(top), shares_with(2.5, 2.0, 3.0));
+    let lone = add_queue(&mut tree, "lone", None, shares_with(0.0, UNLIMITED, 3.0));
     let message = |mode| text::reclaim_message(&tree, ("n", "p"), leaf, ("n", "j"), lone, mode);
     assert_eq!(
         message(Kai),

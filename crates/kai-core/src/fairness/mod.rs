@@ -1,4 +1,4 @@
-//! Who deserves what: the shares of queues, their order, their limits and what one may take from another.
+//! Fairness: the shares of queues, their order, their limits and what one may take from another.
 //!
 //! Everything here is arithmetic over a [`QueueTree`]; nothing knows jobs, nodes or pods.
 

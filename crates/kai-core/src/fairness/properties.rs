@@ -40,27 +40,29 @@ fn all_three(number: impl Strategy<Value = f64> + Clone) -> impl Strategy<Value 
 fn queue_shares() -> impl Strategy<Value = QueueShares> + Clone {
     let bounds = (all_three(bound().boxed()), all_three(bound().boxed()));
     let weights = all_three((0..4_u8).prop_map(|tenths| f64::from(tenths) * 0.1).boxed());
-    let held = (all_three(amount().boxed()), all_three(amount().boxed()));
+    let allocated = (all_three(amount().boxed()), all_three(amount().boxed()));
     let asked = all_three((0..40_u8).prop_map(|halves| f64::from(halves) / 2.0).boxed());
     let usage = all_three((0..11_u8).prop_map(|tenths| f64::from(tenths) / 10.0).boxed());
     let fair_share = all_three(bound().boxed());
-    (bounds, weights, held, asked, usage, fair_share, 0..3_i32, 0..3_u8)
-        .prop_map(|(bounds, over_quota_weight, held, asked, usage, fair_share, priority, age)| {
-            QueueShares {
-                deserved: bounds.0,
-                max_allowed: bounds.1,
-                lending_limit: None,
-                over_quota_weight,
-                allocated: held.0,
-                allocated_non_preemptible: held.0.min(held.1),
-                request: held.0 + asked,
-                usage,
-                fair_share,
-                priority,
-                created: Timestamp::from_seconds(f64::from(age)),
-                tolerance: 0.0,
-            }
-        })
+    (bounds, weights, allocated, asked, usage, fair_share, 0..3_i32, 0..3_u8)
+        .prop_map(
+            |(bounds, over_quota_weight, allocated, asked, usage, fair_share, priority, age)| {
+                QueueShares {
+                    deserved: bounds.0,
+                    max_allowed: bounds.1,
+                    lending_limit: None,
+                    over_quota_weight,
+                    allocated: allocated.0,
+                    allocated_non_preemptible: allocated.0.min(allocated.1),
+                    request: allocated.0 + asked,
+                    usage,
+                    fair_share,
+                    priority,
+                    created: Timestamp::from_seconds(f64::from(age)),
+                    tolerance: 0.0,
+                }
+            },
+        )
         .boxed()
 }
 
@@ -254,7 +256,7 @@ proptest! {
     }
 }
 
-/// The rules for a set of victims, told from scratch: the refused unit, then whether the whole is accepted.
+/// The rules for a set of victims, evaluated from scratch: the refused unit, then whether the whole is accepted.
 fn judge_from_scratch(
     tree: &QueueTree,
     reclaimer: &Reclaimer,
@@ -268,7 +270,7 @@ fn judge_from_scratch(
         path.reverse();
         path
     };
-    let held = |remaining: &BTreeMap<QueueId, Amounts>, queue: QueueId| {
+    let left_of = |remaining: &BTreeMap<QueueId, Amounts>, queue: QueueId| {
         remaining.get(&queue).copied().unwrap_or(tree.shares(queue).allocated)
     };
     for (position, (queue, unit)) in units.iter().enumerate() {
@@ -276,7 +278,7 @@ fn judge_from_scratch(
         let pairs: Vec<_> = own.into_iter().zip(other).collect();
         let differing = pairs.iter().find(|(own, other)| own != other);
         let (own, other) = *differing.unwrap_or(&pairs[pairs.len() - 1]);
-        let rem = held(&remaining, other);
+        let rem = left_of(&remaining, other);
         let (own, other) = (tree.shares(own), tree.shares(other));
         if !maintains_fair_share(other, &rem)
             && !guarantees_deserved_quota(&reclaimer.required, own, other, &rem)
@@ -284,14 +286,14 @@ fn judge_from_scratch(
             return (Some(position), false);
         }
         for queue in tree.chain(*queue) {
-            remaining.insert(queue, held(&remaining, queue) - *unit);
+            remaining.insert(queue, left_of(&remaining, queue) - *unit);
             let known = involved.entry(queue).or_default();
             *known = known.union(ResourceSet::positive(unit));
         }
     }
     let accepted = tree.chain(reclaimer.queue).all(|queue| {
         let shares = tree.shares(queue);
-        let would_hold = held(&remaining, queue) + reclaimer.required;
+        let would_hold = left_of(&remaining, queue) + reclaimer.required;
         let quota_kept = reclaimer.preemptible
             || (shares.allocated_non_preemptible + reclaimer.required)
                 .within(&shares.deserved, 0.0);
@@ -301,10 +303,10 @@ fn judge_from_scratch(
                 let due = &tree.shares(sibling).fair_share;
                 !is_sibling
                     || involved[&sibling].union(reclaimer.involved).iter().all(|resource| {
-                        let ratio = |held: f64, due: f64| match due {
-                            0.0 if held > 0.0 => f64::INFINITY,
+                        let ratio = |amount: f64, due: f64| match due {
+                            0.0 if amount > 0.0 => f64::INFINITY,
                             0.0 | UNLIMITED => 0.0,
-                            due => held / due,
+                            due => amount / due,
                         };
                         let own = ratio(would_hold[resource], shares.fair_share[resource]);
                         let other = ratio(rem[resource], due[resource]);
@@ -381,7 +383,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_validator_agrees_with_the_rules_told_from_scratch(
+    fn the_validator_agrees_with_the_rules_from_scratch(
         (mut tree, reclaimer, units) in reclaim_case(), multiplier in 1..3_u8,
         other_units in reclaim_case(),
     ) {
@@ -465,7 +467,7 @@ fn too_many_packings_still_give_an_upper_bound() {
     let largest = (0..300).map(size).fold(0.0, f64::max);
     let limit = TakeLimit {
         victim_level: QueueId::new(0),
-        held: testing::gpus(everything),
+        allocated: testing::gpus(everything),
         protected: testing::gpus(everything - 5000.0),
         tolerance: 0.0,
     };

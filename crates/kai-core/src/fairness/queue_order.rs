@@ -1,4 +1,4 @@
-//! Which of two queues goes first.
+//! Which of two queues comes first.
 //!
 //! Rule, the first difference deciding: a queue not above its fair share in all resources; one that its next
 //! job leaves within its quota; the higher priority; one that its next job does not make hold what it has no
@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use super::amounts::{Amounts, QueueResource, compare_numbers};
 use super::shares::{QueueNode, QueueShares, dominant_share};
 
-/// A queue and what it would gain and lose if it went first.
+/// A queue and what it would gain and lose if it came first.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender<'a> {
     /// The queue.
@@ -27,16 +27,16 @@ pub struct Contender<'a> {
 }
 
 impl Contender<'_> {
-    fn held_with_job(&self) -> Amounts {
-        let held = self.queue.shares.allocated;
-        self.job.map_or(held, |&job| held + job)
+    fn allocated_with_job(&self) -> Amounts {
+        let allocated = self.queue.shares.allocated;
+        self.job.map_or(allocated, |&job| allocated + job)
     }
 }
 
-/// `Less` when `left` goes first.
+/// `Less` when `left` comes first.
 pub fn compare(left: &Contender<'_>, right: &Contender<'_>, cluster_total: &Amounts) -> Ordering {
     let (l, r) = (&left.queue.shares, &right.queue.shares);
-    let (l_with_job, r_with_job) = (left.held_with_job(), right.held_with_job());
+    let (l_with_job, r_with_job) = (left.allocated_with_job(), right.allocated_with_job());
     let early = is_over_utilised(l)
         .cmp(&is_over_utilised(r))
         .then_with(|| is_starved(&r_with_job, r).cmp(&is_starved(&l_with_job, l)))
@@ -46,8 +46,8 @@ pub fn compare(left: &Contender<'_>, right: &Contender<'_>, cluster_total: &Amou
     }
     let (l_allowed, r_allowed) = (l.allocatable(), r.allocatable());
     let share_with_job = |side: &Contender<'_>, with_job: Amounts, allowed: &Amounts| {
-        let held = side.victims.map_or(with_job, |&victims| with_job - victims);
-        dominant_share(&held, allowed, cluster_total)
+        let allocated = side.victims.map_or(with_job, |&victims| with_job - victims);
+        dominant_share(&allocated, allowed, cluster_total)
     };
     holds_without_share(&l_with_job, &l_allowed)
         .cmp(&holds_without_share(&r_with_job, &r_allowed))
@@ -76,8 +76,10 @@ fn is_over_utilised(shares: &QueueShares) -> bool {
         .all(|resource| shares.fair_share[resource] + shares.tolerance < shares.allocated[resource])
 }
 
-fn holds_without_share(held: &Amounts, allowed: &Amounts) -> bool {
-    QueueResource::ALL.into_iter().any(|resource| allowed[resource] == 0.0 && held[resource] > 0.0)
+fn holds_without_share(allocated: &Amounts, allowed: &Amounts) -> bool {
+    QueueResource::ALL
+        .into_iter()
+        .any(|resource| allowed[resource] == 0.0 && allocated[resource] > 0.0)
 }
 
 fn compare_allowed(left: &Amounts, right: &Amounts) -> Ordering {

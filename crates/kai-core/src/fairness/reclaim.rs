@@ -1,4 +1,4 @@
-//! Who may take from whom: the questions asked before and while victims are chosen.
+//! Which queue may take from which: the questions asked before and while victims are chosen.
 //!
 //! Rules: a job may reclaim only as far as its queue's fair share (and, if it may not be preempted, its
 //! quota). Two queues are judged at the level where their paths from the top part: the *levelled* queues. A
@@ -117,18 +117,18 @@ pub fn can_reclaim(tree: &QueueTree, reclaimer: &Reclaimer) -> Result<(), Reclai
     if reclaimer.preemptible {
         return Ok(());
     }
-    let held = shares.allocated_non_preemptible;
-    check_non_preemptible(queue, shares, held, &reclaimer.required)
+    let allocated = shares.allocated_non_preemptible;
+    check_non_preemptible(queue, shares, allocated, &reclaimer.required)
 }
 
-/// Whether non-preemptible pods stay within the quota of `queue` when `required` comes on top of `held`.
+/// Whether non-preemptible pods stay within the quota of `queue` when `required` comes on top of `allocated`.
 pub(super) fn check_non_preemptible(
     queue: QueueId,
     shares: &QueueShares,
-    held: Amounts,
+    allocated: Amounts,
     required: &Amounts,
 ) -> Result<(), ReclaimRefusal> {
-    let would_hold = held + *required;
+    let would_hold = allocated + *required;
     match would_hold.first_above(&shares.deserved, shares.tolerance) {
         None => Ok(()),
         Some(resource) => Err(ReclaimRefusal::NonPreemptibleAboveQuota {
@@ -170,7 +170,8 @@ pub fn may_be_victim(tree: &QueueTree, reclaimer: &Reclaimer, victim_queue: Queu
             .filter(|&resource| victim.deserved[resource] != UNLIMITED)
             .map(|resource| (victim.allocated[resource], victim.deserved[resource]))
     };
-    compared().any(|(held, quota)| held > quota) || compared().all(|(held, quota)| held >= quota)
+    compared().any(|(allocated, quota)| allocated > quota)
+        || compared().all(|(allocated, quota)| allocated >= quota)
 }
 
 /// The strategy *maintain fair share*: the victim's levelled queue, holding `remaining`, is above its

@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 /// Holding something of which a queue may hold nothing weighs as if a thousandth had been allowed.
 const WEIGHT_WITHOUT_SHARE: f64 = 1000.0;
 
-/// More than the last bits that sums of parts of devices miss, less than anybody holds of one.
+/// More than the rounding error of sums of GPU fractions, less than any fraction.
 const LAST_BITS: f64 = 1e-9;
 
 /// How much above its bound an amount still counts as within it. Three pods of a tenth of a GPU hold 0.1 + 0.1 + 0.1,
@@ -45,9 +45,9 @@ pub struct QueueShares {
     pub usage: Amounts,
     /// The result of the division; fixed for a cycle.
     pub fair_share: Amounts,
-    /// Higher goes first.
+    /// Queues of higher priority come first.
     pub priority: i32,
-    /// When the queue was created; older goes first.
+    /// When the queue was created; the older comes first.
     pub created: Timestamp,
     /// How much above a bound of the queue still counts as within it; see [`tolerance_of_bounds`].
     pub tolerance: f64,
@@ -91,9 +91,9 @@ impl QueueShares {
     }
 }
 
-/// The largest part of `allocatable` that `held` is, over all resources; unlimited counts as the cluster.
+/// The largest part of `allocatable` that `allocated` is, over all resources; unlimited counts as the cluster.
 pub(super) fn dominant_share(
-    held: &Amounts,
+    allocated: &Amounts,
     allocatable: &Amounts,
     cluster_total: &Amounts,
 ) -> f64 {
@@ -104,9 +104,9 @@ pub(super) fn dominant_share(
             allocatable[resource]
         };
         let share = if allowed == 0.0 {
-            held[resource] * WEIGHT_WITHOUT_SHARE
+            allocated[resource] * WEIGHT_WITHOUT_SHARE
         } else {
-            held[resource] / allowed
+            allocated[resource] / allowed
         };
         largest.max(share)
     })

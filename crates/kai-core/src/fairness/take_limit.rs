@@ -1,18 +1,18 @@
 //! How much can at most be taken from a victim queue before every strategy refuses.
 //!
-//! Let V be the victim's levelled queue, `held` what it holds when the search starts, and `protected` what
+//! Let V be the victim's levelled queue, `allocated` what it holds when the search starts, and `protected` what
 //! is guaranteed to it against this reclaimer. A unit may be taken exactly while V holds more than
 //! `protected` in some resource.
 //!
 //! **Theorem.** A non-empty set of units of leaves under V can be taken in some order ⇔ for some resource s
-//! (the *gate*) and some unit ℓ of the set, the other units together hold less than `held(s) − protected(s)`
+//! (the *gate*) and some unit ℓ of the set, the other units together hold less than `allocated(s) − protected(s)`
 //! of s.
 //! *Proof.* ⇐: take ℓ last. Units are never negative, so before every step what has been taken of s is at
 //! most what all units but ℓ hold, hence V still holds more than `protected(s)` and the step is allowed.
 //! ⇒: when the last unit ℓ of an order was allowed, V held more than `protected(s)` for some s. ∎
 //!
 //! The most that can be taken of a resource r is therefore a knapsack per gate s: weight = the unit's amount
-//! of s, value = its amount of r, and one unit goes free. **Lemma.** The free unit may be assumed to be the
+//! of s, value = its amount of r, and one unit is free. **Lemma.** The free unit may be assumed to be the
 //! heaviest of the set: exchanging the free unit for a heavier one of the same set only lightens the others.
 //! So the units are packed by ascending weight, and each unit in turn is tried as the free one on top of the
 //! best packing of those before it. Equal units are packed in bundles.
@@ -35,7 +35,7 @@ const MOST_PACKINGS: usize = 1024;
 const GRAINS: [f64; 2] = [1.0, 1.0 / 1024.0];
 const EXACT_MULTIPLES: f64 = 9_007_199_254_740_992.0;
 
-/// More than what rounding can add up to in a sum of units, relative to what is held.
+/// More than what rounding can add up to in a sum of units, relative to what is allocated.
 const ROUNDING_SLACK: f64 = 1e-9;
 
 /// What protects a victim queue from a reclaimer.
@@ -44,7 +44,7 @@ pub struct TakeLimit {
     /// The victim's levelled queue: the limit is shared by all leaves below it.
     pub victim_level: QueueId,
     /// What it holds.
-    pub held: Amounts,
+    pub allocated: Amounts,
     /// What is guaranteed to it; bounds.
     pub protected: Amounts,
     /// How much above those still counts as guaranteed.
@@ -81,7 +81,7 @@ pub fn take_limit(tree: &QueueTree, reclaimer: &Reclaimer, victim_queue: QueueId
     let victim = tree.shares(victim_level);
     TakeLimit {
         victim_level,
-        held: victim.allocated,
+        allocated: victim.allocated,
         protected: protected_amounts(victim, within_quota),
         tolerance: victim.tolerance,
     }
@@ -90,7 +90,7 @@ pub fn take_limit(tree: &QueueTree, reclaimer: &Reclaimer, victim_queue: QueueId
 impl TakeLimit {
     /// Whether one more unit may be taken after `taken`.
     pub fn allows_more_after(&self, taken: &Amounts) -> bool {
-        !(self.held - *taken).within(&self.protected, self.tolerance)
+        !(self.allocated - *taken).within(&self.protected, self.tolerance)
     }
 
     /// The most of `resource` that any order of `units` takes from the leaves under the victim's levelled
@@ -104,11 +104,12 @@ impl TakeLimit {
         let mut most = MostTaken { amount: 0.0, exact: true };
         for gate in QueueResource::ALL {
             let protected = self.protected[gate];
-            if protected == UNLIMITED || self.held[gate] <= protected {
+            if protected == UNLIMITED || self.allocated[gate] <= protected {
                 continue;
             }
-            let room = Room::before_closing(self.held[gate], protected, units, gate);
-            let through_gate = scratch.pack(units, gate, resource, &room);
+            let capacity =
+                GateCapacity::before_closing(self.allocated[gate], protected, units, gate);
+            let through_gate = scratch.pack(units, gate, resource, &capacity);
             if through_gate.amount > most.amount {
                 most = through_gate;
             } else if through_gate.amount == most.amount {
@@ -125,27 +126,32 @@ impl TakeLimit {
 }
 
 /// How much weight all units but the last may have.
-struct Room {
-    capacity: f64,
+struct GateCapacity {
+    amount: f64,
     exact: bool,
 }
 
-impl Room {
-    fn before_closing(held: f64, protected: f64, units: &[Amounts], gate: QueueResource) -> Self {
-        if let Some(grain) = exact_grain(units, gate, held) {
+impl GateCapacity {
+    fn before_closing(
+        allocated: f64,
+        protected: f64,
+        units: &[Amounts],
+        gate: QueueResource,
+    ) -> Self {
+        if let Some(grain) = exact_grain(units, gate, allocated) {
             // In multiples of the grain, more than `protected` means at least the next multiple.
-            let least_held = ((protected / grain).floor() + 1.0) * grain;
-            Self { capacity: held - least_held, exact: true }
+            let least_allocated = ((protected / grain).floor() + 1.0) * grain;
+            Self { amount: allocated - least_allocated, exact: true }
         } else {
-            let slack = ROUNDING_SLACK * held.max(1.0);
-            Self { capacity: held - protected + slack, exact: false }
+            let slack = ROUNDING_SLACK * allocated.max(1.0);
+            Self { amount: allocated - protected + slack, exact: false }
         }
     }
 }
 
-/// A grain of which `held` and every unit's amount of `resource` are multiples and their sum an exact one.
-fn exact_grain(units: &[Amounts], resource: QueueResource, held: f64) -> Option<f64> {
-    let amounts = || units.iter().map(|unit| unit[resource]).chain([held]);
+/// A grain of which `allocated` and every unit's amount of `resource` are multiples and their sum an exact one.
+fn exact_grain(units: &[Amounts], resource: QueueResource, allocated: f64) -> Option<f64> {
+    let amounts = || units.iter().map(|unit| unit[resource]).chain([allocated]);
     let total: f64 = amounts().sum();
     GRAINS.into_iter().find(|grain| {
         total / grain <= EXACT_MULTIPLES && amounts().all(|amount| (amount / grain).fract() == 0.0)
@@ -158,7 +164,7 @@ impl TakeScratch {
         units: &[Amounts],
         gate: QueueResource,
         resource: QueueResource,
-        room: &Room,
+        gate_capacity: &GateCapacity,
     ) -> MostTaken {
         self.items.clear();
         self.items
@@ -169,9 +175,9 @@ impl TakeScratch {
         self.packings.clear();
         self.packings.push(Packing { weight: 0.0, value: 0.0 });
         let all_but_last: f64 = self.items.iter().rev().skip(1).map(|item| item.weight).sum();
-        if all_but_last <= room.capacity {
+        if all_but_last <= gate_capacity.amount {
             let amount = self.items.iter().map(|item| item.value).sum();
-            return MostTaken { amount, exact: room.exact };
+            return MostTaken { amount, exact: gate_capacity.exact };
         }
         let mut amount: f64 = 0.0;
         let mut start = 0;
@@ -179,17 +185,17 @@ impl TakeScratch {
             let item = self.items[start];
             let copies = self.items[start..].iter().take_while(|&other| *other == item).count();
             start += copies;
-            // Of equal units the last is the one to go free, on top of packings with all the others.
-            self.add_copies(item, copies - 1, room.capacity);
+            // Of equal units the last is the free one, on top of packings with all the others.
+            self.add_copies(item, copies - 1, gate_capacity.amount);
             // The last packing is the most valuable one.
             let best_before = self.packings.last().map_or(0.0, |packing| packing.value);
             amount = amount.max(best_before + item.value);
-            self.add_item(item, room.capacity);
+            self.add_item(item, gate_capacity.amount);
             if self.packings.len() > MOST_PACKINGS {
-                return MostTaken { amount: self.relaxed(room.capacity), exact: false };
+                return MostTaken { amount: self.relaxed(gate_capacity.amount), exact: false };
             }
         }
-        MostTaken { amount, exact: room.exact }
+        MostTaken { amount, exact: gate_capacity.exact }
     }
 
     /// Every packing with any number of the copies: bundles of 1, 2, 4… make up every number.
@@ -242,14 +248,14 @@ impl TakeScratch {
             weight => item.value / weight,
         };
         self.items.sort_by(|a, b| density(b).total_cmp(&density(a)));
-        let mut room = capacity;
+        let mut free_capacity = capacity;
         let mut packed = 0.0;
         for item in &self.items {
-            if item.weight <= room {
-                room -= item.weight;
+            if item.weight <= free_capacity {
+                free_capacity -= item.weight;
                 packed += item.value;
             } else {
-                packed += item.value * (room / item.weight);
+                packed += item.value * (free_capacity / item.weight);
                 break;
             }
         }

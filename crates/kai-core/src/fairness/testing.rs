@@ -46,7 +46,7 @@ pub(super) fn gpu_queue(deserved: f64, request: f64) -> QueueShares {
 }
 
 /// A queue that holds, deserves and is due so many GPUs; CPU and memory are unlimited.
-pub(super) fn holding(allocated: f64, deserved: f64, fair_share: f64) -> QueueShares {
+pub(super) fn shares_with(allocated: f64, deserved: f64, fair_share: f64) -> QueueShares {
     QueueShares {
         deserved: Amounts::new(UNLIMITED, UNLIMITED, deserved),
         max_allowed: Amounts::UNBOUNDED,

@@ -96,7 +96,7 @@ pub fn capacity_message(
     let queue = &tree.node(violation.queue).display_name;
     let resource = violation.resource;
     let shown = |amount| shown_amount(amount, resource);
-    let (bound, held) = (shown(violation.bound), shown(violation.allocated));
+    let (bound, allocated) = (shown(violation.bound), shown(violation.allocated));
     match violation.kind {
         ViolationKind::OverLimit => {
             let (of, unit) = match resource {
@@ -107,7 +107,7 @@ pub fn capacity_message(
             let requested = shown(violation.requested);
             format!(
                 "{queue} {AT_LIMIT} {of}. Limit is {bound} {unit}, \
-                 currently {held} {unit} allocated and workload requested {requested} {unit}"
+                 currently {allocated} {unit} allocated and workload requested {requested} {unit}"
             )
         }
         ViolationKind::OverLendingLimit => {
@@ -119,7 +119,7 @@ pub fn capacity_message(
             let requested = shown(violation.requested);
             format!(
                 "{queue} would use quota that other queues do not lend. It can hold {bound} {unit} at present, \
-                 currently {held} {unit} allocated and workload requested {requested} {unit}"
+                 currently {allocated} {unit} allocated and workload requested {requested} {unit}"
             )
         }
         ViolationKind::NonPreemptibleOverQuota => {
@@ -135,7 +135,7 @@ pub fn capacity_message(
             };
             format!(
                 "{OVER_QUOTA} Workload requested {requested} {asked}, \
-                 but {queue} quota is {bound} {unit}, while {held} {unit} are already allocated \
+                 but {queue} quota is {bound} {unit}, while {allocated} {unit} are already allocated \
                  for non-preemptible pods. Use a preemptible workload to go over quota."
             )
         }
@@ -168,7 +168,7 @@ pub fn queue_line(queue: &QueueNode, compatibility: Compatibility) -> String {
 
 /// The queues that a reclaim message speaks of, for a victim in the leaf `victim_queue` and a reclaimer in
 /// `reclaimer_queue`: the leaves where they are siblings, otherwise the queue above each, if any.
-pub fn queues_to_tell_of(
+pub fn queues_of_message(
     tree: &QueueTree,
     victim_queue: QueueId,
     reclaimer_queue: QueueId,
@@ -192,7 +192,7 @@ pub fn reclaim_message(
 ) -> String {
     let mut message =
         format!("Pod {}/{} was preempted by workload {}/{}.", pod.0, pod.1, workload.0, workload.1);
-    let (victim, reclaimer) = queues_to_tell_of(tree, victim_queue, reclaimer_queue);
+    let (victim, reclaimer) = queues_of_message(tree, victim_queue, reclaimer_queue);
     for queue in [victim, reclaimer] {
         let line = queue_line(tree.node(queue), compatibility);
         // Writing to a string cannot fail.
@@ -228,15 +228,15 @@ mod tests {
 
     #[test]
     fn gpus_of_queues_lose_their_fraction_only_like_the_reference() {
-        let held = Amounts::new(-1.0, 3e9, 2.5);
+        let allocated = Amounts::new(-1.0, 3e9, 2.5);
         let unlimited = Amounts::UNBOUNDED;
         let line = |amounts: &Amounts, mode| amounts_line(amounts, mode);
         assert_eq!(
-            line(&held, Compatibility::Kai),
+            line(&allocated, Compatibility::Kai),
             "GPU: 2, CPU: Unlimited (cores), memory: 3 (GB)"
         );
         assert_eq!(
-            line(&held, Compatibility::Right),
+            line(&allocated, Compatibility::Right),
             "GPU: 2.5, CPU: Unlimited (cores), memory: 3 (GB)"
         );
         assert!(line(&unlimited, Compatibility::Kai).starts_with("GPU: 0, "));

@@ -30,7 +30,7 @@ pub struct ReclaimValidator {
     reclaimer: Reclaimer,
     saturation_multiplier: f64,
     /// What every queue held at the start, by slot.
-    held_at_start: Vec<Amounts>,
+    allocated_at_start: Vec<Amounts>,
     path: Vec<PathQueue>,
     /// The queues that lost something, in the order of their first loss.
     losses: Vec<Loss>,
@@ -43,7 +43,7 @@ pub struct ReclaimValidator {
 #[derive(Clone, Copy, Debug)]
 struct PathQueue {
     queue: QueueId,
-    held_non_preemptible: Amounts,
+    allocated_non_preemptible: Amounts,
     within_quota: bool,
 }
 
@@ -68,7 +68,7 @@ impl ReclaimValidator {
         let mut validator = Self {
             reclaimer,
             saturation_multiplier,
-            held_at_start: Vec::new(),
+            allocated_at_start: Vec::new(),
             path: Vec::new(),
             losses: Vec::new(),
             loss_of: Vec::new(),
@@ -82,12 +82,12 @@ impl ReclaimValidator {
     pub fn begin(&mut self, tree: &QueueTree, reclaimer: Reclaimer, saturation_multiplier: f64) {
         self.reclaimer = reclaimer;
         self.saturation_multiplier = saturation_multiplier;
-        self.held_at_start.clear();
-        self.held_at_start.extend(tree.queues.iter().map(|node| node.shares.allocated));
+        self.allocated_at_start.clear();
+        self.allocated_at_start.extend(tree.queues.iter().map(|node| node.shares.allocated));
         self.path.clear();
         self.path.extend(tree.chain(reclaimer.queue).map(|queue| PathQueue {
             queue,
-            held_non_preemptible: tree.shares(queue).allocated_non_preemptible,
+            allocated_non_preemptible: tree.shares(queue).allocated_non_preemptible,
             within_quota: stays_within_quota(&reclaimer.required, tree.shares(queue)),
         }));
         self.losses.clear();
@@ -110,7 +110,7 @@ impl ReclaimValidator {
         self.reclaimer.involved = involved;
         self.current = None;
         for place in &mut self.path {
-            let would_hold = self.held_at_start[place.queue.index()] + required;
+            let would_hold = self.allocated_at_start[place.queue.index()] + required;
             let shares = tree.shares(place.queue);
             place.within_quota = would_hold.within(&shares.deserved, shares.tolerance);
         }
@@ -159,8 +159,8 @@ impl ReclaimValidator {
             }
             if !reclaimer.preemptible {
                 let shares = tree.shares(place.queue);
-                let held = place.held_non_preemptible;
-                check_non_preemptible(place.queue, shares, held, &reclaimer.required)?;
+                let allocated = place.allocated_non_preemptible;
+                check_non_preemptible(place.queue, shares, allocated, &reclaimer.required)?;
             }
         }
         Ok(())
@@ -172,15 +172,15 @@ impl ReclaimValidator {
         let is_reclaimers = |queue| self.path.iter().any(|place| place.queue == queue);
         for loss in self.losses.iter().filter(|loss| !is_reclaimers(loss.queue)) {
             let QueueShares { deserved, tolerance, .. } = tree.shares(loss.queue);
-            let held = self.held_at_start[loss.queue.index()];
+            let allocated = self.allocated_at_start[loss.queue.index()];
             let is_above =
                 |amount: f64, quota: f64| quota != UNLIMITED && amount > quota + tolerance;
             let mut above =
-                loss.involved.iter().filter(|r| is_above(held[*r], deserved[*r])).peekable();
+                loss.involved.iter().filter(|r| is_above(allocated[*r], deserved[*r])).peekable();
             if above.peek().is_none() {
                 return Err(ReclaimRefusal::VictimQueueProtected {
                     victim_level: loss.queue,
-                    remaining: held,
+                    remaining: allocated,
                     protected: *deserved,
                 });
             }
@@ -203,7 +203,7 @@ impl ReclaimValidator {
     /// What `queue` still holds after the units taken so far.
     pub fn remaining(&self, queue: QueueId) -> Amounts {
         match self.loss_of[queue.index()] {
-            NOT_LOST => self.held_at_start[queue.index()],
+            NOT_LOST => self.allocated_at_start[queue.index()],
             position => self.losses[position as usize].remaining,
         }
     }
@@ -212,7 +212,7 @@ impl ReclaimValidator {
         let slot = queue.index();
         if self.loss_of[slot] == NOT_LOST {
             self.loss_of[slot] = self.losses.len() as u32;
-            let remaining = self.held_at_start[slot];
+            let remaining = self.allocated_at_start[slot];
             self.losses.push(Loss { queue, remaining, involved: ResourceSet::EMPTY });
         }
         &mut self.losses[self.loss_of[slot] as usize]
@@ -262,12 +262,12 @@ fn check_saturation(
     Ok(())
 }
 
-fn saturation(held: f64, fair_share: f64) -> f64 {
-    if fair_share == UNLIMITED || (fair_share == 0.0 && held <= 0.0) {
+fn saturation(allocated: f64, fair_share: f64) -> f64 {
+    if fair_share == UNLIMITED || (fair_share == 0.0 && allocated <= 0.0) {
         0.0
     } else if fair_share == 0.0 {
         f64::INFINITY
     } else {
-        held / fair_share
+        allocated / fair_share
     }
 }

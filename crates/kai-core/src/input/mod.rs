@@ -1,4 +1,4 @@
-//! What the planner is told: objects of the cluster in the planner's own words. Adapters translate into these;
+//! Input of the planner: objects of the cluster in the planner's own words. Adapters translate into these;
 //! the core knows no API types.
 
 pub mod devices;
@@ -157,11 +157,11 @@ pub struct TopologyLevel {
 pub struct BindRequestSpec {
     /// The pod that is bound; also the request's own name.
     pub pod: ObjectName,
-    /// The node it goes to.
+    /// Node that it is bound to.
     pub node: Text,
     /// Shared devices it was given.
     pub gpu_groups: Vec<Text>,
-    /// NUMA zones it was promised, in the notation of the pod annotation.
+    /// NUMA zones that the planner chose for it, in the notation of the pod annotation.
     pub numa_zones: Option<Text>,
     /// Devices decided for its claims, by claim name.
     pub claim_allocations: Vec<(Text, devices::Allocation)>,

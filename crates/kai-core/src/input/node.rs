@@ -1,4 +1,4 @@
-//! A node as the planner is told of it.
+//! A node as an input of the planner.
 
 use crate::input::Text;
 use crate::input::selectors::Labels;
@@ -23,7 +23,7 @@ pub struct NodeSpec {
     /// Overrides whether the memory of its GPUs is known; none: known when a source of it is readable.
     pub gpu_memory_known: Option<bool>,
     /// GPU UUIDs that reservations or probes reported on this node: all there are, for all that is known.
-    pub seen_gpu_uuids: Vec<Text>,
+    pub observed_gpu_uuids: Vec<Text>,
     /// What is known of its GPUs where labels and overrides say nothing.
     pub observed_gpus: ObservedGpus,
     /// What a whole GPU means on this node when it is time-sliced; none: as configured for the cluster.
@@ -86,7 +86,7 @@ pub enum TaintEffect {
     NoSchedule,
     /// New pods stay away if they can.
     PreferNoSchedule,
-    /// Running pods leave too.
+    /// Running pods are evicted, too.
     NoExecute,
 }
 

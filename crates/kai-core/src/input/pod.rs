@@ -1,4 +1,4 @@
-//! A pod as the planner is told of it.
+//! A pod as an input of the planner.
 
 use crate::input::node::{Taint, TaintEffect};
 use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
@@ -37,7 +37,7 @@ pub struct PodSpec {
     pub constraints: PodConstraints,
     /// Resource claims it uses.
     pub claims: Vec<Text>,
-    /// Node it was promised before.
+    /// Node it was nominated to in an earlier cycle.
     pub nominated_node: Option<Text>,
     /// What NUMA alignment looks at.
     pub numa: NumaDemand,
@@ -99,7 +99,7 @@ pub enum GpuRequest {
     },
     /// A part of each of several devices.
     Fraction {
-        /// Part of one device, in (0, 1].
+        /// Fraction of each device, in (0, 1].
         portion: f64,
         /// Devices.
         devices: i64,

@@ -1,4 +1,4 @@
-//! A pod group as the planner is told of it.
+//! A pod group as an input of the planner.
 
 use crate::input::{ObjectName, Text};
 use crate::time::{Span, Timestamp};
@@ -14,7 +14,7 @@ pub struct PodGroupSpec {
     pub queue: Text,
     /// Priority: higher first.
     pub priority: i32,
-    /// Whether it may be made to go.
+    /// Whether it may be evicted for other jobs.
     pub preemptibility: Preemptibility,
     /// When it was created.
     pub created: Timestamp,
@@ -28,13 +28,13 @@ pub struct PodGroupSpec {
     pub reclaim_delayed_since: Option<Timestamp>,
     /// How long it may lack members; negative: forever; none: as configured.
     pub staleness_grace: Option<Span>,
-    /// How long it may not make others go after its creation or its own eviction.
+    /// How long it may not evict others after its creation or its own eviction.
     pub preemption_delay: Option<Span>,
     /// It waits for free resources: no pod is evicted or moved for it. KAI does not know such groups.
     pub never_preempts: bool,
     /// False: it asked to be left out after a failed attempt and has had it.
     pub schedulable: bool,
-    /// Why its queue denies it; none: it does not. A group that is denied is not tried; its pods that run go on.
+    /// Why its queue denies it; none: it does not. A group that is denied is not tried; its running pods stay.
     pub denied: Option<Text>,
     /// A plan placed several of its pods, and the bind of some failed: once others of it hold their places these come
     /// before everything else.
@@ -43,7 +43,7 @@ pub struct PodGroupSpec {
     pub tree: GroupSet,
 }
 
-/// Whether a group may be made to go.
+/// Whether a group may be evicted for other jobs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Preemptibility {
     /// It may.

@@ -1,4 +1,4 @@
-//! A queue as the planner is told of it.
+//! A queue as an input of the planner.
 
 use crate::fairness::Amounts;
 use crate::input::Text;

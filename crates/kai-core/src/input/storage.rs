@@ -74,7 +74,7 @@ pub struct VolumeTraits {
     pub is_block: bool,
     /// Labels.
     pub labels: Labels,
-    /// It is on its way out, or not to be had for another reason.
+    /// It is being deleted, was released or failed: no claim can take it.
     pub is_withdrawn: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct VolumeSpec {
 }
 
 impl VolumeSpec {
-    /// Whether a claim that waits for its pod's node may take it, as far as the two of them go.
+    /// Whether a claim that waits for its pod's node may take it, as far as the two of them decide it.
     pub fn suits(&self, claim: &VolumeClaimSpec) -> bool {
         let VolumeWants { access_modes, is_block, selector } = &claim.wants;
         self.class == claim.class

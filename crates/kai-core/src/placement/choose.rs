@@ -1,4 +1,4 @@
-//! The node a pod goes to: of all nodes tried the one with the highest score that it fits and that no rule refuses;
+//! The node that a pod gets: of all nodes tried the one with the highest score that it fits and that no rule refuses;
 //! of equal ones the first by name. Where packing decides alone, an index gives the same answer without a scan.
 
 use crate::ids::{NodeId, TaskId};
@@ -87,12 +87,12 @@ impl NodeSearch<'_> {
     }
 
     /// Nodes by free devices, fewest first, then by name. The first that can start the pod now wins; else the first
-    /// that can promise it.
+    /// to which it can be nominated.
     pub(crate) fn best_by_index(&mut self, world: &World) -> Option<NodeId> {
         let wanted = usize::try_from(world.shape_of(self.task).request.get(GPU)).ok()?;
         let filter = TaskFilter::new(world, self.task);
         let some_idle = world.free_gpus.some_idle(wanted);
-        let mut promise = None;
+        let mut nomination = None;
         for free in wanted..=world.free_gpus.most_free() {
             let Some(bucket) = world.free_gpus.with_free(free) else { break };
             let mut from = 0;
@@ -105,19 +105,19 @@ impl NodeSearch<'_> {
                 let node = world.node(id);
                 self.tried += 1;
                 let now = some_idle && world.fits(self.task, node, When::Now);
-                // Promises can leave less later than there is now: a pod that could start must fit both.
-                if (now || promise.is_none())
+                // After nominated pods less can be free later than now: a pod that could start must fit both.
+                if (now || nomination.is_none())
                     && world.fits(self.task, node, When::Later)
                     && filter.refuses(world, id).is_none()
                 {
                     if now || !some_idle {
                         return Some(id);
                     }
-                    promise = Some(id);
+                    nomination = Some(id);
                 }
             }
         }
-        promise
+        nomination
     }
 
     /// Why every node tried refuses the pod, in name order.

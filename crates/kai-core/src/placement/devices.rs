@@ -29,7 +29,7 @@ impl World {
         &mut self,
         task: TaskId,
         node: NodeId,
-        promise_only: bool,
+        nominate_only: bool,
     ) -> Option<Chosen> {
         let shape = self.shape_of(task);
         let target = self.node(node);
@@ -38,14 +38,14 @@ impl World {
         else {
             return None;
         };
-        let starts_now = !promise_only && self.fits(task, target, When::Now);
+        let starts_now = !nominate_only && self.fits(task, target, When::Now);
         let (idle, releasing) = (target.amounts.idle.get(GPU), target.amounts.releasing.get(GPU));
         let mut candidates = SmallVec::new();
         if starts_now {
-            let unpromised = idle.min(idle + releasing);
-            candidates = self.candidates(node, mib, devices, kind, unpromised);
+            let not_nominated = idle.min(idle + releasing);
+            candidates = self.candidates(node, mib, devices, kind, not_nominated);
         }
-        // Devices that are free now are enough, or the pod waits for one that is on its way out.
+        // Devices that are free now are enough, or the pod waits for one that is releasing.
         let waits = candidates.len() < devices as usize;
         if waits {
             candidates = self.candidates(node, mib, devices, kind, idle + releasing);

@@ -1,4 +1,4 @@
-//! Whether a pod fits a node by its amounts: now, or when what is on its way out is gone.
+//! Whether a pod fits a node by its amounts: now, or when releasing pods have ended.
 
 use crate::ids::TaskId;
 use crate::input::pod::PodRole;
@@ -15,7 +15,7 @@ use crate::world::shape::{GpuDemand, Shape};
 pub(crate) enum When {
     /// On what is free.
     Now,
-    /// On what is free or on its way out.
+    /// On what is free or releasing.
     Later,
 }
 
@@ -123,13 +123,13 @@ fn gpu_shortage(
                 return None;
             }
             let by_memory = matches!(shape.gpu, GpuDemand::Memory { .. });
-            // KAI is silent about devices that are in use; it only tells of devices that are too small.
+            // KAI is silent about devices that are in use; it only reports devices that are too small.
             if by_memory && mib <= node.gpus.memory_mib && world.config.compatibility.is_kai() {
                 return None;
             }
-            // How much its devices have nobody knows: a rule says so.
-            let tells_no_memory = node.gpus.advertised > 0 && !node.gpus.memory_known;
-            if by_memory && tells_no_memory && !world.config.compatibility.is_kai() {
+            // The memory of its devices is unknown: a rule reports that.
+            let reports_no_memory = node.gpus.advertised > 0 && !node.gpus.memory_known;
+            if by_memory && reports_no_memory && !world.config.compatibility.is_kai() {
                 return None;
             }
             Some(Shortage {
@@ -146,15 +146,15 @@ fn used_mib(node: &Node) -> i64 {
     node.groups.iter().map(|group| group.used_mib).sum()
 }
 
-/// Who asks for nothing of a resource does not mind that others hold more of it than there is. KAI does, except that
-/// its GPUs cannot be given away twice by the replicas of a device that it takes for devices.
+/// A pod that requests nothing of a resource fits although others hold more of it than there is. For KAI it does not,
+/// except that its GPUs cannot be given away twice by the replicas of a device that it takes for devices.
 #[inline]
 fn usable(world: &World, slot: usize, free: i64) -> i64 {
     if slot != GPU && world.config.compatibility.is_kai() { free } else { free.max(0) }
 }
 
-/// How many slots are compared, from the first. Where who asks for nothing minds too, all that the node has: those
-/// the request reaches depend on which resource was named first.
+/// How many slots are compared, from the first. Under `kai` also those that the pod does not request, up to all that
+/// the node has: the slots that the request reaches depend on which resource was named first.
 #[inline]
 fn slots_that_count(world: &World, shape: &Shape, node: &Node) -> usize {
     let asked = shape.request.len();
@@ -208,24 +208,24 @@ fn plain_gpus(shape: &Shape) -> i64 {
 
 /// GPUs of the device plugin that are free, where they are not the only ones: the kubelet serves requests for GPUs from
 /// them alone, whatever devices the node offers through claims. None where the vector says all, or where devices of a
-/// class stand behind the request. KAI does not tell them apart.
+/// class stand behind the request. KAI does not distinguish them.
 #[inline]
 fn plugin_gpus(world: &World, shape: &Shape, node: &Node, when: When) -> Option<i64> {
-    let tells_apart = node.claimable_gpus > 0 && !world.config.compatibility.is_kai();
+    let distinguishes = node.claimable_gpus > 0 && !world.config.compatibility.is_kai();
     // A rule of its own keeps shared devices off nodes without GPUs of a device plugin.
     let shares = shape.is_shared() && node.gpus.physical > 0;
-    if !tells_apart || (plain_gpus(shape) <= 0 && !shares) {
+    if !distinguishes || (plain_gpus(shape) <= 0 && !shares) {
         return None;
     }
     if node.spec.allocatable.gpus == 0 && world.gpus_are_served_by_devices() {
         return None;
     }
-    let held = node.residents.iter().filter(|resident| match when {
+    let holders = node.residents.iter().filter(|resident| match when {
         When::Now => resident.status != Status::Pipelined,
         When::Later => resident.status != Status::Releasing,
     });
     let is_plain = |demand: DeviceDemand| demand == DeviceDemand::Vector;
-    let whole = held.map(|resident| {
+    let whole = holders.map(|resident| {
         let (task, shape) = (world.task(resident.task), world.shape_of(resident.task));
         let counts = task.spec.role != PodRole::Reservation
             && is_plain(node.demand_of(task, shape, world.config.compatibility));

@@ -81,8 +81,8 @@ impl<'a> ScoreContext<'a> {
                     }
                 }
                 Score::Nominated => {
-                    let promised = world.task(task).spec.nominated_node.as_ref();
-                    if promised == Some(node.name()) { nominatednode::SCORE } else { 0.0 }
+                    let nominated = world.task(task).spec.nominated_node.as_ref();
+                    if nominated == Some(node.name()) { nominatednode::SCORE } else { 0.0 }
                 }
                 Score::Topology => topology::score(world, self.topology, task, node)?,
                 Score::PodAffinity => self.affinity.as_ref().map_or(0.0, |scores| scores.of(node)),

@@ -37,7 +37,7 @@ impl DeviceScore {
         })
     }
 
-    /// Score of a device nobody uses.
+    /// Score of a device without pods.
     pub(crate) fn of_new_device(self) -> f64 {
         match self {
             Self::Pack => 0.0,

@@ -15,7 +15,7 @@ pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
     policy.scores.push(Score::GpuSharing);
 }
 
-/// Whether some shared device of `node` has room for a pod of `shape`.
+/// Whether some shared device of `node` fits a pod of `shape`.
 pub(crate) fn applies(world: &World, shape: &Shape, node: &Node) -> bool {
     if node.groups.is_empty() {
         return false;

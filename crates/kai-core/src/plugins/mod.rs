@@ -101,7 +101,7 @@ pub enum Score {
     GpuSharing,
     /// CPU pods on CPU nodes.
     ResourceType,
-    /// The node promised before.
+    /// The node nominated in an earlier cycle.
     Nominated,
     /// Close to its sub-group.
     Topology,

@@ -3,7 +3,7 @@
 //! Rule: a node's raw score is the sum of weights over all pods in the domains it belongs to: the weights of the
 //! pod's preferred terms that speak of them, and the weights of their preferred terms that speak of the pod;
 //! weights of anti-affinity are negative. A required affinity term of theirs weighs one, as in kube-scheduler;
-//! KAI configures that weight to zero. The raw score counts a million, above everything but a promised node.
+//! KAI configures that weight to zero. The raw score counts a million, above everything but a nominated node.
 //!
 //! The domains are summed up once per pod; each node is then answered by looking its labels up.
 
@@ -14,7 +14,7 @@ use crate::ids::TaskId;
 use crate::input::pod::PodTerm;
 use crate::input::selectors::Labels;
 use crate::input::{PodSpec, Text};
-use crate::plugins::predicates::kubernetes::seen_pods;
+use crate::plugins::predicates::kubernetes::visible_pods;
 use crate::plugins::predicates::pod_affinity::speaks_of;
 use crate::plugins::{Policy, Score};
 use crate::world::World;
@@ -35,7 +35,7 @@ pub(crate) struct DomainScores {
     by_key: Vec<(Text, FxHashMap<Text, i64>)>,
 }
 
-/// Nobody prefers anything that could speak of `task`: every node scores zero.
+/// No preference concerns `task`: every node scores zero.
 pub(crate) fn is_silent(world: &World, task: TaskId) -> bool {
     let own = &world.task(task).spec.constraints.preferred_pod_terms;
     own.is_empty() && world.terms.has_no_drawn()
@@ -52,7 +52,7 @@ pub(crate) fn scores(world: &World, task: TaskId) -> Option<DomainScores> {
     }
     let mut sums = DomainScores::default();
     for node in world.terms.with_drawn().map(|id| world.node(id)) {
-        for other in seen_pods(world, task, node) {
+        for other in visible_pods(world, task, node) {
             let other = &world.task(other).spec;
             sums.add_preferences(world, other, pod, node);
             for term in &other.constraints.pod_affinity {
@@ -62,7 +62,7 @@ pub(crate) fn scores(world: &World, task: TaskId) -> Option<DomainScores> {
     }
     if has_terms {
         for (_, node) in world.nodes() {
-            for other in seen_pods(world, task, node) {
+            for other in visible_pods(world, task, node) {
                 sums.add_preferences(world, pod, &world.task(other).spec, node);
             }
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn preferences_that_nobody_matches_score_nothing() {
+    fn preferences_that_no_pod_matches_score_nothing() {
         let mut cluster = zones(Compatibility::Right);
         cluster.pod(pod("other").label("app", "web").on("a1"));
         let task = cluster.pod(pod("p").preferring(10, term("zone", "app", "db")));
@@ -172,8 +172,8 @@ mod tests {
         cluster.pod(pod("foe").preferring(-2, term("zone", "app", "star")).on("b1"));
         let star = cluster.pod(pod("p").label("app", "star"));
         assert_eq!(answers(&cluster, star), [7e6, 7e6, -2e6, 0.0]);
-        let nobody = cluster.pod(pod("q"));
-        assert_eq!(answers(&cluster, nobody), [0.0; 4]);
+        let unmatched = cluster.pod(pod("q"));
+        assert_eq!(answers(&cluster, unmatched), [0.0; 4]);
     }
 
     #[test]

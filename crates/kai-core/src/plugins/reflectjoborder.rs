@@ -1,5 +1,5 @@
-//! reflectjoborder: the order in which jobs would be tried is part of the plan, for people who ask why theirs waits.
-//! It is the order of `allocate` when the cycle begins, as if nobody found a place.
+//! reflectjoborder: the order in which jobs would be tried is part of the plan, for users who ask why their job is pending.
+//! It is the order of `allocate` when the cycle begins, as if no job found a place.
 
 use crate::config::{ActionKind, PluginSpec};
 use crate::cycle::Cycle;
@@ -13,8 +13,8 @@ pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
 
 /// Waiting jobs in the order they would be tried.
 pub(crate) fn job_order(cycle: &mut Cycle<'_>) -> Vec<OrderedJob> {
-    let everybody = Eligible { preemptible_only: false, past_delay_only: false };
-    let mut queue = JobQueue::new(cycle, ActionKind::Allocate, everybody);
+    let all_jobs = Eligible { preemptible_only: false, past_delay_only: false };
+    let mut queue = JobQueue::new(cycle, ActionKind::Allocate, all_jobs);
     let jobs = std::iter::from_fn(|| queue.pop(cycle));
     let ordered = |job| {
         let spec = &cycle.world.job(job).spec;

@@ -56,7 +56,7 @@ pub(crate) fn node(name: &str, gpus: i64, labels: &[(&str, &str)]) -> NodeSpec {
         unschedulable: false,
         bad_conditions: Vec::new(),
         gpu_memory_known: None,
-        seen_gpu_uuids: Vec::new(),
+        observed_gpu_uuids: Vec::new(),
         observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: None,
     }

@@ -1,4 +1,4 @@
-//! Random writes of a cycle: going back to any point restores just what was there, and at every point the index
+//! Random writes of a cycle: a rollback to any point restores just what was there, and at every point the index
 //! finds the node that a look at all of them finds.
 
 use proptest::collection::vec;
@@ -20,30 +20,30 @@ use crate::world::{Checkpoint, World};
 /// One write, with numbers that choose what it is about.
 #[derive(Clone, Copy, Debug)]
 enum Write {
-    Put { task: usize, node: usize, promise: bool },
+    Put { task: usize, node: usize, nominate: bool },
     Evict { task: usize },
     TakeBack { task: usize },
     Settle { task: usize },
     Start { job: usize },
     Mark,
-    GoBack { to: usize },
+    RollBack { to: usize },
 }
 
 fn write() -> impl Strategy<Value = Write> {
     let number = || 0..64_usize;
     prop_oneof![
         6 => (number(), number(), any::<bool>())
-            .prop_map(|(task, node, promise)| Write::Put { task, node, promise }),
+            .prop_map(|(task, node, nominate)| Write::Put { task, node, nominate }),
         3 => number().prop_map(|task| Write::Evict { task }),
         2 => number().prop_map(|task| Write::TakeBack { task }),
         2 => number().prop_map(|task| Write::Settle { task }),
         1 => number().prop_map(|job| Write::Start { job }),
         3 => Just(Write::Mark),
-        2 => number().prop_map(|to| Write::GoBack { to }),
+        2 => number().prop_map(|to| Write::RollBack { to }),
     ]
 }
 
-/// A point to go back to, and what the world was like.
+/// A point to roll back to, and what the world was like.
 struct Point {
     checkpoint: Checkpoint,
     state: u64,
@@ -90,7 +90,7 @@ impl Ledger {
         });
     }
 
-    fn go_back(&mut self, to: usize) -> Result<(), TestCaseError> {
+    fn roll_back(&mut self, to: usize) -> Result<(), TestCaseError> {
         let to = to % self.points.len();
         self.points.truncate(to + 1);
         let point = &self.points[to];
@@ -106,9 +106,9 @@ impl Ledger {
         let task_at =
             |at: usize| (!self.tasks.is_empty()).then(|| self.tasks[at % self.tasks.len()]);
         match write {
-            Write::Put { task, node, promise } => {
+            Write::Put { task, node, nominate } => {
                 if let Some(task) = task_at(task) {
-                    self.put(task, self.nodes[node % self.nodes.len()], promise);
+                    self.put(task, self.nodes[node % self.nodes.len()], nominate);
                 }
             }
             Write::Evict { task } => {
@@ -141,13 +141,13 @@ impl Ledger {
                 }
             }
             Write::Mark => self.mark(),
-            Write::GoBack { to } => self.go_back(to)?,
+            Write::RollBack { to } => self.roll_back(to)?,
         }
         Ok(())
     }
 
     /// Puts a waiting task on a node, whether it fits or not.
-    fn put(&mut self, task: TaskId, node: NodeId, promise: bool) {
+    fn put(&mut self, task: TaskId, node: NodeId, nominate: bool) {
         let world = &mut self.world;
         if world.task(task).state.status != Status::Pending {
             return;
@@ -155,13 +155,13 @@ impl Ledger {
         let demand = world.node(node).demand(world.shape_of(task), world.config.compatibility);
         let groups = match demand {
             DeviceDemand::Vector => Groups::new(),
-            DeviceDemand::Shared { .. } => match world.choose_devices(task, node, promise) {
+            DeviceDemand::Shared { .. } => match world.choose_devices(task, node, nominate) {
                 Some(chosen) => chosen.groups,
                 None => return,
             },
         };
         let place = Place { node, groups, zones: ZonePlacement::default() };
-        let status = if promise { Status::Pipelined } else { Status::Allocated };
+        let status = if nominate { Status::Pipelined } else { Status::Allocated };
         world.put(task, &place, status);
     }
 
@@ -193,7 +193,7 @@ proptest! {
     #![proptest_config(super::cases(600))]
 
     #[test]
-    fn going_back_restores_what_was_there(
+    fn rolling_back_restores_what_was_there(
         cluster in prop_oneof![messy_cluster(), tidy_cluster()],
         writes in vec(write(), 1..60),
     ) {
@@ -202,7 +202,7 @@ proptest! {
             ledger.write(write)?;
             prop_assert!(check::free_gpus_are_known(&ledger.world), "after {write:?}");
         }
-        ledger.go_back(0)?;
+        ledger.roll_back(0)?;
         show::none(&check::miscounts(&ledger.world), "")?;
     }
 

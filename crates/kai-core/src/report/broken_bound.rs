@@ -20,7 +20,7 @@ pub struct BrokenBound {
     /// The bound.
     pub bound: f64,
     /// What the queue holds and counts against the bound.
-    pub held: f64,
+    pub allocated: f64,
     /// What was asked for.
     pub requested: f64,
 }
@@ -28,7 +28,7 @@ pub struct BrokenBound {
 impl BrokenBound {
     /// By how much.
     pub fn excess(&self) -> f64 {
-        self.held + self.requested - self.bound
+        self.allocated + self.requested - self.bound
     }
 }
 
@@ -61,7 +61,7 @@ impl Cycle<'_> {
             resource: violation.resource,
             kind: violation.kind,
             bound: violation.bound,
-            held: violation.allocated,
+            allocated: violation.allocated,
             requested: violation.requested,
         }
     }

@@ -25,26 +25,26 @@ pub struct DeviceTrial {
 pub struct NodeDevices {
     /// The node.
     pub node: Text,
-    /// Devices that nobody uses.
+    /// Number of devices without pods.
     pub idle: i64,
-    /// Devices whose pods are on their way out.
+    /// Number of devices that are releasing, less those that nominated pods will take.
     pub releasing: i64,
     /// MiB that the pod wants of each device; none: whole devices.
     pub requested_mib: Option<i64>,
     /// Devices that are shared.
-    pub devices: Vec<DeviceRoom>,
+    pub devices: Vec<DeviceUsage>,
 }
 
-/// What a shared device has left.
+/// Memory of a shared device when a pod was tried on its node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DeviceRoom {
+pub struct DeviceUsage {
     /// Its id.
     pub device: Text,
-    /// MiB held or promised.
+    /// MiB of running, releasing and nominated pods.
     pub used_mib: i64,
-    /// MiB held.
+    /// MiB of running and releasing pods; nominated pods are not counted.
     pub allocated_mib: i64,
-    /// MiB on their way out.
+    /// MiB of releasing pods, less those of nominated pods.
     pub releasing_mib: i64,
     /// MiB it has.
     pub total_mib: i64,
@@ -69,7 +69,7 @@ impl NodeDevices {
             DeviceDemand::Vector => (None, GroupKind::default()),
         };
         let devices =
-            node.groups.iter().filter(|group| group.used_mib > 0).map(|group| DeviceRoom {
+            node.groups.iter().filter(|group| group.used_mib > 0).map(|group| DeviceUsage {
                 device: world.group_name(group.id).clone(),
                 used_mib: group.used_mib,
                 allocated_mib: group.allocated_mib,

@@ -1,4 +1,4 @@
-//! Why a job did not run: one entry per attempt that failed, and what each of its pods was told.
+//! Why a job did not run: one entry per attempt that failed, and the refusals of each of its pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::time::{Span, Timestamp};
 pub struct JobFit {
     /// Attempts that failed, in order.
     pub errors: Vec<JobError>,
-    /// What its pods were told.
+    /// Refusals of each of its pods.
     pub tasks: BTreeMap<TaskId, Arc<TaskFit>>,
     /// Why it may not take from other queues.
     pub cannot_reclaim: Option<ReclaimRefusal>,
@@ -47,12 +47,12 @@ pub enum JobError {
         task: TaskId,
         /// How far the gang came.
         progress: Progress,
-        /// What the pod was told.
+        /// Refusals of the pod.
         fit: Arc<TaskFit>,
     },
     /// Its pods cannot be together as asked.
     Topology(Box<TopologyRefusal>),
-    /// It may not make others go yet.
+    /// It may not evict others yet.
     PreemptionDelay {
         /// The delay.
         delay: Span,

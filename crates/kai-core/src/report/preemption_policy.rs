@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn the_policy_is_named_where_it_counts() {
         let text = "preemptionPolicy: Never";
-        let told = explained(true, Compatibility::Right);
-        assert!(told.contains(text), "{told}");
+        let explanation = explained(true, Compatibility::Right);
+        assert!(explanation.contains(text), "{explanation}");
         assert!(!explained(false, Compatibility::Right).contains(text));
         assert!(!explained(true, Compatibility::Kai).contains(text));
     }

@@ -1,4 +1,4 @@
-//! Why a pod cannot go to a node, or to none: data first, KAI's text from it.
+//! Why a pod does not fit a node, or any node: data first, KAI's text from it.
 
 use crate::fairness::CapacityViolation;
 use crate::input::Text;
@@ -12,7 +12,7 @@ pub enum NodeRefusal {
     QueueCapacity(Box<CapacityViolation>),
     /// The node offers another kind of GPUs, or a filter of Kubernetes refuses; the text says it all.
     Rule {
-        /// Which rule, for counting and for people who look it up.
+        /// Which rule, for counting and for users who look it up.
         rule: Rule,
         /// KAI's text.
         text: Text,

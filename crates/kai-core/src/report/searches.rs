@@ -1,4 +1,4 @@
-//! How searches for victims went, for those who measure. There is no clock here: effort is counted in the units of budgets.
+//! How searches for victims went, for metrics and the log. There is no clock here: effort is counted in the units of budgets.
 
 use crate::config::ActionKind;
 
@@ -63,9 +63,9 @@ pub struct GeneratorRun {
 pub enum RunResult {
     /// Victims were found.
     Solved,
-    /// No set of victims makes room.
+    /// The job fits with none of the sets of victims.
     Unsolved,
-    /// Sets of victims that make room were all refused by the rules of the action.
+    /// The rules of the action refused every set of victims with which the job fits.
     ValidatorRejected,
     /// A budget was spent first.
     DeadlineExhausted,
@@ -90,7 +90,7 @@ pub struct SetCounts {
     pub emitted: u32,
     /// Tried on the model.
     pub simulated: u32,
-    /// Make room, and the rules of the action refuse them.
+    /// The job fits, and the rules of the action refuse the set.
     pub refused: u32,
     /// Were tried without success before.
     pub duplicate: u32,

@@ -118,7 +118,7 @@ pub fn short_message(errors: &[Explanation]) -> String {
     if texts.is_empty() { reason.to_owned() } else { format!("{reason}: {}.", texts.join(". \n")) }
 }
 
-/// What a pod was told: refusals with the number of nodes that gave them, then the devices that were tried.
+/// Why a pod found no node: refusals with the number of nodes that gave them, then the devices that were tried.
 pub fn task_fit(world: &World, fit: &TaskFit) -> String {
     let base = fit.before_nodes.as_deref().unwrap_or(NO_NODE);
     if world.config().params.detailed_fit_errors && !fit.per_node.is_empty() {

@@ -27,7 +27,7 @@ pub struct VictimsConsidered {
     pub(crate) refusal: Option<ReclaimRefusal>,
     /// Where taking everything that may be taken is too little: needed and takeable.
     pub not_enough: Option<NotEnough>,
-    /// Where moving everybody could not help: all that is free is too little.
+    /// What is free, where moving every pod could not help because that is too little.
     pub too_little_free: Option<TooLittleFree>,
     /// The search ended because its budget was spent.
     pub budget_spent: bool,
@@ -114,9 +114,9 @@ impl VictimsConsidered {
         }
     }
 
-    /// The same with everybody named.
+    /// The same report with every job named.
     #[must_use]
-    pub(crate) fn naming_everybody(self) -> Self {
+    pub(crate) fn naming_every_job(self) -> Self {
         Self { most_examples: usize::MAX, ..self }
     }
 
@@ -133,8 +133,8 @@ impl VictimsConsidered {
         }
         let examples = self.verdicts.entry((queue.clone(), verdict)).or_default();
         examples.count += count as u32;
-        let room = self.most_examples.saturating_sub(examples.names.len()).min(count);
-        examples.names.extend(first.take(room).cloned());
+        let missing = self.most_examples.saturating_sub(examples.names.len()).min(count);
+        examples.names.extend(first.take(missing).cloned());
     }
 
     pub(crate) fn note(&mut self, queue: &Text, verdict: VictimVerdict, job: &ObjectName) {

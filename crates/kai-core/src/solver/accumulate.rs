@@ -22,7 +22,7 @@ pub(crate) struct Accumulation {
     recorded: FxHashSet<TaskId>,
     /// Potential victims, in the order they were collected.
     pub(crate) steps: Vec<Step>,
-    /// Steps of jobs that came more than once can only be told apart here; empty while every job comes once.
+    /// Steps of jobs that came more than once can only be distinguished here; empty while every job comes once.
     steps_of_job: FxHashMap<JobId, Vec<usize>>,
     /// Nodes with a potential victim, in the order they came.
     pub(crate) nodes: Vec<NodeId>,

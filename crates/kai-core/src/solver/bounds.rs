@@ -2,17 +2,17 @@
 //!
 //! *Devices on nodes.* A pod that asks for whole devices takes them from one node. Of the job's pods, those that ask
 //! for at least d devices need as many times d devices on single nodes; a node with c devices free, becoming free or
-//! freed by the victims has room for ⌊c/d⌋ of them. If all nodes together have room for fewer, some pod finds none,
+//! freed by the victims fits ⌊c/d⌋ of them. If all nodes together fit fewer, some pod finds no node,
 //! in whatever order jobs are placed: placing others first only takes devices away.
 //!
-//! *Devices in all, where nobody may be lost.* Consolidation places every victim again. Devices then suffice only if
+//! *Devices in all, where no victim may be lost.* Consolidation places every victim again. Devices then suffice only if
 //! those free before, plus those that sharing victims empty, are enough for the job: a whole device that a victim
-//! gives up is taken again by the same victim. And the memory of all who share must fit the devices they are left
-//! with.
+//! gives up is taken again by the same victim. And the memory of all sharing pods must fit the devices that are left
+//! for them.
 //!
-//! *Everybody gets a place again, where nobody may be lost.* So victims need room size by size just as the job does.
+//! *Every victim is placed again, where none may be lost.* So victims must fit size by size just as the job does.
 //! And a victim job has one attempt, in which it gets what it lacks to its minimum, or one pod beyond it: if more of
-//! it were evicted, some stay away whatever room there is.
+//! it were evicted, some stay evicted however much is free.
 //!
 //! *What may be taken.* Of a queue something may be taken only while it holds more than it is guaranteed. Where only
 //! its GPUs are above that, all that is taken before the last piece is less than what is above, so less than that
@@ -60,27 +60,27 @@ pub(crate) fn cannot_help(
     if world.has_replica_nodes() || uses_claims(world, probe.tasks) {
         return false;
     }
-    let nobody_may_be_lost = matches!(search.rules, Rules::Consolidation);
+    let keeps_all_victims = matches!(search.rules, Rules::Consolidation);
     let victims = &*distinct(world, victims);
-    let all_take_room = victims.iter().all(|victim| takes_room_where_it_goes(world, *victim));
+    let all_count_once = victims.iter().all(|victim| counts_on_one_node(world, *victim));
     let Some(freed) = Freed::by(world, victims) else { return false };
     let emptied = freed.emptied_devices(world);
     let mut sizes: Vec<i64> = probe.tasks.iter().map(|task| whole_devices(world, *task)).collect();
-    if nobody_may_be_lost && all_take_room {
+    if keeps_all_victims && all_count_once {
         sizes.extend(&freed.sizes);
     }
-    if !has_room_for_all(world, sizes, &freed, &emptied) {
+    if !all_fit(world, sizes, &freed, &emptied) {
         return true;
     }
     let emptied = emptied.values().sum();
-    nobody_may_be_lost
-        && (all_take_room && !suffices_for_everybody(world, probe, &freed, emptied)
+    keeps_all_victims
+        && (all_count_once && !suffices_for_all(world, probe, &freed, emptied)
             || !could_all_return(world, victims))
 }
 
-/// A pod that moved before has an entry on the node it left, too. KAI takes its eviction back when it gets a place
-/// there, and so leaves it where it was: it needs room on one node and takes it on another.
-pub(super) fn takes_room_where_it_goes(world: &World, victim: TaskId) -> bool {
+/// False for a pod that moved before: it has an entry on the node it left, too. KAI reverts its eviction when it is
+/// placed there, and so keeps it where it was: it must fit one node and takes capacity of another.
+pub(super) fn counts_on_one_node(world: &World, victim: TaskId) -> bool {
     !world.config.compatibility.is_kai() || world.task(victim).state.status != Status::Pipelined
 }
 
@@ -153,7 +153,7 @@ impl Freed {
                     for group in &entry.state.groups {
                         *freed.shared.entry((node, *group)).or_default() += mib;
                     }
-                    // It may need less elsewhere: a part of a device is worth least on the smallest one.
+                    // It may need less elsewhere: a GPU fraction is least memory on the smallest device.
                     freed.add_share(mib.min(world.least_share(shape)), devices);
                 }
             }
@@ -166,12 +166,12 @@ impl Freed {
         self.smallest_share = self.smallest_share.min(mib);
     }
 
-    /// Shared devices per node on which nobody but victims is left.
+    /// Shared devices per node on which only victims are left.
     fn emptied_devices(&self, world: &World) -> BTreeMap<NodeId, i64> {
         let mut emptied: BTreeMap<NodeId, i64> = BTreeMap::new();
         for ((node, group), mib) in &self.shared {
-            let held = world.node(*node).group(*group);
-            if held.is_some_and(|held| held.allocated_mib - held.releasing_mib <= *mib) {
+            let device = world.node(*node).group(*group);
+            if device.is_some_and(|device| device.allocated_mib - device.releasing_mib <= *mib) {
                 *emptied.entry(*node).or_default() += 1;
             }
         }
@@ -179,8 +179,8 @@ impl Freed {
     }
 }
 
-/// Each pod that asks for whole devices has room on some node, counted size by size.
-fn has_room_for_all(
+/// Each pod that asks for whole devices fits some node, counted size by size.
+fn all_fit(
     world: &World,
     mut sizes: Vec<i64>,
     freed: &Freed,
@@ -214,7 +214,7 @@ fn more_slots(world: &World, node: NodeId, devices: i64, size: i64) -> i64 {
 }
 
 /// Devices and their memory suffice for the job and for every victim.
-fn suffices_for_everybody(world: &World, probe: &Probe<'_>, freed: &Freed, emptied: i64) -> bool {
+fn suffices_for_all(world: &World, probe: &Probe<'_>, freed: &Freed, emptied: i64) -> bool {
     let mut wanted = 0;
     let mut sharing = (freed.shared_mib, freed.smallest_share);
     let mut largest_device = 0;
@@ -242,10 +242,11 @@ fn suffices_for_everybody(world: &World, probe: &Probe<'_>, freed: &Freed, empti
         largest_device = largest_device.max(node.gpus.memory_mib);
         for group in &node.groups {
             let given_up = freed.shared.get(&(id, group.id)).copied().unwrap_or(0);
-            let room = node.gpus.memory_mib - group.allocated_mib + group.releasing_mib + given_up;
+            let free_mib =
+                node.gpus.memory_mib - group.allocated_mib + group.releasing_mib + given_up;
             let is_emptied = group.allocated_mib - group.releasing_mib <= given_up;
-            if room >= smallest_share && !is_emptied {
-                left += room;
+            if free_mib >= smallest_share && !is_emptied {
+                left += free_mib;
             }
         }
     }
@@ -298,13 +299,13 @@ pub(crate) fn not_enough_to_take(
 fn gpus_above(limit: &TakeLimit) -> Option<f64> {
     let above = |resource: QueueResource| {
         let bound = limit.protected[resource];
-        if bound == UNLIMITED { 0.0 } else { (limit.held[resource] - bound).max(0.0) }
+        if bound == UNLIMITED { 0.0 } else { (limit.allocated[resource] - bound).max(0.0) }
     };
     let others = above(QueueResource::Cpu) > 0.0 || above(QueueResource::Memory) > 0.0;
     (!others).then(|| above(QueueResource::Gpu))
 }
 
-/// Largest and smallest GPUs of the jobs that may go.
+/// Largest and smallest number of GPUs of the jobs that may be evicted.
 #[derive(Clone, Copy, Default)]
 struct Sizes {
     largest: f64,

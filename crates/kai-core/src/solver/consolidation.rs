@@ -1,4 +1,4 @@
-//! consolidation: running pods move together so that a waiting job fits; nobody is lost.
+//! consolidation: running pods move together so that a waiting job fits; every pod that moves is placed again.
 
 use rustc_hash::FxHashSet;
 

@@ -19,7 +19,7 @@ pub(crate) enum Emission {
     /// Just what earlier successes took, or nothing.
     Recorded(Option<Scenario>),
     /// One set per node.
-    Nodes { nodes: Vec<NodeId>, next: usize, seen: Vec<Vec<TaskId>> },
+    Nodes { nodes: Vec<NodeId>, next: usize, emitted: Vec<Vec<TaskId>> },
     /// Growing prefixes of nodes.
     Prefixes { nodes: Vec<NodeId>, size: usize, step: usize, done: bool },
 }
@@ -38,7 +38,7 @@ impl Emission {
         match generator {
             Generator::NodeLocalGreedy => {
                 let nodes = nodes_of_job(cycle, last.job);
-                Self::Nodes { nodes, next: 0, seen: Vec::new() }
+                Self::Nodes { nodes, next: 0, emitted: Vec::new() }
             }
             Generator::MultiNodeGang => prefixes(cycle, probe, accumulation),
         }
@@ -53,7 +53,7 @@ impl Emission {
     ) -> Option<Scenario> {
         match self {
             Self::Recorded(scenario) => scenario.take(),
-            Self::Nodes { nodes, next, seen } => {
+            Self::Nodes { nodes, next, emitted } => {
                 while let Some(node) = nodes.get(*next).copied() {
                     *next += 1;
                     let scenario = victims_on(cycle, probe, accumulation, node);
@@ -61,10 +61,10 @@ impl Emission {
                     sorted.sort_unstable();
                     sorted.dedup();
                     if nodes.len() > 1 {
-                        if seen.contains(&sorted) {
+                        if emitted.contains(&sorted) {
                             continue;
                         }
-                        seen.push(sorted);
+                        emitted.push(sorted);
                     }
                     return Some(scenario);
                 }
@@ -149,14 +149,14 @@ fn prefixes(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -
 /// GPUs free, becoming free or freed by earlier successes on usable nodes without collected victims.
 fn free_elsewhere(cycle: &Cycle<'_>, probe: &Probe<'_>, accumulation: &Accumulation) -> i64 {
     let world = &cycle.world;
-    let with_room = world.free_gpus.room().iter().map(|rank| world.nodes_by_rank[rank]);
+    let partly_free = world.free_gpus.partly_free().iter().map(|rank| world.nodes_by_rank[rank]);
     let of_recorded = probe.recorded.tasks.iter().filter_map(|task| world.task(*task).state.node);
-    let mut seen = RankSet::with_len(world.nodes_by_rank.len());
+    let mut counted = RankSet::with_len(world.nodes_by_rank.len());
     let mut sum = 0;
-    for node in with_room.chain(of_recorded) {
+    for node in partly_free.chain(of_recorded) {
         let rank = world.node(node).rank as usize;
-        if !seen.contains(rank) && !accumulation.touches(node) {
-            seen.insert(rank);
+        if !counted.contains(rank) && !accumulation.touches(node) {
+            counted.insert(rank);
             sum += accumulation.gpus.capacity_of(world, node);
         }
     }

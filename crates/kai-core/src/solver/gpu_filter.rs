@@ -6,7 +6,7 @@ use crate::ids::{NodeId, TaskId};
 use crate::solver::Probe;
 use crate::world::World;
 
-/// Nobody looked at the node yet.
+/// The node was not examined yet.
 const UNKNOWN: i64 = i64::MIN;
 
 /// GPUs that could be free, in hundredths, against what the pods of a probe want.
@@ -15,7 +15,7 @@ pub(crate) struct GpuFilter {
     wanted: Vec<i64>,
     /// All pods want this much.
     uniform: Option<i64>,
-    /// For uniform pods: how many of them could be held by all nodes together.
+    /// For uniform pods: how many of them fit all nodes together.
     slots: i64,
     /// What could be free by node slot, as far as it was computed.
     capacity: Vec<i64>,
@@ -39,7 +39,7 @@ impl GpuFilter {
         let mut capacity = vec![UNKNOWN; world.nodes.len()];
         let mut nodes = Vec::new();
         let mut slots = 0;
-        for rank in world.free_gpus.room().iter() {
+        for rank in world.free_gpus.partly_free().iter() {
             let id = world.nodes_by_rank[rank];
             let free = available_centi(world, id);
             slots += uniform.map_or(0, |wanted| (free / wanted).max(0));

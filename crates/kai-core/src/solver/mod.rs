@@ -1,5 +1,5 @@
-//! The search for victims: who must go, or move, so that a job can run. Shared by reclaim, preempt and
-//! consolidation, which differ in who may be a victim and in what they accept.
+//! The search for victims: which pods must be evicted, or move, so that a job can run. Shared by reclaim, preempt and
+//! consolidation, which differ in which jobs may be victims and in what they accept.
 //!
 //! A job is solved for its first 1, 2, 4, … pods, then by bisection, each time starting from the victims of the
 //! largest success; the last probe is for all its pods. Each probe collects victims in victim order until enough
@@ -54,7 +54,7 @@ pub(crate) enum Rules {
     Reclaim(Box<ReclaimValidator>),
     /// Young victims stay.
     Preempt,
-    /// Everyone who must go finds another place.
+    /// Every victim is placed again.
     Consolidation,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Search {
     pub(crate) job: JobId,
     pub(crate) candidates: Candidates,
     pub(crate) rules: Rules,
-    /// Nodes on which the job could run before anyone goes; none: all.
+    /// Nodes on which the job could run before any eviction; none: all.
     pub(crate) feasible: Option<RankSet>,
     /// The order in which victims are collected, as far as it was needed.
     pub(crate) trace: Trace,
@@ -75,13 +75,13 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Every job with pods that hold a place may be a victim, as far as its kind goes.
+    /// Every job with pods that hold a place may be a victim, as far as its kind allows.
     fn spares_only_idle_jobs(&self, world: &World) -> bool {
         let is_idle = |job: &JobId| world.job(*job).counts.active_allocated() == 0;
         self.candidates.spared.iter().all(is_idle)
     }
 
-    /// The search ended: notes those who could have gone and would not have helped, and those who may never be taken.
+    /// The search ended: notes the jobs whose eviction would not have helped, and the jobs that may never be evicted.
     pub(crate) fn note_in_vain(&mut self, cycle: &Cycle<'_>) {
         let world = &cycle.world;
         let name_of = |key: &JobKey| &world.job(key.job).spec.name;
@@ -248,7 +248,7 @@ fn run_generators(
             found = if more && cycle.world.is_gang_satisfied(search.job) {
                 ProbeResult::Solved(solution)
             } else {
-                // KAI leaves such a statement applied (fault 4); nobody would take it back.
+                // KAI leaves such a statement applied (fault 4), and nothing reverts it.
                 solution.statement.discard(cycle.world);
                 ProbeResult::Unsolved
             };
@@ -282,7 +282,7 @@ fn run_result(found: &ProbeResult, sets: SetCounts) -> RunResult {
 fn feasible_nodes(cycle: &Cycle<'_>, job: JobId) -> Option<RankSet> {
     let mut tasks = cycle.world.job(job).tasks();
     let some_without = tasks.any(|task| cycle.world.shape_of(task).is_cpu_only());
-    (!some_without).then(|| cycle.world.free_gpus.room().clone())
+    (!some_without).then(|| cycle.world.free_gpus.partly_free().clone())
 }
 
 fn solve_with(
@@ -478,7 +478,7 @@ pub(crate) fn is_hopeless(cycle: &mut Cycle<'_>, job: JobId) -> bool {
     }
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
     for task in tasks {
-        if let Err(refusal) = predicates::check_task_whatever_goes(cycle.world, task) {
+        if let Err(refusal) = predicates::check_task_beyond_eviction(cycle.world, task) {
             let fit = TaskFit { before_nodes: Some(refusal.text), ..TaskFit::default() };
             let fit = std::sync::Arc::new(fit);
             cycle.note(job, JobError::NoNode { task, progress: Progress::Alone, fit });

@@ -31,7 +31,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     while let Some(job) = queue.pop(cycle) {
         let Some(own_queue) = cycle.world.job(job).queue else { continue };
         if let Err(violation) = fits_quota(cycle, job, own_queue) {
-            cycle.note_unless_told(job, JobError::Capacity(violation));
+            cycle.note_first_error(job, JobError::Capacity(violation));
             continue;
         }
         if !signatures.is_worth_trying(cycle, job, Some(own_queue)) || is_hopeless(cycle, job) {

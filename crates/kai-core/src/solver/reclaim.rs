@@ -199,17 +199,17 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
     }
 }
 
-/// Whether fair shares and quotas hold when these victims, who held as much as `held` says, go. Victims that found another place do not count where
-/// the configuration says so.
+/// Whether fair shares and quotas hold without these victims, whose queues were charged `charged` for them. Victims
+/// that found another place do not count where the configuration says so.
 pub(crate) fn validate(
     cycle: &Cycle<'_>,
     validator: &mut ReclaimValidator,
     (required, involved): (Amounts, ResourceSet),
     victims: &[TaskId],
-    held: &[Accepted],
+    charged: &[Accepted],
 ) -> Result<(), ReclaimRefusal> {
     validator.restart_for(&cycle.world.tree, required, involved);
-    for (queue, unit) in units(cycle, victims, held) {
+    for (queue, unit) in units(cycle, victims, charged) {
         let amounts = unit.amounts();
         let plain = (unit.gpu_centi - unit.mig_centi) as f64;
         let involved = involved_resources(&amounts, plain, cycle.world.config.compatibility);
@@ -219,7 +219,7 @@ pub(crate) fn validate(
 }
 
 /// The victim keeps a place that counts: its own, or another where moving does not count as loss. Where it does, KAI
-/// counts also those who keep their own place (fault 26).
+/// counts also victims that keep their own place (fault 26).
 fn stays(world: &World, victim: TaskId) -> bool {
     let status = world.task(victim).state.status;
     let unmoved = status.is_active_allocated() && status != Status::Pipelined;
@@ -231,19 +231,19 @@ fn stays(world: &World, victim: TaskId) -> bool {
     }
 }
 
-/// What goes together, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one. Who was
-/// moved may cost less where it is now; what counts is what its queue gave.
-fn units(cycle: &Cycle<'_>, victims: &[TaskId], held: &[Accepted]) -> Vec<(QueueId, Accepted)> {
+/// Units of eviction, job by job: pods beyond a leaf's minimum one by one, then the rest of the job as one. A pod that
+/// was moved may cost less where it is now; what counts is what its queue was charged before.
+fn units(cycle: &Cycle<'_>, victims: &[TaskId], charged: &[Accepted]) -> Vec<(QueueId, Accepted)> {
     let world = &cycle.world;
     let mut jobs: Vec<JobId> = Vec::new();
     let mut tasks_of: BTreeMap<JobId, Vec<(TaskId, Accepted)>> = BTreeMap::new();
-    for (task, held) in victims.iter().zip(held) {
+    for (task, charged) in victims.iter().zip(charged) {
         let Some(job) = world.task(*task).job else { continue };
         let tasks = tasks_of.entry(job).or_insert_with(|| {
             jobs.push(job);
             Vec::new()
         });
-        tasks.push((*task, *held));
+        tasks.push((*task, *charged));
     }
     let as_kai = world.config.compatibility.is_kai();
     let mut units = Vec::new();
@@ -259,17 +259,17 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId], held: &[Accepted]) -> Vec<(Queue
                 .collect();
             let kept = of_leaf.iter().filter(|(task, _)| stays(world, *task)).count();
             let mut gone = 0;
-            for (position, (task, held)) in of_leaf.into_iter().enumerate() {
+            for (position, (task, charged)) in of_leaf.into_iter().enumerate() {
                 if stays(world, *task) {
                     continue;
                 }
-                // Who stays fills the minimum first. KAI goes by the order of the list (fault 26).
+                // Pods that stay fill the minimum first. KAI uses the order of the list (fault 26).
                 let position = if as_kai { position } else { kept + gone };
                 gone += 1;
                 if position < leaf.min_available as usize {
-                    core.get_or_insert_default().add(held);
+                    core.get_or_insert_default().add(charged);
                 } else {
-                    units.push((queue, *held));
+                    units.push((queue, *charged));
                 }
             }
         }

@@ -36,8 +36,8 @@ impl RecordedVictims {
 
     /// Every victim once, in order.
     pub(crate) fn distinct(&self) -> impl Iterator<Item = TaskId> + '_ {
-        let mut seen: FxHashSet<TaskId> = FxHashSet::default();
-        self.tasks.iter().copied().filter(move |task| seen.insert(*task))
+        let mut visited: FxHashSet<TaskId> = FxHashSet::default();
+        self.tasks.iter().copied().filter(move |task| visited.insert(*task))
     }
 
     /// What the next probe starts from after `scenario` succeeded with the victims `before` it.
@@ -77,14 +77,14 @@ impl RecordedVictims {
     }
 }
 
-/// Victims that go, then victims that move, each once.
+/// Victims that are evicted, then victims that move, each once.
 fn disturbed(world: &World, victims: &[TaskId]) -> Vec<TaskId> {
     let status = |task: &TaskId| world.task(*task).state.status;
-    let mut seen: FxHashSet<TaskId> = FxHashSet::default();
+    let mut visited: FxHashSet<TaskId> = FxHashSet::default();
     let mut found = Vec::with_capacity(victims.len());
     for wanted in [Status::Releasing, Status::Pipelined] {
         let of_status = victims.iter().filter(|task| status(task) == wanted);
-        found.extend(of_status.filter(|task| seen.insert(**task)));
+        found.extend(of_status.filter(|task| visited.insert(**task)));
     }
     found
 }

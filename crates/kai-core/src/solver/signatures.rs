@@ -87,7 +87,7 @@ fn footprint(world: &World, job: JobId) -> Footprint {
         .map(|task| {
             let shape = world.shape_of(task);
             let mut request = shape.request.clone();
-            // Parts of devices are compared in the same unit as whole ones.
+            // GPU fractions are compared in the same unit as whole ones.
             request.set(GPU, shape.quota_centi());
             request
         })

@@ -1,5 +1,5 @@
 //! One set of victims on the model: all are evicted, then every job concerned is placed again in the order in which
-//! jobs are served. Who finds a place is moved, or was never evicted where the place is his own. Other waiting jobs
+//! jobs are served. A victim that finds a place is moved, or keeps its place where that is its own. Other waiting jobs
 //! get nothing, but while one is next in its queue it speaks for it.
 
 use rustc_hash::FxHashSet;
@@ -51,7 +51,7 @@ pub(crate) fn run(
         return Verdict::DoesNotFit;
     }
     let nodes = usable_nodes(cycle, search, &victims);
-    let held: Vec<Accepted> =
+    let charged: Vec<Accepted> =
         victims.iter().map(|task| cycle.world.task(*task).state.accepted).collect();
     let whole = WholeGangs::of(cycle, &victims);
     for task in &victims {
@@ -71,18 +71,19 @@ pub(crate) fn run(
             return Verdict::Refused;
         }
     }
-    if !is_acceptable(cycle, search, probe, &victims, &held) || !whole.are_whole_or_absent(cycle) {
+    if !is_acceptable(cycle, search, probe, &victims, &charged) || !whole.are_whole_or_absent(cycle)
+    {
         return Verdict::Refused;
     }
     Verdict::Solved(RecordedVictims::after(cycle.world, probe.recorded, scenario))
 }
 
 /// Jobs of victims that have all the pods they need. Victims of earlier successes may be a part of a job, and leave
-/// less than it needs behind; KAI does not mind.
+/// less than it needs behind; KAI accepts that.
 struct WholeGangs {
     jobs: Vec<JobId>,
     /// Those that have them even without pods that this cycle nominated. Such a pod comes later, and may not
-    /// come at all: nobody who is there goes on the strength of it.
+    /// come at all: no running pod is evicted because of it.
     without_newcomers: Vec<JobId>,
 }
 
@@ -138,7 +139,7 @@ fn is_acceptable(
     search: &mut Search,
     probe: &Probe<'_>,
     victims: &[TaskId],
-    held: &[Accepted],
+    charged: &[Accepted],
 ) -> bool {
     let jobs = victims.iter().filter_map(|task| cycle.world.task(*task).job);
     if !cycle.world.semi_preemptible.is_empty()
@@ -149,7 +150,7 @@ fn is_acceptable(
     match &mut search.rules {
         Rules::Reclaim(validator) => {
             let required = reclaim::required(cycle, search.job, probe.tasks);
-            let verdict = reclaim::validate(cycle, validator, required, victims, held);
+            let verdict = reclaim::validate(cycle, validator, required, victims, charged);
             if let Err(refusal) = verdict {
                 search.report.refusal = Some(refusal);
                 return false;

@@ -1,6 +1,6 @@
 //! Sets of victims of single nodes, found without collecting all victims that come before them.
 //!
-//! `NodeLocalGreedy` tries after each victim what was collected on its node. Where nobody may be lost and every pod
+//! `NodeLocalGreedy` tries after each victim what was collected on its node. Where no victim may be lost and every pod
 //! of the job wants d whole devices, most of those sets are ruled out by counting: a node that has c devices free
 //! and would have c′ without its victims yields ⌊c′/d⌋ − ⌊c/d⌋ places, less one for each victim of d devices or more,
 //! which needs such a place itself. More victims never yield less, so what a node yields with all of them bounds
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::cycle::Cycle;
 use crate::ids::{NodeId, QueueId, TaskId};
 use crate::resources::GPU;
-use crate::solver::bounds::takes_room_where_it_goes;
+use crate::solver::bounds::counts_on_one_node;
 use crate::solver::budget::Budget;
 use crate::solver::ruled_out::asks_for_devices_only;
 use crate::solver::simulate::Scenario;
@@ -49,7 +49,7 @@ struct NodeVictims {
     victims: SmallVec<[Victim; 8]>,
     /// The queue of all of them; none where there are several, or some job has pods elsewhere.
     queue: Option<QueueId>,
-    /// Counting whole devices does not tell: some may be shared or divided, or a victim takes room elsewhere.
+    /// Counting whole devices decides nothing: some may be shared or divided, or a victim holds capacity of another node.
     defies_counting: bool,
 }
 
@@ -71,7 +71,7 @@ impl NodeVictims {
         };
         let mut queues: SmallVec<[QueueId; 2]> = SmallVec::new();
         let mut is_tangled = false;
-        let mut seen: SmallVec<[TaskId; 8]> = SmallVec::new();
+        let mut visited: SmallVec<[TaskId; 8]> = SmallVec::new();
         let here = |task: TaskId| {
             let state = &world.task(task).state;
             state.node == Some(id) && state.status.is_active_allocated()
@@ -83,18 +83,18 @@ impl NodeVictims {
             let Some(queue) = entry.queue.filter(|queue| world.is_live_leaf(*queue)) else {
                 continue;
             };
-            // Which pods of a semi-preemptible job may go depends on its others.
+            // Which pods of a semi-preemptible job may be evicted depends on its other pods.
             found.defies_counting |= entry.is_semi_preemptible();
-            if !entry.is_preemptible() || seen.contains(&task) {
+            if !entry.is_preemptible() || visited.contains(&task) {
                 continue;
             }
-            seen.push(task);
+            visited.push(task);
             let devices = world.shape_of(task).request.get(GPU);
             if recorded.contains(&task) {
                 found.free += devices;
                 continue;
             }
-            found.defies_counting |= !takes_room_where_it_goes(world, task);
+            found.defies_counting |= !counts_on_one_node(world, task);
             is_tangled |= entry.counts.active_allocated() != 1;
             if !queues.contains(&queue) {
                 queues.push(queue);
@@ -142,7 +142,7 @@ struct NodeYield {
 struct Yields {
     size: i64,
     /// How much of the log of changes was looked at.
-    seen: Checkpoint,
+    examined_until: Checkpoint,
     /// By node slot.
     nodes: Vec<NodeYield>,
     /// Nodes that yield something, in the order in which their first useful sets come.
@@ -180,7 +180,7 @@ impl Yields {
     fn new(world: &World, size: i64) -> Self {
         let mut yields = Self {
             size,
-            seen: world.checkpoint(),
+            examined_until: world.checkpoint(),
             nodes: vec![NodeYield::default(); world.nodes.len()],
             order: BTreeSet::new(),
             counts: BTreeMap::new(),
@@ -196,10 +196,10 @@ impl Yields {
 
     /// Looks again at the nodes that changed.
     fn catch_up(&mut self, world: &World) {
-        for node in world.nodes_concerned_since(self.seen) {
+        for node in world.nodes_concerned_since(self.examined_until) {
             self.look_at(world, node);
         }
-        self.seen = world.checkpoint();
+        self.examined_until = world.checkpoint();
     }
 
     fn look_at(&mut self, world: &World, id: NodeId) {

@@ -1,6 +1,6 @@
 //! The order in which victims are collected, kept for all probes of a search.
 //!
-//! As long as every victim job goes as one, what a probe collects does not depend on what earlier probes took: jobs
+//! As long as every victim job is evicted as one, what a probe collects does not depend on what earlier probes took: jobs
 //! that were taken whole are passed over, all others come in the same order. A job that gives some pods first, or of
 //! which a part was taken, comes back changed; from then on a probe collects for itself.
 
@@ -23,7 +23,7 @@ pub(crate) struct Trace {
     steps: Vec<Step>,
     /// Some job gives only some of its pods.
     broken: bool,
-    /// Nobody is left.
+    /// No victims are left.
     complete: bool,
 }
 

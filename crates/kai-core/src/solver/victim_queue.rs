@@ -14,7 +14,7 @@ use crate::ids::{JobId, QueueId, TaskId};
 use crate::world::World;
 use crate::world::index::{Fill, JobKey};
 
-/// Who may be a victim.
+/// Jobs that may be victims.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidates {
     /// Leaf queues that may give, in name order.
@@ -28,7 +28,7 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    /// Leaves only the first `most` jobs, in the order in which they would be taken.
+    /// Keeps only the first `most` jobs, in the order in which they would be taken.
     pub(crate) fn keep_first(&mut self, cycle: &Cycle<'_>, most: usize) {
         let mut order = VictimQueue::new(cycle, self);
         let mut kept = vec![0; self.queues.len()];
@@ -68,7 +68,7 @@ impl Candidates {
         self.is_below(world, key) && !self.spared.contains(&key.job)
     }
 
-    /// Everybody from here on has too high a priority.
+    /// All jobs from here on have too high a priority.
     fn ends_at(&self, world: &World, key: &JobKey) -> bool {
         world.policy.orders_by_priority && !self.is_below(world, key)
     }
@@ -84,7 +84,7 @@ struct Entry {
     key: JobKey,
     part: Option<Arc<Part>>,
     /// What the pods it stands for hold.
-    held: Amounts,
+    allocated: Amounts,
 }
 
 struct VictimLeaf {
@@ -130,12 +130,12 @@ impl VictimQueue {
         queue
     }
 
-    /// Nobody is left.
+    /// No victims are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.leaves.iter().all(|leaf| leaf.top.is_none())
     }
 
-    /// Takes the next victim job with the pods of it that go first.
+    /// Takes the next victim job with those of its pods that are evicted first.
     pub(crate) fn pop(&mut self, cycle: &Cycle<'_>, candidates: &Candidates) -> Option<Victims> {
         let world = &cycle.world;
         let mut waiting = self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.top.is_some());
@@ -155,7 +155,7 @@ impl VictimQueue {
                     self.tops[leaf.queue.index()] = leaf
                         .top
                         .as_ref()
-                        .map(|top| Top { job: None, victims: Some(leaf.given + top.held) });
+                        .map(|top| Top { job: None, victims: Some(leaf.given + top.allocated) });
                 }
                 let winner = competition.winner(&self.tops)?;
                 self.leaves.iter().position(|leaf| leaf.queue == winner)?
@@ -163,7 +163,7 @@ impl VictimQueue {
         };
         let leaf = &mut self.leaves[at];
         let entry = leaf.top.take()?;
-        leaf.given += entry.held;
+        leaf.given += entry.allocated;
         let job = entry.key.job;
         let scope = scope_of(job, entry.part.as_deref());
         let batch = world.tasks_to_evict(scope);
@@ -205,8 +205,8 @@ impl VictimQueue {
     }
 }
 
-/// Whether a job of which just this pod is left is a victim that competes with others. Who holds no place gives
-/// nothing; KAI lets also such a job speak for its queue.
+/// Whether a job of which just this pod is left is a victim that competes with others. A pod without a place
+/// gives nothing; KAI lets such a job compete, too.
 pub(crate) fn still_competes(world: &World, task: TaskId) -> bool {
     world.config.compatibility.is_kai() || world.task(task).state.status.is_active_allocated()
 }
@@ -274,13 +274,13 @@ fn entry_of(world: &World, job: JobId, part: Option<Arc<Part>>) -> Entry {
         key.fill = fill_of_part(world, job, part);
     }
     let belongs = |task: &TaskId| part.as_ref().is_none_or(|part| part.tasks.contains(task));
-    let mut held = Amounts::ZERO;
+    let mut allocated = Amounts::ZERO;
     for task in world.job(job).tasks().filter(belongs) {
         if world.task(task).state.status.is_allocated() {
-            held += world.shape_of(task).queue_cost().amounts(None);
+            allocated += world.shape_of(task).queue_cost().amounts(None);
         }
     }
-    Entry { key, part, held }
+    Entry { key, part, allocated }
 }
 
 pub(crate) fn fill_of_part(world: &World, job: JobId, part: &Part) -> Fill {

@@ -1,9 +1,9 @@
 //! How a pod on a node is accounted: the vectors, and the shared devices behind them.
 //!
-//! Rule: a pod on its way out is subtracted from idle and added to releasing; a promise is subtracted from
-//! releasing alone; everything else is subtracted from idle. A shared device is idle while no pod holds a part of it,
-//! and free later when no pod will: once those on their way out are gone and those with a promise are there. KAI
-//! counts by transitions instead, and promises as devices in use, so that a device whose pods are placed and then
+//! Rule: a releasing pod is subtracted from idle and added to releasing; a nominated pod is subtracted from
+//! releasing alone; every other pod is subtracted from idle. A shared device is idle while no pod holds a share of it,
+//! and free later when no pod will: once releasing pods have ended and nominated pods have started. KAI
+//! counts by transitions instead, and nominations as devices in use, so that a device whose pods are placed and then
 //! made to wait with their gang is not idle again.
 
 use crate::compatibility::Compatibility;
@@ -112,8 +112,8 @@ impl SharedDevice<'_> {
         let before = *self.group();
         self.group().change(mib, status);
         let after = *self.group();
-        let idle = i64::from(before.is_held()) - i64::from(after.is_held());
-        let later = i64::from(before.is_held_later()) - i64::from(after.is_held_later());
+        let idle = i64::from(before.is_in_use()) - i64::from(after.is_in_use());
+        let later = i64::from(before.is_in_use_later()) - i64::from(after.is_in_use_later());
         self.node.amounts.idle.add_at(GPU, idle);
         self.node.amounts.releasing.add_at(GPU, later - idle);
     }
@@ -154,8 +154,8 @@ impl SharedDevice<'_> {
                 }
             }
             Status::Pipelined => {
-                let promised_a_free_device = group.used_mib == 0 && group.releasing_mib == 0;
-                if before.used_mib == before.releasing_mib || promised_a_free_device {
+                let nominated_to_free_device = group.used_mib == 0 && group.releasing_mib == 0;
+                if before.used_mib == before.releasing_mib || nominated_to_free_device {
                     self.node.amounts.releasing.add_at(GPU, 1);
                 }
             }
@@ -182,7 +182,7 @@ impl SharedDevice<'_> {
         }
     }
 
-    /// Idle devices, devices held whole, and devices of which a part is held or promised.
+    /// Idle devices, devices held whole, and devices of which a fraction is held or nominated.
     fn known_devices(&self) -> i64 {
         let shared = self.node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
         self.node.amounts.idle.get(GPU) + self.node.amounts.used.get(GPU) + shared
@@ -252,14 +252,14 @@ mod tests {
             world.put(task, &place, Status::Allocated);
         }
         for task in tasks {
-            world.turn_into_promise(task);
+            world.turn_into_nomination(task);
         }
         let host = world.node(host);
         (host.amounts.idle.get(GPU), host.available(GPU))
     }
 
     #[test]
-    fn device_whose_pods_are_made_to_wait_is_idle_and_promised_and_for_kai_in_use() {
+    fn device_of_pods_turned_into_nominations_is_idle_and_for_kai_in_use() {
         assert_eq!(idle_and_free_later(Compatibility::Right), (2, 1));
         assert_eq!(idle_and_free_later(Compatibility::Kai), (1, 1));
     }

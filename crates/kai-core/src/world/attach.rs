@@ -14,21 +14,21 @@ use crate::resources::GPU;
 use crate::status::Status;
 use crate::world::accounting;
 use crate::world::in_flight::Assumed;
-use crate::world::index::{FreeGpuIndex, FreeGpus, GpuRoom};
+use crate::world::index::{FreeGpuCapacity, FreeGpuIndex, FreeGpus};
 use crate::world::job::Job;
 use crate::world::node::{DeviceDemand, GroupKind, Groups, Resident};
 use crate::world::shape::Shape;
 use crate::world::task::{Task, TaskState};
 use crate::world::{Effect, World};
 
-/// Where a pod is, as objects and decisions in flight tell.
+/// Where a pod is, according to its objects and the decisions in flight.
 struct Observed {
     status: Status,
     node: Option<Text>,
     groups: Vec<Text>,
 }
 
-/// Takes `id` out of the list of `key`; a list that nobody is on is forgotten.
+/// Takes `id` out of the list of `key`; an empty list is removed.
 fn unlist<K: std::hash::Hash + Eq, I: Ord + Copy>(
     lists: &mut FxHashMap<K, BTreeSet<I>>,
     key: &K,
@@ -42,7 +42,7 @@ fn unlist<K: std::hash::Hash + Eq, I: Ord + Copy>(
     }
 }
 
-/// Up to so many nodes are ranked whenever one comes or goes.
+/// Up to this number of nodes, ranks are computed anew whenever a node is added or removed.
 const FEW_NODES: usize = 64;
 
 impl World {
@@ -325,7 +325,7 @@ impl World {
         self.charge(id);
     }
 
-    /// Before a node changes or goes: its pods are nowhere.
+    /// Takes the pods of a node off it, before the node changes or is removed.
     pub(crate) fn empty_node(&mut self, id: NodeId) {
         let pods: Vec<TaskId> =
             self.node(id).residents.iter().map(|resident| resident.task).collect();
@@ -436,27 +436,28 @@ impl World {
         let (idle, releasing) = (node.amounts.idle.get(GPU), node.amounts.releasing.get(GPU));
         let later = idle + releasing;
         let plain = node.groups.is_empty() && node.mig == crate::world::node::Mig::Off;
-        let (any, room) = if plain {
-            let room = GpuRoom { centi: later * 100, mib: later * node.gpus.memory_mib };
-            (idle > 0 || releasing > 0, room)
+        let (any, capacity) = if plain {
+            let capacity =
+                FreeGpuCapacity { centi: later * 100, mib: later * node.gpus.memory_mib };
+            (idle > 0 || releasing > 0, capacity)
         } else {
             let idle_centi = node.idle_gpu_centi(&self.names);
             let releasing_centi = node.releasing_gpu_centi(&self.names);
             let centi = idle_centi + releasing_centi;
-            let room = GpuRoom { centi, mib: node.available_gpu_mib(&self.names) };
-            (idle_centi > 0 || releasing_centi > 0, room)
+            let capacity = FreeGpuCapacity { centi, mib: node.available_gpu_mib(&self.names) };
+            (idle_centi > 0 || releasing_centi > 0, capacity)
         };
-        let room = if node.unusable.is_none() { room } else { GpuRoom::default() };
-        FreeGpus { idle, later, any, room, shares: !node.groups.is_empty() }
+        let capacity = if node.unusable.is_none() { capacity } else { FreeGpuCapacity::default() };
+        FreeGpus { idle, later, any, capacity, shares: !node.groups.is_empty() }
     }
 
     /// GPUs free or becoming free on nodes where pods may be placed: hundredths of devices, and MiB.
     pub(crate) fn available_on_ready_nodes(&self) -> (i64, i64) {
-        let room = self.free_gpus.total_room();
-        (room.centi, room.mib)
+        let free = self.free_gpus.total_free();
+        (free.centi, free.mib)
     }
 
-    /// The least memory a part of a device can be, on whatever node.
+    /// The least memory that the GPU fraction of `shape` can be on any node, in MiB.
     pub(crate) fn least_share(&self, shape: &Shape) -> i64 {
         match shape.gpu {
             crate::world::shape::GpuDemand::Memory { mib, .. } => mib,
@@ -479,7 +480,7 @@ impl World {
         self.job_index.homeless.iter().copied().collect()
     }
 
-    /// Pods on their way out, with when they start to count as stuck.
+    /// Releasing pods, with the moment from which they count as stuck.
     pub(crate) fn releasing_pods(&self) -> Vec<(crate::time::Timestamp, TaskId)> {
         self.releasing.iter().copied().collect()
     }
@@ -570,7 +571,7 @@ impl World {
         self.move_jobs_of_queue(name, self.queue_ids.get(name).copied());
     }
 
-    /// A queue goes: its jobs have none.
+    /// Removes a queue: its jobs have no queue.
     pub(crate) fn leave_jobs_of_queue(&mut self, name: &Text) {
         self.move_jobs_of_queue(name, None);
     }

@@ -2,8 +2,8 @@
 //!
 //! Rule: the core is what the tree needs. Of a leaf these are as many placed pods as it needs, the first in task order. Of a set these
 //! are the cores of as many satisfied members as it needs, the first that are declared; while fewer are satisfied, of all members.
-//! The core counts against the quota and is no victim; everything beyond it is like a preemptible job. Pods beyond the core go one
-//! by one, members beyond it as a whole, last first.
+//! The core counts against the quota and is no victim; everything beyond it is like a preemptible job. Pods beyond the core are evicted
+//! one by one, members beyond it as a whole, last first.
 
 use crate::cycle::members::{Scope, Tasks};
 use crate::fairness::Amounts;
@@ -17,7 +17,7 @@ struct Split {
     is_satisfied: bool,
     /// Pods that the part needs.
     core: Tasks,
-    /// The next pods beyond the core to go; none if there are none.
+    /// The next pods beyond the core to be evicted; none if there are none.
     next: Tasks,
     /// All its placed pods.
     placed: Tasks,
@@ -29,7 +29,7 @@ impl World {
         self.split(Scope::whole(id), Member::Set(0), &[]).core
     }
 
-    /// The next pods of a semi-preemptible job that may go.
+    /// The next pods of a semi-preemptible job that may be evicted.
     pub(crate) fn tasks_beyond_core(&self, scope: Scope<'_>) -> Tasks {
         self.split(scope, Member::Set(0), &[]).next
     }

@@ -1,4 +1,4 @@
-//! A number that two worlds share exactly when the planner cannot tell them apart. Names decide, never slots.
+//! A number that two worlds share exactly when the planner cannot distinguish them. Names decide, never slots.
 
 use std::fmt::Write as _;
 use std::hash::Hasher;
@@ -26,10 +26,10 @@ impl World {
         }
         for (name, id) in &self.queue_ids {
             let node = self.tree.node(*id);
-            let held = self.held[id.index()];
+            let sums = self.queue_sums[id.index()];
             let name_of = |queue: &QueueId| &self.tree.node(*queue).name;
             let below: Vec<_> = node.children.iter().map(name_of).collect();
-            let _ = writeln!(text, "queue {name} live={} held={held:?} {below:?}", node.live);
+            let _ = writeln!(text, "queue {name} live={} sums={sums:?} {below:?}", node.live);
             let _ = writeln!(text, "  {:?}", self.queue_specs[id.index()]);
         }
         let mut jobs: Vec<_> = self.job_ids.values().map(|id| self.job(*id)).collect();

@@ -19,7 +19,7 @@ const GPU_REPLICAS: &str = "nvidia.com/gpu.replicas";
 pub(crate) const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
 const GPU_SHARING: &str = "nvidia.com/gpu.sharing-strategy";
 
-/// Memory of a device whose size nobody told: fractions are parts of a hundred.
+/// Memory in MiB of a device of unknown size: a fraction is rounded to hundredths.
 pub const UNKNOWN_GPU_MEMORY_MIB: i64 = 100;
 const SMALLEST_VALUE_IN_BYTES: i64 = 1 << 20;
 
@@ -32,7 +32,7 @@ pub struct GpuFacts {
     pub physical: i64,
     /// MiB of each device that may be given away.
     pub memory_mib: i64,
-    /// False when no source told the memory.
+    /// False when no source reports the memory.
     pub memory_known: bool,
     /// Why shared placement is impossible here.
     pub sharing: Sharing,
@@ -45,7 +45,7 @@ pub struct GpuFacts {
 pub enum Sharing {
     /// They can.
     Possible,
-    /// The node is time-sliced and nothing tells how many physical devices it has.
+    /// The node is time-sliced and nothing reports how many physical devices it has.
     UnknownDeviceCount,
 }
 
@@ -105,7 +105,7 @@ impl GpuFacts {
     }
 }
 
-/// Override, label, advertised ÷ replicas, what was counted, devices seen, advertised; never more than advertised.
+/// Override, label, advertised ÷ replicas, what was counted, UUIDs observed, advertised; never more than advertised.
 fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
     let stated = positive_override(node, GPU_COUNT_OVERRIDE).or_else(|| label(node, GPU_COUNT));
     if let Some(count) = stated {
@@ -115,10 +115,10 @@ fn physical_devices(node: &NodeSpec, advertised: i64) -> (i64, Sharing) {
     if replicas > 1 && advertised % replicas == 0 {
         return (advertised / replicas, Sharing::Possible);
     }
-    let uuids = node.seen_gpu_uuids.len() as i64;
-    let seen = node.observed_gpus.count.unwrap_or(uuids);
-    if seen > 0 {
-        return (seen.min(advertised), Sharing::Possible);
+    let uuids = node.observed_gpu_uuids.len() as i64;
+    let observed = node.observed_gpus.count.unwrap_or(uuids);
+    if observed > 0 {
+        return (observed.min(advertised), Sharing::Possible);
     }
     let shared_product =
         node.labels.get(GPU_PRODUCT).is_some_and(|product| product.ends_with("-SHARED"));

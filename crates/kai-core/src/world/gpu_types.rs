@@ -20,7 +20,7 @@ pub(crate) struct GpuTypeAccount {
     /// Hundredths of GPUs that queues can hold in all.
     capacity_centi: i64,
     /// Hundredths of GPUs that each queue and the queues below it hold.
-    held_centi: Vec<i64>,
+    allocated_centi: Vec<i64>,
     /// Hundredths of GPUs that a queue holds at most.
     limits_centi: BTreeMap<QueueId, i64>,
     /// Hundredths of GPUs that are kept for a queue.
@@ -47,7 +47,7 @@ impl World {
         let mut account = GpuTypeAccount {
             product,
             capacity_centi: 0,
-            held_centi: vec![0; queues],
+            allocated_centi: vec![0; queues],
             limits_centi: BTreeMap::new(),
             quotas_centi: BTreeMap::new(),
         };
@@ -70,7 +70,7 @@ impl World {
                 match task.job.and_then(|job| self.job(job).queue) {
                     Some(queue) if self.is_charged(resident.status) => {
                         for queue in self.tree.chain(queue) {
-                            account.held_centi[queue.index()] += gpus;
+                            account.allocated_centi[queue.index()] += gpus;
                         }
                     }
                     Some(_) => {}
@@ -93,16 +93,16 @@ impl World {
         let account = self.gpu_types.iter_mut().enumerate().find(|(_, one)| one.is_of(node));
         let (Some(queue), Some((at, account))) = (queue, account) else { return };
         for queue in self.tree.chain(queue) {
-            let held = &mut account.held_centi[queue.index()];
-            self.log.push(Undo::GpuType(at, queue, *held));
-            *held += sign * gpus;
+            let allocated = &mut account.allocated_centi[queue.index()];
+            self.log.push(Undo::GpuType(at, queue, *allocated));
+            *allocated += sign * gpus;
         }
     }
 
     /// Takes a change of an account back.
-    pub(crate) fn restore_gpu_type(&mut self, at: usize, queue: QueueId, held_centi: i64) {
+    pub(crate) fn restore_gpu_type(&mut self, at: usize, queue: QueueId, allocated_centi: i64) {
         if let Some(account) = self.gpu_types.get_mut(at) {
-            account.held_centi[queue.index()] = held_centi;
+            account.allocated_centi[queue.index()] = allocated_centi;
         }
     }
 
@@ -125,13 +125,13 @@ impl World {
         }
         let product = &account.product;
         for above in self.tree.chain(queue) {
-            let held = account.held_centi[above.index()];
+            let allocated = account.allocated_centi[above.index()];
             let Some(limit) = account.limits_centi.get(&above) else { continue };
-            if held + asked > *limit {
+            if allocated + asked > *limit {
                 let name = &self.tree.node(above).display_name;
-                let (limit, held, asked) = (count(*limit), count(held), count(asked));
+                let (limit, allocated, asked) = (count(*limit), count(allocated), count(asked));
                 let text = format!(
-                    "queue {name} may hold {limit} GPUs of type {product}, holds {held} and the pod asks for {asked}"
+                    "queue {name} may hold {limit} GPUs of type {product}, holds {allocated} and the pod asks for {asked}"
                 );
                 return Err(NodeRefusal::rule(Rule::GpuTypeBound, text));
             }
@@ -146,13 +146,13 @@ impl World {
         Ok(())
     }
 
-    /// What is held of a type, and what quotas keep of it, if `queue` held `asked` more.
+    /// What is allocated of a type, and what quotas keep of it, if `queue` had `asked` more.
     fn taken_or_kept(&self, account: &GpuTypeAccount, queue: QueueId, asked: i64) -> i64 {
         let chain: Vec<QueueId> = self.tree.chain(queue).collect();
         let tops: Vec<QueueId> = self.tree.top_queues().collect();
-        let held: i64 = tops.iter().map(|top| account.held_centi[top.index()]).sum();
+        let allocated: i64 = tops.iter().map(|top| account.allocated_centi[top.index()]).sum();
         let kept: i64 = tops.iter().map(|top| self.kept_for(account, *top, &chain, asked)).sum();
-        held + asked + kept
+        allocated + asked + kept
     }
 
     /// What quotas keep for a queue and the queues below it.
@@ -165,7 +165,7 @@ impl World {
     ) -> i64 {
         let more = if chain.contains(&queue) { asked } else { 0 };
         let quota = account.quotas_centi.get(&queue).copied().unwrap_or_default();
-        let own = (quota - account.held_centi[queue.index()] - more).max(0);
+        let own = (quota - account.allocated_centi[queue.index()] - more).max(0);
         let below: i64 = self
             .tree
             .live_children(queue)

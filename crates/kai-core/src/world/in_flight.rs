@@ -1,4 +1,4 @@
-//! Decisions in flight: made, not yet seen on the pods themselves. A bind under way holds its place, its devices and
+//! Decisions in flight: made, not yet observed on the pods themselves. A bind under way holds its place, its devices and
 //! its zones, whether a bind request in the cluster asks for it or a plan decided it a moment ago.
 
 use crate::input::devices::Allocation;
@@ -26,7 +26,7 @@ pub(crate) enum Assumed {
     },
 }
 
-/// Where a pod goes and what it gets there.
+/// Node that a pod gets, and what it gets there.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Bind {
     pub(crate) node: Text,

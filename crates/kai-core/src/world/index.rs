@@ -66,7 +66,7 @@ impl QueueJobs {
 pub(crate) struct Indexed {
     pub(crate) queue: QueueId,
     pub(crate) key: JobKey,
-    /// Hundredths of GPUs it holds, where it may be made to go.
+    /// Hundredths of GPUs that it holds; none when it cannot be a victim.
     pub(crate) size: Option<i64>,
 }
 
@@ -190,16 +190,16 @@ pub struct FreeGpuIndex {
     buckets: Vec<RankSet>,
     /// The bucket of each rank.
     bucket_of: Vec<u32>,
-    /// Nodes on which some GPU, or a part of one, is free or becoming free.
-    room: RankSet,
+    /// Nodes on which some GPU, or a fraction of one, is free or releasing.
+    partly_free: RankSet,
     /// How many nodes have each number of devices free now.
     idle_counts: Vec<u32>,
     /// Devices free now at each rank.
     idle_of: Vec<u32>,
     /// What is free or becoming free at each rank, where pods may be placed.
-    room_of: Vec<GpuRoom>,
-    /// The sum of it.
-    total_room: GpuRoom,
+    free_of: Vec<FreeGpuCapacity>,
+    /// Sum of `free_of`.
+    total_free: FreeGpuCapacity,
     /// How many nodes are in each bucket.
     bucket_counts: Vec<u32>,
     /// Nodes with shared devices.
@@ -208,7 +208,7 @@ pub struct FreeGpuIndex {
 
 /// GPUs that are free or becoming free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GpuRoom {
+pub struct FreeGpuCapacity {
     /// Hundredths of devices.
     pub centi: i64,
     /// MiB of device memory.
@@ -222,10 +222,10 @@ pub(crate) struct FreeGpus {
     pub(crate) idle: i64,
     /// Devices free now or becoming free.
     pub(crate) later: i64,
-    /// A device, or a part of one, is free or becoming free.
+    /// A device, or a fraction of one, is free or releasing.
     pub(crate) any: bool,
-    /// How much, where pods may be placed.
-    pub(crate) room: GpuRoom,
+    /// Free or releasing capacity; zero on a node where no pods may be placed.
+    pub(crate) capacity: FreeGpuCapacity,
     /// Some devices are shared.
     pub(crate) shares: bool,
 }
@@ -238,11 +238,11 @@ impl FreeGpuIndex {
         Self {
             buckets: vec![first],
             bucket_of: vec![0; len],
-            room: RankSet::with_len(len),
+            partly_free: RankSet::with_len(len),
             idle_counts: vec![len as u32],
             idle_of: vec![0; len],
-            room_of: vec![GpuRoom::default(); len],
-            total_room: GpuRoom::default(),
+            free_of: vec![FreeGpuCapacity::default(); len],
+            total_free: FreeGpuCapacity::default(),
             bucket_counts: vec![len as u32],
             sharing: RankSet::with_len(len),
         }
@@ -253,7 +253,7 @@ impl FreeGpuIndex {
     pub(crate) fn set(&mut self, rank: usize, free: FreeGpus) {
         self.update(rank, free.idle, free.later, free.any);
         self.update_sharing(rank, free.shares);
-        self.update_room(rank, free.room);
+        self.update_free(rank, free.capacity);
     }
 
     /// Whether the other index answers every question as this one does.
@@ -265,17 +265,17 @@ impl FreeGpuIndex {
         let idle = self.idle_counts.len().max(other.idle_counts.len());
         (0..=most).all(|free| ranks(self, free) == ranks(other, free))
             && (0..=idle).all(|idle| self.some_idle(idle) == other.some_idle(idle))
-            && self.room.iter().eq(other.room.iter())
+            && self.partly_free.iter().eq(other.partly_free.iter())
             && self.sharing.iter().eq(other.sharing.iter())
             && self.total_whole() == other.total_whole()
-            && self.room_of == other.room_of
-            && self.total_room == other.total_room
+            && self.free_of == other.free_of
+            && self.total_free == other.total_free
     }
 
-    /// Notes that the node at `rank` has `idle` devices free now, `free` with those on their way out, and whether it
-    /// has room for any part of one.
+    /// Notes that the node at `rank` has `idle` devices free now, `free` with those that are releasing, and whether it
+    /// has a fraction of one free.
     #[inline]
-    fn update(&mut self, rank: usize, idle: i64, free: i64, room: bool) {
+    fn update(&mut self, rank: usize, idle: i64, free: i64, any: bool) {
         self.update_idle(rank, idle);
         let bucket = usize::try_from(free).unwrap_or(0);
         let old = self.bucket_of[rank] as usize;
@@ -291,10 +291,10 @@ impl FreeGpuIndex {
             self.buckets[bucket].insert(rank);
             self.bucket_of[rank] = bucket as u32;
         }
-        if room {
-            self.room.insert(rank);
+        if any {
+            self.partly_free.insert(rank);
         } else {
-            self.room.remove(rank);
+            self.partly_free.remove(rank);
         }
     }
 
@@ -314,10 +314,10 @@ impl FreeGpuIndex {
 
     /// Notes what is free or becoming free at `rank`.
     #[inline]
-    fn update_room(&mut self, rank: usize, room: GpuRoom) {
-        let old = std::mem::replace(&mut self.room_of[rank], room);
-        self.total_room.centi += room.centi - old.centi;
-        self.total_room.mib += room.mib - old.mib;
+    fn update_free(&mut self, rank: usize, free: FreeGpuCapacity) {
+        let old = std::mem::replace(&mut self.free_of[rank], free);
+        self.total_free.centi += free.centi - old.centi;
+        self.total_free.mib += free.mib - old.mib;
     }
 
     /// Notes whether the node at `rank` has shared devices.
@@ -341,15 +341,15 @@ impl FreeGpuIndex {
         counted.map(|(free, nodes)| free as i64 * i64::from(*nodes)).sum()
     }
 
-    /// How many pods of `size` devices each all nodes have room for, each on one node.
+    /// How many pods of `size` devices each fit on all nodes together, each pod on one node.
     pub fn slots_of(&self, size: i64) -> i64 {
         let counted = self.bucket_counts.iter().enumerate();
         counted.map(|(free, nodes)| free as i64 / size * i64::from(*nodes)).sum()
     }
 
     /// What is free or becoming free on all nodes where pods may be placed.
-    pub fn total_room(&self) -> GpuRoom {
-        self.total_room
+    pub fn total_free(&self) -> FreeGpuCapacity {
+        self.total_free
     }
 
     /// Whether some node has at least `wanted` devices free now.
@@ -367,9 +367,9 @@ impl FreeGpuIndex {
         self.buckets.len().saturating_sub(1)
     }
 
-    /// Nodes on which some GPU, or a part of one, is free or becoming free.
-    pub fn room(&self) -> &RankSet {
-        &self.room
+    /// Nodes on which some GPU, or a fraction of one, is free or releasing.
+    pub fn partly_free(&self) -> &RankSet {
+        &self.partly_free
     }
 }
 

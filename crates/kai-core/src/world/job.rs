@@ -14,7 +14,7 @@ use crate::world::node::Accepted;
 pub struct Job {
     /// False for a slot whose pod group is gone.
     pub live: bool,
-    /// What was told of it.
+    /// Latest spec that was applied.
     pub spec: Box<PodGroupSpec>,
     /// Its queue, if that exists.
     pub queue: Option<QueueId>,
@@ -101,7 +101,7 @@ impl StatusCounts {
         Status::ALL.iter().filter(|status| test(**status)).map(|status| self.of(*status)).sum()
     }
 
-    /// Pods that hold a place and are not on their way out.
+    /// Pods that hold a place and are not releasing.
     #[inline]
     pub fn active_allocated(&self) -> u32 {
         self.of(Status::Allocated)
@@ -147,12 +147,12 @@ impl Job {
         job
     }
 
-    /// Whether all of it may be made to go.
+    /// Whether all of it may be evicted.
     pub fn is_preemptible(&self) -> bool {
         self.spec.preemptibility == Preemptibility::Preemptible
     }
 
-    /// Whether what it has beyond its core may be made to go, and nothing else.
+    /// Whether what it has beyond its core may be evicted, and nothing else.
     pub fn is_semi_preemptible(&self) -> bool {
         self.spec.preemptibility == Preemptibility::SemiPreemptible
     }

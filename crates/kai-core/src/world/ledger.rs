@@ -94,7 +94,7 @@ impl World {
                     shares.allocated = allocated;
                     shares.allocated_non_preemptible = non_preemptible;
                 }
-                Undo::GpuType(at, queue, held) => self.restore_gpu_type(at, queue, held),
+                Undo::GpuType(at, queue, allocated) => self.restore_gpu_type(at, queue, allocated),
                 Undo::Zones(node, amounts) => {
                     if let Some(numa) = &mut self.nodes[node.index()].numa {
                         numa.restore(amounts);
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Puts a task on a node it is not on: placed now, or promised.
+    /// Puts a task on a node it is not on: allocated, or nominated.
     pub(crate) fn put(&mut self, task: TaskId, place: &Place, status: Status) {
         let accepted = {
             let node = &self.nodes[place.node.index()];
@@ -149,7 +149,7 @@ impl World {
         self.index_node(node);
     }
 
-    /// Tells a task to go: it keeps its place on its way out and no longer counts in its queue.
+    /// Evicts a task: it holds its place while it is releasing and no longer counts in its queue.
     pub(crate) fn evict(&mut self, task: TaskId) {
         let node = self.task(task).state.node;
         self.turn(task, Status::Releasing, true);
@@ -166,12 +166,12 @@ impl World {
         }
     }
 
-    /// Turns a placement of this cycle into a promise on the same node.
-    pub(crate) fn turn_into_promise(&mut self, task: TaskId) {
+    /// Turns a placement of this cycle into a nomination to the same node.
+    pub(crate) fn turn_into_nomination(&mut self, task: TaskId) {
         self.turn(task, Status::Pipelined, true);
     }
 
-    /// Promises an evicted task its own node again with other NUMA zones.
+    /// Nominates an evicted task to its own node again, with other NUMA zones.
     pub(crate) fn realign(&mut self, task: TaskId, place: &Place) {
         self.turn(task, Status::Pipelined, true);
         self.change_task(task, |state| state.zones.clone_from(&place.zones));
@@ -371,7 +371,7 @@ impl World {
         }
         let movable = holds && self.has_movable_pods(id);
         let key = self.job_key(id);
-        let size = movable.then(|| self.gpus_held(id));
+        let size = movable.then(|| self.allocated_gpu_centi(id));
         let jobs = self.job_index.of_mut(queue);
         if pending {
             jobs.pending.insert(key.clone());
@@ -395,7 +395,7 @@ impl World {
     }
 
     /// Hundredths of GPUs that the job's placed pods cost.
-    pub(crate) fn gpus_held(&self, id: JobId) -> i64 {
+    pub(crate) fn allocated_gpu_centi(&self, id: JobId) -> i64 {
         let placed = self.job(id).tasks().map(|task| &self.task(task).state);
         placed
             .filter(|state| state.status.is_active_allocated())

@@ -51,7 +51,7 @@ use crate::world::index::{FreeGpuIndex, JobIndex};
 use crate::world::job::Job;
 use crate::world::node::{GroupId, Node};
 use crate::world::node_class::{ClassId, NodeClass, NodeClasses};
-use crate::world::queues::Held;
+use crate::world::queues::QueueSums;
 use crate::world::shape::{Shape, Shapes};
 use crate::world::task::Task;
 use crate::world::totals::Totals;
@@ -76,7 +76,7 @@ pub struct World {
     pub(crate) gpu_types: Vec<GpuTypeAccount>,
     pub(crate) queue_specs: Vec<QueueSpec>,
     pub(crate) queue_ids: BTreeMap<Text, QueueId>,
-    pub(crate) held: Vec<Held>,
+    pub(crate) queue_sums: Vec<QueueSums>,
     pub(crate) usage: BTreeMap<Text, UsageSpec>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) job_ids: FxHashMap<ObjectName, JobId>,
@@ -108,7 +108,7 @@ pub struct World {
     pub(crate) free_job_slots: Vec<JobId>,
     pub(crate) free_node_slots: Vec<NodeId>,
     pub(crate) free_queue_slots: Vec<QueueId>,
-    /// Pods on their way out, by when they start to count as stuck.
+    /// Releasing pods, by when they start to count as stuck.
     pub(crate) releasing: BTreeSet<(crate::time::Timestamp, TaskId)>,
     /// Pods whose pod affinity KAI no longer looks at in this cycle.
     pub(crate) affinity_skips: FxHashSet<TaskId>,
@@ -166,7 +166,7 @@ impl World {
             gpu_types: Vec::new(),
             queue_specs: Vec::new(),
             queue_ids: BTreeMap::new(),
-            held: Vec::new(),
+            queue_sums: Vec::new(),
             usage: BTreeMap::new(),
             jobs: Vec::new(),
             job_ids: FxHashMap::default(),

@@ -29,7 +29,7 @@ pub type Groups = SmallVec<[GroupId; 2]>;
 pub struct Node {
     /// False for a slot whose node is gone.
     pub live: bool,
-    /// What was told of it.
+    /// Latest spec that was applied.
     pub spec: Box<NodeSpec>,
     /// Position among all nodes by name.
     pub rank: u32,
@@ -70,14 +70,14 @@ pub enum Mig {
     Mixed,
 }
 
-/// The vectors of a node that change when pods come and go.
+/// The vectors of a node that change when pods are placed and evicted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeAmounts {
     /// Free now.
     pub idle: ResourceVector,
-    /// Held by pods on their way out, less what was promised of it.
+    /// Held by releasing pods, less what nominated pods will take; can be negative.
     pub releasing: ResourceVector,
-    /// Held or promised.
+    /// Held by pods on the node, or taken by nominated pods.
     pub used: ResourceVector,
 }
 
@@ -86,13 +86,13 @@ pub struct NodeAmounts {
 pub struct GpuGroup {
     /// Id that its pods carry.
     pub id: GroupId,
-    /// MiB held or promised.
+    /// MiB of running, releasing and nominated pods.
     pub used_mib: i64,
-    /// MiB on their way out, less what was promised of it.
+    /// MiB of releasing pods, less those of nominated pods; can be negative.
     pub releasing_mib: i64,
-    /// MiB held, promises not counted.
+    /// MiB of running and releasing pods; nominated pods are not counted.
     pub allocated_mib: i64,
-    /// Counted once in the node's releasing devices because all of it is on its way out; under `kai` alone.
+    /// Counted once in the node's releasing devices because all of it is releasing; under `kai` alone.
     pub counted_as_releasing: bool,
     /// What it holds.
     pub kind: GroupKind,
@@ -306,7 +306,7 @@ impl Node {
         whole + parts.map(|group| 100 - self.gpus.centi_of_memory(group.allocated_mib)).sum::<i64>()
     }
 
-    /// Hundredths of GPUs on their way out.
+    /// Hundredths of GPUs that are releasing.
     pub fn releasing_gpu_centi(&self, names: &ResourceNames) -> i64 {
         let whole = Self::total_gpus(&self.amounts.releasing, names) * 100;
         let parts = self
@@ -316,7 +316,7 @@ impl Node {
         whole + parts.map(|group| self.gpus.centi_of_memory(group.releasing_mib)).sum::<i64>()
     }
 
-    /// MiB of GPU memory that are free or on their way out.
+    /// MiB of GPU memory that are free or releasing.
     pub fn available_gpu_mib(&self, names: &ResourceNames) -> i64 {
         let memory = self.gpus.memory_mib;
         let whole = Self::total_gpus(&self.amounts.idle, names)
@@ -367,13 +367,13 @@ fn unusable(spec: &NodeSpec) -> Option<Text> {
 }
 
 impl GpuGroup {
-    /// Some pod holds a part of the device.
-    pub(crate) fn is_held(&self) -> bool {
+    /// Some pod holds a share of the device.
+    pub(crate) fn is_in_use(&self) -> bool {
         self.allocated_mib > 0
     }
 
-    /// Some pod holds a part of the device once pods on their way out are gone and promises are kept.
-    pub(crate) fn is_held_later(&self) -> bool {
+    /// Some pod holds a share of the device once releasing pods have ended and nominated pods have started.
+    pub(crate) fn is_in_use_later(&self) -> bool {
         self.allocated_mib > self.releasing_mib
     }
 
@@ -390,8 +390,8 @@ impl GpuGroup {
         }
     }
 
-    /// A pod that wants `mib` of a device fits: now, or when what is on its way out is gone. A device that is
-    /// wholly on its way out is a whole device becoming free, not one to join.
+    /// A pod that wants `mib` of a device fits: now, or when releasing pods have ended. A device that is
+    /// releasing as a whole is a whole device becoming free, not one to join.
     #[inline]
     pub fn fits(&self, mib: i64, kind: GroupKind, gpus: &GpuFacts) -> bool {
         self.used_mib != 0
@@ -400,7 +400,7 @@ impl GpuGroup {
             && self.kind == kind
     }
 
-    /// A pod that wants `mib` of the device can start now. A device that only has promises is still to be opened.
+    /// A pod that wants `mib` of the device can start now. A device that only has nominated pods is still to be opened.
     #[inline]
     pub fn fits_now(&self, mib: i64, gpus: &GpuFacts) -> bool {
         self.allocated_mib > 0 && gpus.usable_mib(self.kind) - self.allocated_mib - mib >= 0

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_told_by_what_their_gpus_are() {
+    fn classes_are_distinguished_by_their_gpus() {
         let class = |gpus, memory_mib, product: Option<&str>| {
             NodeClass { gpus, memory_mib, product: product.map(Text::from) }.to_string()
         };

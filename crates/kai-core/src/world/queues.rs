@@ -11,16 +11,16 @@ use crate::world::shape::QueueCost;
 
 /// What the pods of one leaf queue hold and ask for, in exact integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Held {
-    /// Held by placed pods.
+pub(crate) struct QueueSums {
+    /// Charged for placed pods.
     pub(crate) allocated: Accepted,
-    /// Of those, by pods that may not be preempted.
+    /// Charged for placed pods that may not be preempted; part of `allocated`.
     pub(crate) non_preemptible: Accepted,
-    /// Asked for by pending pods.
+    /// Requested by pending pods.
     pub(crate) pending: QueueCost,
 }
 
-impl Held {
+impl QueueSums {
     fn add(&mut self, other: &Self) {
         self.allocated.add(&other.allocated);
         self.non_preemptible.add(&other.non_preemptible);
@@ -84,15 +84,15 @@ impl World {
         let job = &self.jobs[job.index()];
         let Some(queue) = job.queue else { return };
         let charged = self.is_charged(entry.state.status);
-        let held = &mut self.held[queue.index()];
+        let sums = &mut self.queue_sums[queue.index()];
         if charged {
-            accepted(&mut held.allocated, &entry.state.accepted);
+            accepted(&mut sums.allocated, &entry.state.accepted);
             // What of a semi-preemptible job is fixed depends on all its pods: see `load_cores`.
             if !job.is_preemptible() && !job.is_semi_preemptible() {
-                accepted(&mut held.non_preemptible, &entry.state.accepted);
+                accepted(&mut sums.non_preemptible, &entry.state.accepted);
             }
         } else if entry.state.status == Status::Pending {
-            cost(&mut held.pending, &self.shapes[entry.shape].queue_cost());
+            cost(&mut sums.pending, &self.shapes[entry.shape].queue_cost());
         }
     }
 
@@ -101,8 +101,8 @@ impl World {
         status.is_allocated() || (status == Status::Unknown && !self.config.compatibility.is_kai())
     }
 
-    /// A pod of this status takes room on its node. Nobody knows whether a pod that the cluster lost sight of still
-    /// runs, so it keeps its room until it is deleted; KAI gives the room to others (fault 24).
+    /// A pod of this status holds capacity of its node. A pod of unknown status may still run, so it keeps its capacity
+    /// until it is deleted; KAI gives the capacity to other pods (fault 24).
     pub(crate) fn holds_its_place(&self, status: Status) -> bool {
         status.is_active_used()
             || (status == Status::Unknown && !self.config.compatibility.is_kai())
@@ -119,7 +119,7 @@ impl World {
             id
         } else {
             self.queue_specs.push(spec.clone());
-            self.held.push(Held::default());
+            self.queue_sums.push(QueueSums::default());
             QueueId::new(self.queue_specs.len() - 1)
         };
         self.queue_ids.insert(spec.name.clone(), id);
@@ -182,18 +182,18 @@ impl World {
             node.shares.usage =
                 self.usage.get(&node.name).map_or(Amounts::ZERO, |usage| usage.usage);
         }
-        let mut sums = vec![Held::default(); self.tree.queues.len()];
+        let mut sums = vec![QueueSums::default(); self.tree.queues.len()];
         for (queue, core) in self.load_cores() {
             for above in self.tree.chain(queue) {
                 sums[above.index()].non_preemptible.add(&core);
             }
         }
-        for (at, held) in self.held.iter().enumerate() {
-            if *held == Held::default() {
+        for (at, own) in self.queue_sums.iter().enumerate() {
+            if *own == QueueSums::default() {
                 continue;
             }
             for queue in self.tree.chain(QueueId::new(at)) {
-                sums[queue.index()].add(held);
+                sums[queue.index()].add(own);
             }
         }
         for (node, sum) in self.tree.queues.iter_mut().zip(&sums) {

@@ -14,7 +14,7 @@ define_id!(
     ShapeId
 );
 
-/// Part of one device, in (0, 1]. Compared bit by bit.
+/// Fraction of one device, in (0, 1]. Compared bit by bit.
 #[derive(Clone, Copy, Debug)]
 pub struct Portion(pub f64);
 
@@ -51,7 +51,7 @@ pub enum GpuDemand {
     },
     /// A part of each of several devices.
     Portion {
-        /// Part of one device.
+        /// Fraction of each device.
         portion: Portion,
         /// Devices.
         devices: i64,
@@ -166,7 +166,7 @@ impl Shape {
         }
     }
 
-    /// Asks for a part of devices.
+    /// Requests GPU fractions or GPU memory of shared devices.
     pub fn is_shared(&self) -> bool {
         matches!(self.gpu, GpuDemand::Portion { .. } | GpuDemand::Memory { .. })
     }

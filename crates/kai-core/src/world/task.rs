@@ -15,7 +15,7 @@ use crate::world::shape::ShapeId;
 pub struct Task {
     /// False for a slot whose pod is gone.
     pub live: bool,
-    /// What was told of it.
+    /// Latest spec that was applied.
     pub spec: Arc<PodSpec>,
     /// What it asks for and where it may run.
     pub shape: ShapeId,
@@ -36,7 +36,7 @@ pub struct TaskState {
     pub status: Status,
     /// The status was given in this cycle and is not committed.
     pub tentative: bool,
-    /// Where it is, or is promised to be.
+    /// Node it is on, or is nominated to.
     pub node: Option<NodeId>,
     /// Shared devices.
     pub groups: Groups,

@@ -1,4 +1,4 @@
-//! The undo log: every write of a cycle saves the value it replaces. A checkpoint is a length; going back
+//! The undo log: every write of a cycle saves the value it replaces. A checkpoint is a length; a rollback
 //! restores saved values in reverse. Nothing is cloned that did not change.
 
 use crate::fairness::Amounts;
@@ -36,7 +36,7 @@ pub(crate) enum Undo {
     LastStart(JobId, Option<Timestamp>),
 }
 
-/// A point to go back to.
+/// A point to roll back to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Checkpoint(usize);
 

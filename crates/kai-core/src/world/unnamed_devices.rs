@@ -1,4 +1,4 @@
-//! Devices of pods that do not say which. A part of a device without an id has a device of its own. Replicas of whole
+//! Devices of pods that do not say which. A GPU fraction without an id has a device of its own. Replicas of whole
 //! GPUs never have ids, for only the device plugin knows the card: they are spread over as few devices as can hold
 //! them, each pod on different ones. Spreading, not filling one device after the other, is what always works: as long
 //! as no device has two replicas more than another, any pod finds as many devices as it needs.

@@ -169,13 +169,13 @@ fn is_refused(
 #[test]
 fn every_bad_field_is_named_and_changes_nothing() {
     let mut empty = World::new(kai_core::config::Config::default());
-    let mut told = World::new(kai_core::config::Config::default());
-    told.apply(Delta::Set(Object::Node(Box::new(bare_node("node")))));
-    told.apply(Delta::Set(Object::Queue(queue("queue"))));
-    told.apply(Delta::Set(Object::Pod(Box::new(bare_pod("pod")))));
+    let mut world = World::new(kai_core::config::Config::default());
+    world.apply(Delta::Set(Object::Node(Box::new(bare_node("node")))));
+    world.apply(Delta::Set(Object::Queue(queue("queue"))));
+    world.apply(Delta::Set(Object::Pod(Box::new(bare_pod("pod")))));
     for (object, name, field) in bad_objects() {
         is_refused(&mut empty, &object, name, field).unwrap();
-        is_refused(&mut told, &object, name, field).unwrap();
+        is_refused(&mut world, &object, name, field).unwrap();
     }
 }
 

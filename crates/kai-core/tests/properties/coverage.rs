@@ -12,32 +12,32 @@ use crate::worlds::{now, tidy_cluster};
 #[test]
 fn random_worlds_give_every_action_something_to_do() {
     let mut runner = TestRunner::deterministic();
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for _ in 0..600 {
         let cluster = tidy_cluster().new_tree(&mut runner).unwrap().current();
         let plan = plan(&mut cluster.world(), now());
         for step in &plan.steps {
             let kind = match step.kind {
                 StepKind::Bind { .. } => "binds",
-                StepKind::Nominate { .. } => "promises",
+                StepKind::Nominate { .. } => "nominates",
                 StepKind::Evict { .. } => "evicts",
             };
-            *seen.entry(format!("{} {kind}", step.action.name())).or_default() += 1;
+            *counts.entry(format!("{} {kind}", step.action.name())).or_default() += 1;
         }
-        *seen.entry("waiting".to_owned()).or_default() += u32::from(!plan.waiting.is_empty());
-        *seen.entry("wakes".to_owned()).or_default() += u32::from(plan.wake_at.is_some());
+        *counts.entry("waiting".to_owned()).or_default() += u32::from(!plan.waiting.is_empty());
+        *counts.entry("wakes".to_owned()).or_default() += u32::from(plan.wake_at.is_some());
     }
     for expected in [
         "allocate binds",
-        "allocate promises",
-        "consolidation promises",
+        "allocate nominates",
+        "consolidation nominates",
         "reclaim evicts",
         "preempt evicts",
         "stalegangeviction evicts",
         "waiting",
         "wakes",
     ] {
-        let count = seen.get(expected).copied().unwrap_or(0);
-        assert!(count >= 10, "{expected}: {count} of {seen:?}");
+        let count = counts.get(expected).copied().unwrap_or(0);
+        assert!(count >= 10, "{expected}: {count} of {counts:?}");
     }
 }

@@ -16,7 +16,7 @@ use crate::worlds::{Cluster, key_of, now, pods, show, wild_cluster, world_of};
 /// One thing that happens to a world.
 #[derive(Clone)]
 enum Event {
-    Told(Box<Delta>),
+    Applied(Box<Delta>),
     Refused(Box<Delta>),
     Planned,
     Forgotten(kai_core::input::ObjectName),
@@ -25,7 +25,7 @@ enum Event {
 impl std::fmt::Debug for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Told(delta) => write!(f, "{}", show::delta(delta)),
+            Self::Applied(delta) => write!(f, "{}", show::delta(delta)),
             Self::Refused(delta) => write!(f, "refused: {}", show::delta(delta)),
             Self::Planned => write!(f, "plan"),
             Self::Forgotten(pod) => write!(f, "forget {pod}"),
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// Objects of three clusters of the same names, and whether each comes, goes or comes broken.
+/// Objects of three clusters of the same names, and whether each is set, removed or set with a mistake.
 fn history() -> impl Strategy<Value = (Config, Vec<Event>)> {
     let clusters = [wild_cluster(), wild_cluster(), wild_cluster()];
     clusters.prop_flat_map(|clusters| {
@@ -41,9 +41,9 @@ fn history() -> impl Strategy<Value = (Config, Vec<Event>)> {
         let objects: Vec<Object> = clusters.iter().flat_map(Cluster::objects).collect();
         let object = proptest::sample::select(objects);
         let event = prop_oneof![
-            12 => object.clone().prop_map(|object| Event::Told(Box::new(Delta::Set(object)))),
+            12 => object.clone().prop_map(|object| Event::Applied(Box::new(Delta::Set(object)))),
             4 => object.clone().prop_map(|object| {
-                Event::Told(Box::new(Delta::Remove(key_of(&object))))
+                Event::Applied(Box::new(Delta::Remove(key_of(&object))))
             }),
             1 => object.clone().prop_map(|object| broken(object).map_or(Event::Planned, |delta| {
                 Event::Refused(Box::new(delta))
@@ -86,7 +86,7 @@ fn live(
     let mut objects: BTreeMap<ObjectKey, Object> = BTreeMap::new();
     for event in events {
         match event {
-            Event::Told(delta) => {
+            Event::Applied(delta) => {
                 let effect = world.apply((**delta).clone());
                 prop_assert_eq!(effect.problems, []);
                 match &**delta {
@@ -94,7 +94,7 @@ fn live(
                     Delta::Remove(key) => objects.remove(key),
                 };
                 let again = world.apply((**delta).clone());
-                prop_assert!(!again.changed, "told twice: {}", show::delta(delta));
+                prop_assert!(!again.changed, "applied twice: {}", show::delta(delta));
             }
             Event::Refused(delta) => {
                 let before = world.describe();
@@ -123,9 +123,9 @@ proptest! {
     }
 
     #[test]
-    fn a_followed_world_equals_one_told_only_the_end((config, events) in history()) {
-        let told = |event: &&Event| matches!(event, Event::Told(_) | Event::Refused(_));
-        let events: Vec<Event> = events.iter().filter(told).cloned().collect();
+    fn a_followed_world_equals_one_with_only_the_last_objects((config, events) in history()) {
+        let is_delta = |event: &&Event| matches!(event, Event::Applied(_) | Event::Refused(_));
+        let events: Vec<Event> = events.iter().filter(is_delta).cloned().collect();
         let (mut world, objects) = live(&config, &events)?;
         let mut anew = world_of(&config, objects.into_values().collect());
         show::same(&world.describe(), &anew.describe())?;

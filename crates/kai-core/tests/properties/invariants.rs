@@ -14,7 +14,7 @@ use crate::worlds::{Cluster, messy_cluster, now, show, tidy_cluster};
 
 fn planned(world: &mut World) -> (CyclePlan, Vec<Violation>) {
     let mut after = Vec::new();
-    let plan = plan_and_observe(world, now(), |seen| after = check::violations(seen));
+    let plan = plan_and_observe(world, now(), |planned| after = check::violations(planned));
     (plan, after)
 }
 
@@ -55,13 +55,13 @@ fn before(cluster: &Cluster) -> Vec<Violation> {
     found
 }
 
-/// Some pod was nominated and then evicted: its capacity counts as held until the cycle ends.
-fn takes_promises_back(plan: &CyclePlan) -> bool {
+/// Some pod was nominated and then evicted: its capacity counts as allocated until the cycle ends.
+fn reverts_nominations(plan: &CyclePlan) -> bool {
     plan.steps.iter().enumerate().any(|(at, step)| {
-        let promised = |earlier: &Step| {
+        let nominates = |earlier: &Step| {
             earlier.pod == step.pod && matches!(earlier.kind, StepKind::Nominate { .. })
         };
-        matches!(step.kind, StepKind::Evict { .. }) && plan.steps[..at].iter().any(promised)
+        matches!(step.kind, StepKind::Evict { .. }) && plan.steps[..at].iter().any(nominates)
     })
 }
 
@@ -80,12 +80,12 @@ fn is_kais_own(cluster: &Cluster, plan: &CyclePlan, violation: &Violation) -> bo
             || (crate::evicts_twice(plan) && violation.rule == check::Rule::QueueLimit))
 }
 
-/// Gangs of which a pod moves are whole again once what is promised is kept.
+/// Gangs of which a pod moves are whole again once nominated pods run.
 fn moves(plan: &CyclePlan, violation: &Violation) -> bool {
     concerns(plan, violation, |kind| matches!(kind, StepKind::Nominate { for_job: Some(_), .. }))
 }
 
-/// Searches are told as they went: sets are made before they are tried, and who takes others' places was searched for.
+/// Reports of searches add up: sets are made before they are tried, and every eviction for a job has a search.
 fn searches_add_up(plan: &CyclePlan) -> Result<(), TestCaseError> {
     for search in &plan.searches {
         for sets in search.runs.iter().map(|run| run.sets) {
@@ -108,15 +108,15 @@ fn check_cluster(cluster: &Cluster) -> Result<(), TestCaseError> {
     searches_add_up(&plan)?;
     let steps = show::steps(&plan);
     let mut worse = check::made_worse(&before, &after);
-    if takes_promises_back(&plan) {
+    if reverts_nominations(&plan) {
         worse.retain(|violation| violation.moment != Some(Moment::Now));
     }
     worse.retain(|violation| !is_kais_own(cluster, &plan, violation));
     show::none(&worse, &format!("planned\n{steps}"))?;
-    let mut told = world.clone();
-    assume(&mut told, &plan);
+    let mut assumed = world.clone();
+    assume(&mut assumed, &plan);
     carry_out(&mut world, &plan);
-    for (stage, world) in [("assumed", &told), ("carried out", &world)] {
+    for (stage, world) in [("assumed", &assumed), ("carried out", &world)] {
         let mut worse = check::made_worse(&before, &check::violations(world));
         worse.retain(|violation| {
             !moves(&plan, violation) && !is_kais_own(cluster, &plan, violation)

@@ -22,7 +22,7 @@ fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases: asked.unwrap_or(cases), ..ProptestConfig::default() }
 }
 
-/// Some pod is evicted twice, as KAI does it (fault 11): what it held is counted as free, and credited to its queue, twice.
+/// Some pod is evicted twice, as KAI does it (fault 11): what it had is counted as free, and credited to its queue, twice.
 fn evicts_twice(plan: &CyclePlan) -> bool {
     let evicts = |step: &&Step| matches!(step.kind, StepKind::Evict { .. });
     let mut pods: Vec<_> = plan.steps.iter().filter(evicts).map(|step| &step.pod).collect();

@@ -1,4 +1,4 @@
-//! Nobody is made to go beyond what the rules of fairness allow, told from the plan alone: every victim unit is taken
+//! No pod is evicted beyond what the rules of fairness allow, judged from the plan alone: every victim unit is taken
 //! while its queue, before that unit, holds more than its fair share, and the queue that takes stays within its
 //! own fair share.
 
@@ -34,23 +34,25 @@ fn exact(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
-fn above(held: f64, bound: f64) -> bool {
-    bound != UNLIMITED && exact(held) > exact(bound)
+fn above(allocated: f64, bound: f64) -> bool {
+    bound != UNLIMITED && exact(allocated) > exact(bound)
 }
 
 /// As [`above`], by the reference's arithmetic: fair shares and what is left of a queue are differences of sums, and
 /// where devices are divided the last bits alone may put a queue above its bound.
-fn above_or_noise(held: f64, bound: f64) -> bool {
+fn above_or_noise(allocated: f64, bound: f64) -> bool {
     let is_whole = |number: f64| number.fract() == 0.0;
-    above(held, bound)
-        || !(is_whole(held) && is_whole(bound)) && bound != UNLIMITED && exact(held) == exact(bound)
+    above(allocated, bound)
+        || !(is_whole(allocated) && is_whole(bound))
+            && bound != UNLIMITED
+            && exact(allocated) == exact(bound)
 }
 
-fn exceeds(held: &Amounts, bounds: &Amounts) -> bool {
-    QueueResource::ALL.into_iter().any(|resource| above(held[resource], bounds[resource]))
+fn exceeds(allocated: &Amounts, bounds: &Amounts) -> bool {
+    QueueResource::ALL.into_iter().any(|resource| above(allocated[resource], bounds[resource]))
 }
 
-/// The job for whom a step is made.
+/// The job that a step serves.
 fn taker(step: &Step) -> Option<&ObjectName> {
     match &step.kind {
         StepKind::Bind { .. } => step.group.as_ref(),
@@ -72,11 +74,13 @@ impl<'w> Replay<'w> {
         Self { world, tree: world.queue_tree().clone(), charged }
     }
 
-    /// Whether the planner may see more held than the bound, in its arithmetic.
-    fn may_exceed(&self, held: &Amounts, bounds: &Amounts) -> bool {
+    /// Whether by the planner's arithmetic more may be allocated than the bound.
+    fn may_exceed(&self, allocated: &Amounts, bounds: &Amounts) -> bool {
         let is_above =
             if self.world.config().compatibility.is_kai() { above_or_noise } else { above };
-        QueueResource::ALL.into_iter().any(|resource| is_above(held[resource], bounds[resource]))
+        QueueResource::ALL
+            .into_iter()
+            .any(|resource| is_above(allocated[resource], bounds[resource]))
     }
 
     fn queue_of(&self, task: TaskId) -> Option<QueueId> {
@@ -102,8 +106,8 @@ impl<'w> Replay<'w> {
         let task = self.world.task_named(&step.pod).expect("plans speak of pods there are");
         match &step.kind {
             StepKind::Evict { .. } => {
-                let held = self.charged.remove(&task).unwrap_or(Amounts::ZERO);
-                self.charge(task, held, -1.0);
+                let allocated = self.charged.remove(&task).unwrap_or(Amounts::ZERO);
+                self.charge(task, allocated, -1.0);
             }
             StepKind::Bind { node, .. } | StepKind::Nominate { node, .. } => {
                 let node = self.world.node_named(node).expect("plans speak of nodes there are");
@@ -136,13 +140,13 @@ impl<'w> Replay<'w> {
         Reclaimer { queue, required, involved, preemptible }
     }
 
-    /// What goes together, by victim job: pods beyond a leaf's minimum one by one, then the rest as one. Who was tried
-    /// as a victim and stays fills the minimum first; the plan does not show how many those are, `tried_and_stay` says.
+    /// Units of eviction, by victim job: pods beyond a leaf's minimum one by one, then the rest as one. Pods tried
+    /// as victims that stay fill the minimum first; the plan does not show how many those are, `tried_and_stay` says.
     fn units(&self, steps: &[Step], tried_and_stay: usize) -> Vec<Vec<(QueueId, Amounts)>> {
         let moves = |pod: &ObjectName| {
-            let promised =
+            let is_nominated =
                 |step: &Step| step.pod == *pod && matches!(step.kind, StepKind::Nominate { .. });
-            self.world.config().params.allow_consolidating_reclaim && steps.iter().any(promised)
+            self.world.config().params.allow_consolidating_reclaim && steps.iter().any(is_nominated)
         };
         let mut jobs: Vec<(ObjectName, Vec<TaskId>)> = Vec::new();
         for step in steps {
@@ -167,7 +171,7 @@ impl<'w> Replay<'w> {
     ) -> Vec<(QueueId, Amounts)> {
         let job = self.world.job(self.world.job_named(job).expect("it is there"));
         let queue = job.queue.expect("victims have a queue");
-        let held = |task: &TaskId| self.charged.get(task).copied().unwrap_or(Amounts::ZERO);
+        let allocated = |task: &TaskId| self.charged.get(task).copied().unwrap_or(Amounts::ZERO);
         let (mut units, mut core) = (Vec::new(), None);
         for (at, leaf) in job.leaves.iter().enumerate() {
             let of_leaf =
@@ -175,9 +179,9 @@ impl<'w> Replay<'w> {
             let filled = tried_and_stay.min(self.staying(&leaf.tasks, tasks));
             for (position, task) in of_leaf.enumerate() {
                 if filled + position < leaf.min_available as usize {
-                    *core.get_or_insert(Amounts::ZERO) += held(task);
+                    *core.get_or_insert(Amounts::ZERO) += allocated(task);
                 } else {
-                    units.push((queue, held(task)));
+                    units.push((queue, allocated(task)));
                 }
             }
         }
@@ -185,7 +189,7 @@ impl<'w> Replay<'w> {
         units
     }
 
-    /// How many of `all` hold a place and are not among those who go.
+    /// How many of `all` hold a place and are not evicted.
     fn staying(&self, all: &[TaskId], gone: &[TaskId]) -> usize {
         let holds = |task: &&TaskId| {
             let status = self.world.task(**task).state.status;
@@ -264,19 +268,19 @@ fn is_fair(
     sibling: QueueId,
     lost: &Amounts,
 ) -> bool {
-    let saturation = |held: f64, share: f64| match share {
+    let saturation = |allocated: f64, share: f64| match share {
         UNLIMITED => 0.0,
-        0.0 if exact(held) > 0.0 => f64::INFINITY,
+        0.0 if exact(allocated) > 0.0 => f64::INFINITY,
         0.0 => 0.0,
-        share => exact(held / share),
+        share => exact(allocated / share),
     };
     QueueResource::ALL.into_iter().all(|resource| {
         if lost[resource] <= 0.0 && !reclaimer.involved.contains(resource) {
             return true;
         }
         let (own, other) = (left.shares(queue), left.shares(sibling));
-        let held = own.allocated[resource] + reclaimer.required[resource];
-        let own = saturation(held, own.fair_share[resource]);
+        let allocated = own.allocated[resource] + reclaimer.required[resource];
+        let own = saturation(allocated, own.fair_share[resource]);
         let share = other.fair_share[resource];
         own <= 1.0 || share <= 0.0 || own < saturation(other.allocated[resource], share)
     })
@@ -304,7 +308,7 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
 
 fn check(world: &World, plan: &CyclePlan) -> Result<(), TestCaseError> {
     if world.config().compatibility.is_kai() && crate::evicts_twice(plan) {
-        // What a victim held is credited to its queue twice: KAI's shares are wrong from there on.
+        // What a victim had is credited to its queue twice: KAI's shares are wrong from there on.
         return Ok(());
     }
     let mut replay = Replay::new(world);

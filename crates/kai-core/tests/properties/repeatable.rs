@@ -4,17 +4,17 @@ use kai_core::plan::{CyclePlan, StepKind, plan, plan_and_explain};
 use kai_core::time::Timestamp;
 use proptest::prelude::*;
 
-use crate::worlds::show::{self, Told};
+use crate::worlds::show::{self, Applied};
 use crate::worlds::{Cluster, messy_cluster, now, tidy_cluster, world_of};
 
-fn told_in_two_orders() -> impl Strategy<Value = (Cluster, Told)> {
+fn applied_in_two_orders() -> impl Strategy<Value = (Cluster, Applied)> {
     prop_oneof![messy_cluster().boxed(), tidy_cluster().boxed()].prop_flat_map(|cluster| {
         let objects = cluster.objects();
-        (Just(cluster), Just(objects).prop_shuffle().prop_map(Told))
+        (Just(cluster), Just(objects).prop_shuffle().prop_map(Applied))
     })
 }
 
-/// Everything of a plan that does not follow from the moment itself: a gang seen to lack members for the first time
+/// Everything of a plan that does not follow from the moment itself: a gang that is found to lack members for the first time
 /// lacks them since now, and a job evicted now may not evict others for a while from now.
 fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
     plan.work_units = 0;
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_deltas_is_forgotten((cluster, objects) in told_in_two_orders()) {
+    fn the_order_of_deltas_is_forgotten((cluster, objects) in applied_in_two_orders()) {
         let mut world = cluster.world();
         let mut other = world_of(&cluster.config, objects.0);
         show::same(&world.describe(), &other.describe())?;

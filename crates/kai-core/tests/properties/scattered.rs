@@ -51,7 +51,7 @@ fn pods_of(name: &str, job: &Job) -> Vec<PodSpec> {
     (0..job.pods).map(|at| pod(&format!("{name}-{at}"), name, gpu())).collect()
 }
 
-/// Places the pods of a job where it says; false when some node has no room left.
+/// Places the pods of a job where it says; false when some pod does not fit its node.
 fn place(pods: &mut [PodSpec], job: &Job, free: &mut [i64]) -> bool {
     let before = free.to_vec();
     for (at, pod) in pods.iter_mut().enumerate() {

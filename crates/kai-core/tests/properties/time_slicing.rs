@@ -77,7 +77,7 @@ pub(crate) fn pod(name: &str, group: &str, gpu: GpuRequest) -> PodSpec {
     PodSpec { group: Some(group.into()), request, ..bare_pod(name) }
 }
 
-fn told(config: Config, node: NodeSpec) -> World {
+fn world_with(config: Config, node: NodeSpec) -> World {
     let mut world = World::new(config);
     set(&mut world, Object::Node(Box::new(node)));
     set(&mut world, Object::Queue(queue()));
@@ -113,7 +113,7 @@ fn groups_of<'p>(plan: &'p CyclePlan, pod: &str) -> &'p [Text] {
     }
 }
 
-/// What the job of `pod` was told.
+/// Error messages of the job `job`.
 fn reasons(plan: &CyclePlan, job: &str) -> String {
     let report = plan.waiting.iter().find(|report| &*report.job.name == job).expect("it waits");
     report.errors.iter().map(|error| error.message.to_string()).collect::<Vec<_>>().join("\n")
@@ -156,7 +156,7 @@ fn configured(compatibility: Compatibility) -> Config {
 fn case_a_four_pods_fit_one_device_advertised_as_a_hundred() {
     for compatibility in BOTH {
         let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "32600")];
-        let mut world = told(configured(compatibility), node(100, &labels));
+        let mut world = world_with(configured(compatibility), node(100, &labels));
         with_pods(&mut world, &[const { GpuRequest::Memory { mib: 8_000, devices: 1 } }; 5]);
         let first = plan(&mut world, now());
         assert_eq!(bound(&first), ["pod-0", "pod-1", "pod-2", "pod-3"]);
@@ -166,10 +166,10 @@ fn case_a_four_pods_fit_one_device_advertised_as_a_hundred() {
         let second = plan(&mut world, now());
         assert_eq!(bound(&second), [""; 0]);
         if compatibility == Compatibility::Right {
-            let told = reasons(&second, "pod-4");
+            let message = reasons(&second, "pod-4");
             assert!(
-                told.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested"),
-                "{told}"
+                message.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested"),
+                "{message}"
             );
         }
     }
@@ -179,7 +179,7 @@ fn case_a_four_pods_fit_one_device_advertised_as_a_hundred() {
 fn case_b_two_devices_hold_two_large_parts() {
     for compatibility in BOTH {
         let labels = [("nvidia.com/gpu.count", "2"), ("nvidia.com/gpu.memory", "32600")];
-        let mut world = told(configured(compatibility), node(20, &labels));
+        let mut world = world_with(configured(compatibility), node(20, &labels));
         with_pods(&mut world, &[part(0.6), part(0.6), part(0.6)]);
         let plan = plan(&mut world, now());
         assert_eq!(bound(&plan), ["pod-0", "pod-1"]);
@@ -191,7 +191,7 @@ fn case_b_two_devices_hold_two_large_parts() {
 fn case_c_a_whole_gpu_takes_the_physical_device() {
     for compatibility in BOTH {
         let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "32600")];
-        let mut world = told(configured(compatibility), node(10, &labels));
+        let mut world = world_with(configured(compatibility), node(10, &labels));
         with_pods(&mut world, &[whole(1), whole(1), part(0.1)]);
         let plan = plan(&mut world, now());
         assert_eq!(bound(&plan), ["pod-0"]);
@@ -205,7 +205,7 @@ fn case_c_a_whole_gpu_takes_the_physical_device() {
 fn case_d_parts_join_and_a_whole_gpu_waits() {
     for compatibility in BOTH {
         let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "32600")];
-        let mut world = told(configured(compatibility), node(10, &labels));
+        let mut world = world_with(configured(compatibility), node(10, &labels));
         with_pods(&mut world, &[part(0.5)]);
         let first = plan(&mut world, now());
         carry_out(&mut world, &first);
@@ -222,17 +222,17 @@ fn case_d_parts_join_and_a_whole_gpu_waits() {
 fn case_e_without_a_label_what_is_advertised_counts() {
     for compatibility in BOTH {
         let mut world =
-            told(configured(compatibility), node(2, &[("nvidia.com/gpu.memory", "32600")]));
+            world_with(configured(compatibility), node(2, &[("nvidia.com/gpu.memory", "32600")]));
         with_pods(&mut world, &[whole(1), whole(1), whole(1)]);
         assert_eq!(bound(&plan(&mut world, now())), ["pod-0", "pod-1"]);
     }
 }
 
 #[test]
-fn sharing_waits_where_nobody_tells_how_many_devices_exist() {
+fn sharing_waits_where_the_number_of_devices_is_unknown() {
     let labels =
         [("nvidia.com/gpu.memory", "32600"), ("nvidia.com/gpu.sharing-strategy", "time-slicing")];
-    let mut world = told(Config::default(), node(4, &labels));
+    let mut world = world_with(Config::default(), node(4, &labels));
     with_pods(&mut world, &[part(0.5)]);
     let plan = plan(&mut world, now());
     assert_eq!(bound(&plan), [""; 0]);
@@ -248,7 +248,7 @@ fn gang_on_an_l4(policy: WholeGpuPolicy) -> World {
     let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "23034")];
     let mut config = Config::default();
     config.params.whole_gpu_policy = policy;
-    let mut world = told(config, node(4, &labels));
+    let mut world = world_with(config, node(4, &labels));
     set(&mut world, Object::PodGroup(Box::new(group("gang", 3))));
     for name in ["gang-0", "gang-1", "gang-2"] {
         set(&mut world, Object::Pod(Box::new(pod(name, "gang", whole(1)))));
@@ -257,16 +257,16 @@ fn gang_on_an_l4(policy: WholeGpuPolicy) -> World {
 }
 
 #[test]
-fn a_gang_on_one_l4_waits_under_physical_and_is_told_the_policy() {
+fn a_gang_on_one_l4_waits_under_physical_and_its_message_names_the_policy() {
     let plan = plan(&mut gang_on_an_l4(WholeGpuPolicy::Physical), now());
     assert_eq!(bound(&plan), [""; 0]);
-    let told = reasons(&plan, "gang");
+    let message = reasons(&plan, "gang");
     assert!(
-        told.contains(
+        message.contains(
             "Node node advertises 4 GPUs of which 1 exist: whole GPUs take physical devices there \
              (policy physical)."
         ),
-        "{told}"
+        "{message}"
     );
 }
 
@@ -286,7 +286,7 @@ fn the_policy_of_a_node_wins_over_that_of_the_cluster() {
     let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "23034")];
     let mut sliced = node(4, &labels);
     sliced.whole_gpu_policy = Some(WholeGpuPolicy::Replica);
-    let mut world = told(Config::default(), sliced);
+    let mut world = world_with(Config::default(), sliced);
     with_pods(&mut world, &[whole(1), whole(1)]);
     assert_eq!(bound(&plan(&mut world, now())), ["pod-0", "pod-1"]);
 }
@@ -296,7 +296,7 @@ fn a_pod_never_gets_two_replicas_of_one_device() {
     let mut config = Config::default();
     config.params.whole_gpu_policy = WholeGpuPolicy::Replica;
     let labels = [("nvidia.com/gpu.count", "2"), ("nvidia.com/gpu.memory", "16384")];
-    let mut world = told(config, node(8, &labels));
+    let mut world = world_with(config, node(8, &labels));
     with_pods(&mut world, &[whole(2), whole(3), whole(2)]);
     let first = plan(&mut world, now());
     assert_eq!(bound(&first), ["pod-0", "pod-2"], "three replicas would need three devices");
@@ -311,7 +311,7 @@ fn replicas_that_ran_in_any_order_leave_no_device_too_many() {
     let mut config = Config::default();
     config.params.whole_gpu_policy = WholeGpuPolicy::Replica;
     let labels = [("nvidia.com/gpu.count", "2"), ("nvidia.com/gpu.memory", "16384")];
-    let mut world = told(config, node(4, &labels));
+    let mut world = world_with(config, node(4, &labels));
     with_pods(&mut world, &[whole(2)]);
     let first = plan(&mut world, now());
     carry_out(&mut world, &first);
@@ -329,7 +329,7 @@ fn replicas_that_ran_in_any_order_leave_no_device_too_many() {
 fn memory_is_exact_unless_kai_is_to_be_reproduced() {
     let labels = [("nvidia.com/gpu.memory", "32768")];
     for (compatibility, fit) in [(Compatibility::Right, 4), (Compatibility::Kai, 3)] {
-        let mut world = told(configured(compatibility), node(1, &labels));
+        let mut world = world_with(configured(compatibility), node(1, &labels));
         with_pods(&mut world, &[memory(8_192), memory(8_192), memory(8_192), memory(8_192)]);
         assert_eq!(bound(&plan(&mut world, now())).len(), fit, "{compatibility:?}");
     }
@@ -339,7 +339,7 @@ fn memory_is_exact_unless_kai_is_to_be_reproduced() {
 fn a_reserve_is_never_given_away() {
     let mut config = Config::default();
     config.params.gpu_memory_reserve_mib = 1;
-    let mut world = told(config, node(1, &[("nvidia.com/gpu.memory", "32768")]));
+    let mut world = world_with(config, node(1, &[("nvidia.com/gpu.memory", "32768")]));
     with_pods(&mut world, &[memory(8_192), memory(8_192), memory(8_192), memory(8_192)]);
     assert_eq!(bound(&plan(&mut world, now())).len(), 3);
 }
@@ -348,7 +348,7 @@ fn a_reserve_is_never_given_away() {
 fn a_pod_without_gpus_does_not_mind_that_others_hold_too_many() {
     for compatibility in BOTH {
         let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "16384")];
-        let mut world = told(configured(compatibility), node(4, &labels));
+        let mut world = world_with(configured(compatibility), node(4, &labels));
         for name in ["a", "b"] {
             let mut foreign = pod(name, "", whole(1));
             foreign.group = None;
@@ -367,7 +367,7 @@ fn a_reservation_takes_no_replica() {
     let mut config = Config::default();
     config.params.whole_gpu_policy = WholeGpuPolicy::Replica;
     let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "16384")];
-    let mut world = told(config, node(2, &labels));
+    let mut world = world_with(config, node(2, &labels));
     let mut reservation = pod("reservation", "", whole(1));
     reservation.group = None;
     reservation.role = kai_core::input::pod::PodRole::Reservation;
@@ -400,7 +400,7 @@ proptest! {
             if replica_policy { WholeGpuPolicy::Replica } else { WholeGpuPolicy::Physical };
         let (count, mib) = (physical.to_string(), memory.to_string());
         let labels = [("nvidia.com/gpu.count", &*count), ("nvidia.com/gpu.memory", &*mib)];
-        let mut world = told(config, node(physical * replicas, &labels));
+        let mut world = world_with(config, node(physical * replicas, &labels));
         for (round, requests) in rounds.iter().enumerate() {
             for (at, request) in requests.iter().enumerate() {
                 let name = format!("round-{round}-{at}");
@@ -408,7 +408,7 @@ proptest! {
                 set(&mut world, Object::Pod(Box::new(pod(&name, &name, request.clone()))));
             }
             let mut found = Vec::new();
-            let plan = plan_and_observe(&mut world, now(), |seen| found = check::violations(seen));
+            let plan = plan_and_observe(&mut world, now(), |planned| found = check::violations(planned));
             show::none(&found, &show::steps(&plan))?;
             carry_out(&mut world, &plan);
         }

@@ -21,7 +21,7 @@ pub struct Mismatch(pub String);
 pub struct Decided {
     /// Bound to free resources.
     pub bound: usize,
-    /// Promised resources that others are leaving.
+    /// Nominated to resources of releasing pods.
     pub pipelined: usize,
     /// Evicted for good.
     pub releasing: usize,
@@ -104,7 +104,7 @@ impl Case {
                 expect("waiting", waiting, Decided { pipelined: 4 * gangs, ..Decided::NOTHING })?;
                 expect("running", running, Decided { moved: running.moved, ..Decided::NOTHING })
             }
-            // Mixed worlds are held to the unpruned search; steady ones are checked event by event.
+            // Mixed worlds are compared with the unpruned search; steady ones are checked event by event.
             Family::Mixed | Family::Steady => Ok(()),
         }
     }

@@ -104,7 +104,7 @@ pub struct Built {
     pub now: Timestamp,
 }
 
-/// The smallest world: gangs of ten whole nodes must have somewhere to go.
+/// The smallest world: gangs of ten whole nodes must fit.
 const SMALLEST: usize = 10;
 
 impl Case {
@@ -152,7 +152,7 @@ impl Built {
     }
 
     /// What will not hold once a cycle's plan is carried out, counted from the pods alone. What holds meanwhile is not
-    /// looked at: a promise that is taken back is evicted as if it had been there.
+    /// looked at: a nomination that is reverted is evicted as if it had been there.
     pub fn made_worse(&mut self) -> Vec<Violation> {
         let before = violations(&self.world);
         let mut after = Vec::new();

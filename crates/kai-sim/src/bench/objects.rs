@@ -56,7 +56,7 @@ pub(super) fn node(number: usize, own: Labels) -> NodeSpec {
         unschedulable: false,
         bad_conditions: Vec::new(),
         gpu_memory_known: Some(true),
-        seen_gpu_uuids: Vec::new(),
+        observed_gpu_uuids: Vec::new(),
         observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: None,
     }
@@ -71,7 +71,7 @@ pub(super) struct QueueSketch {
     pub(super) parent: Option<Text>,
     /// GPUs it is owed.
     pub(super) quota: f64,
-    /// Weight in the division of GPUs that nobody is owed.
+    /// Weight in the division of GPUs beyond quotas.
     pub(super) weight: f64,
 }
 

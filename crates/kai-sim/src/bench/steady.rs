@@ -20,7 +20,7 @@ pub struct Steady {
 /// One job that ends and one that arrives.
 #[derive(Debug)]
 pub struct SteadyEvent {
-    /// A job leaves, a job is created.
+    /// A job is deleted, a job is created.
     pub deltas: Vec<Delta>,
     /// The pod that is to be bound.
     pub arrived: PodSpec,

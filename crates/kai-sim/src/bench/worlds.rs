@@ -166,7 +166,7 @@ fn large_gang() -> Parts {
 }
 
 /// The domain of node `number` on each level: consecutive nodes share a rack, consecutive racks a block. Names
-/// repeat from block to block; the path from the top tells domains apart.
+/// repeat from block to block; the path from the top distinguishes domains.
 fn place_in_topology(number: usize) -> Labels {
     let mut labels = Labels::new();
     let mut below = NODES_PER_RACK;

@@ -76,7 +76,7 @@ pub struct Difference {
     pub events: Vec<Event>,
 }
 
-/// Longer lists of events are cut; the first ones tell what went wrong.
+/// Longer lists of events are cut; the first ones show what went wrong.
 const EVENTS_SHOWN: usize = 12;
 
 impl fmt::Display for Difference {

@@ -1,4 +1,4 @@
-//! Every part of an expectation, held and broken.
+//! Every part of an expectation, met and not met.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn mismatch(decisions: Vec<Decision>, expect: &Value) -> Option<String> {
     let scenario = scenario(&cluster(), &json!({"mode": "cycle"}), expect);
     let state = ClusterState::from_scenario(&scenario).unwrap();
     let mut planner = ScriptedPlanner::new([decisions]);
-    planner.fit_errors = "\nNoRoom.\nno room.".to_owned();
+    planner.fit_errors = "\nNoCapacity.\nno capacity.".to_owned();
     let outcome = planner.cycle(&state, &state.config.actions, 0.0).unwrap();
     let expect = scenario.expect.as_ref().unwrap();
     states(expect, &state, &outcome, 0.0).err().map(|mismatch| mismatch.to_string())
@@ -41,7 +41,7 @@ fn both_on(first: &'static str, second: &'static str) -> Vec<Decision> {
 }
 
 #[track_caller]
-fn assert_held(expect: &Value) {
+fn assert_met(expect: &Value) {
     assert_eq!(mismatch(both_on("node0", "node0"), expect), None);
 }
 
@@ -52,7 +52,7 @@ fn assert_broken(expect: &Value, text: &str) {
 
 #[test]
 fn status_and_node_hold_for_every_task() {
-    assert_held(&json!({"jobs": {"pair": {"status": "Binding", "node": "node0"}}}));
+    assert_met(&json!({"jobs": {"pair": {"status": "Binding", "node": "node0"}}}));
     assert_broken(
         &json!({"jobs": {"wait": {"status": "Binding", "node": "node1"}}}),
         "task wait-0: status expected Binding on node1, got Pending",
@@ -67,12 +67,12 @@ fn status_and_node_hold_for_every_task() {
 #[test]
 fn results_must_name_something_that_exists() {
     assert_broken(
-        &json!({"jobs": {"nobody": {"status": "Pending"}}}),
-        "job nobody: existence expected a job, got none",
+        &json!({"jobs": {"missing": {"status": "Pending"}}}),
+        "job missing: existence expected a job, got none",
     );
     assert_broken(
-        &json!({"tasks": {"nobody-0": {"status": "Pending"}}}),
-        "task nobody-0: existence expected a task, got none",
+        &json!({"tasks": {"missing-0": {"status": "Pending"}}}),
+        "task missing-0: existence expected a task, got none",
     );
 }
 
@@ -82,16 +82,16 @@ fn sums_are_over_the_tasks_of_the_result() {
         json!({"jobs": {"pair": {"status": "Binding", "gpus_requested": devices,
             "cpu_milli_requested": cpu_milli, "memory_bytes_requested": 2e9}}})
     };
-    assert_held(&sums(1.0, 1000.0));
+    assert_met(&sums(1.0, 1000.0));
     assert_broken(&sums(0.5, 1000.0), "job pair: devices requested expected 0.5, got 1");
     assert_broken(&sums(1.0, 500.0), "job pair: millicores requested expected 500, got 1000");
-    assert_held(&json!({"tasks": {"pair-1": {"status": "Binding", "gpus_requested": 0.5}}}));
+    assert_met(&json!({"tasks": {"pair-1": {"status": "Binding", "gpus_requested": 0.5}}}));
 }
 
 #[test]
 fn a_start_may_have_to_be_old_enough() {
     let start = |least_s: f64| json!({"jobs": {"run": {"status": "Running", "started_at_least_s_ago": least_s}}});
-    assert_held(&start(60.0));
+    assert_met(&start(60.0));
     assert_broken(&start(61.0), "job run: start time expected at least 61 s ago, got 60 s ago");
     assert_broken(
         &json!({"jobs": {"wait": {"status": "Pending", "started_at_least_s_ago": 0}}}),
@@ -101,16 +101,16 @@ fn a_start_may_have_to_be_old_enough() {
 
 #[test]
 fn fit_errors_are_compared_exactly_and_messages_by_content() {
-    assert_held(&json!({
-        "jobs": {"wait": {"status": "Pending", "error_message": "\nNoRoom.\nno room."}},
-        "messages": {"wait": ["no room", "NoRoom"]}
+    assert_met(&json!({
+        "jobs": {"wait": {"status": "Pending", "error_message": "\nNoCapacity.\nno capacity."}},
+        "messages": {"wait": ["no capacity", "NoCapacity"]}
     }));
     assert_broken(
         &json!({"messages": {"wait": ["no rain"]}}),
-        r#"job wait: fit error expected one that contains "no rain", got "NoRoom.\nno room.""#,
+        r#"job wait: fit error expected one that contains "no rain", got "NoCapacity.\nno capacity.""#,
     );
-    let exact = json!({"jobs": {"wait": {"status": "Pending", "error_message": "no room"}}});
-    assert!(mismatch(Vec::new(), &exact).unwrap().contains("fit errors expected \"no room\""));
+    let exact = json!({"jobs": {"wait": {"status": "Pending", "error_message": "no capacity"}}});
+    assert!(mismatch(Vec::new(), &exact).unwrap().contains("fit errors expected \"no capacity\""));
 }
 
 fn groups(run: &str, first: &str, second: &str) -> Value {
@@ -125,7 +125,7 @@ fn groups(run: &str, first: &str, second: &str) -> Value {
 
 #[test]
 fn device_labels_are_a_renaming_on_each_node() {
-    assert_held(&groups("a", "a", "b"));
+    assert_met(&groups("a", "a", "b"));
     assert_broken(
         &groups("a", "b", "b"),
         "node node0: shared devices expected equal labels for equal devices and different ones for \
@@ -136,7 +136,7 @@ fn device_labels_are_a_renaming_on_each_node() {
     assert_eq!(mismatch(both_on("node0", "node1"), &groups("a", "a", "a")), None);
     let mut unchecked = groups("a", "b", "b");
     unchecked["gpu_groups_checked"] = json!(false);
-    assert_held(&unchecked);
+    assert_met(&unchecked);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn several_devices_of_a_task_may_be_listed_in_any_order() {
 
 #[test]
 fn nodes_are_compared_exactly() {
-    assert_held(&json!({"nodes": {"node0": {"idle_gpus": 2, "releasing_gpus": 0}}}));
+    assert_met(&json!({"nodes": {"node0": {"idle_gpus": 2, "releasing_gpus": 0}}}));
     assert_broken(
         &json!({"nodes": {"node0": {"idle_gpus": 1}}}),
         "node node0: idle devices expected 1, got 2",
@@ -202,7 +202,7 @@ fn placements_are_sets_of_label_values_and_nodes() {
 
 #[test]
 fn counts_are_of_tasks_with_a_status_and_an_owner() {
-    assert_held(&json!({"counts": [
+    assert_met(&json!({"counts": [
         {"status": "Binding", "equals": 2},
         {"status": "Binding", "job": "pair", "node": "node0", "at_least": 2, "at_most": 2},
         {"status": "Pending", "queue": "team", "equals": 0},

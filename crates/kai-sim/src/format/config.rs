@@ -147,7 +147,7 @@ pub struct ParamsLayer {
     pub detailed_fit_errors: Option<bool>,
     /// How long a gang may stay below its minimum.
     pub default_staleness_grace_s: Option<f64>,
-    /// Timelines: how long an evicted task takes to go.
+    /// Timelines: how long an evicted task takes to end.
     pub eviction_grace_s: Option<f64>,
     /// Extension: memory of each device that is never given out.
     pub gpu_memory_reserve_mib: Option<i64>,

@@ -96,7 +96,7 @@ pub struct ClaimRequest {
 pub struct ClaimStatus {
     /// What it was given.
     pub allocation: Option<ClaimAllocation>,
-    /// Who may use it.
+    /// Pods that may use it.
     pub reserved_for: Vec<ClaimConsumer>,
     /// Status the drivers report, free form.
     pub devices: Vec<serde_json::Value>,
@@ -145,7 +145,7 @@ pub struct AllocatedDevice {
     pub device: String,
 }
 
-/// Who may use a claim.
+/// Pods that may use a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ClaimConsumer {

@@ -23,7 +23,7 @@ pub struct Expectation {
     pub counts: Vec<CountExpectation>,
     /// By job, texts that occur in its fit errors or its tasks'.
     pub messages: BTreeMap<String, Vec<String>>,
-    /// Extension: by job, texts that occur in what a person is told about it.
+    /// Extension: by job, texts that occur in its explanation.
     pub explains: BTreeMap<String, Vec<String>>,
     /// Extension: when the scheduler would look again although nothing happens.
     pub wake_at_s: Option<WakeUp>,
@@ -173,6 +173,6 @@ pub struct CallLimits {
     pub bind_max: Option<usize>,
     /// Tasks evicted.
     pub evict_max: Option<usize>,
-    /// Tasks promised resources that are being released.
+    /// Nominated tasks: they wait for resources that are being released.
     pub pipeline_max: Option<usize>,
 }

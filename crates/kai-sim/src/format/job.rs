@@ -15,7 +15,7 @@ pub struct Job {
     pub namespace: String,
     /// The queue; a job in a queue with children is ignored.
     pub queue: String,
-    /// Higher goes first.
+    /// Jobs of higher priority come first.
     #[serde(default = "fifty")]
     pub priority: i64,
     /// Whether its tasks may become victims; absent: by priority.

@@ -57,7 +57,7 @@ pub struct Node {
     /// Extension: annotations, such as the overrides of GPU count and memory.
     #[serde(default)]
     pub annotations: StringMap,
-    /// Extension: UUIDs of devices that were seen on the node.
+    /// Extension: UUIDs of devices that were observed on the node.
     #[serde(default)]
     pub gpu_uuids_seen: Vec<String>,
     /// Extension: taints.
@@ -193,7 +193,7 @@ pub enum TaintEffect {
     NoSchedule,
     /// They are placed elsewhere if possible.
     PreferNoSchedule,
-    /// They are not placed, and leave.
+    /// They are not placed, and running pods are evicted.
     NoExecute,
 }
 
@@ -204,6 +204,6 @@ pub enum ConditionStatus {
     True,
     /// It does not.
     False,
-    /// Nobody knows.
+    /// It is unknown.
     Unknown,
 }

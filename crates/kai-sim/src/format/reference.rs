@@ -86,7 +86,7 @@ pub struct ReferenceEvent {
     /// The shared devices.
     #[serde(default)]
     pub gpu_groups: Vec<String>,
-    /// The job a victim made room for.
+    /// The job for which a victim was evicted.
     pub for_job: Option<String>,
     /// The text users saw.
     pub message: Option<String>,
@@ -100,7 +100,7 @@ pub enum Call {
     Bind,
     /// It is evicted.
     Evict,
-    /// It is promised resources that are being released.
+    /// It is nominated: it waits for resources that are being released.
     Pipeline,
 }
 

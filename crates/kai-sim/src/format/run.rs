@@ -100,13 +100,13 @@ fn one() -> u32 {
 pub enum Operation {
     /// A job comes.
     AddJob(Box<Job>),
-    /// A job goes.
+    /// A job is deleted.
     DeleteJob(String),
     /// A task changes its status by itself.
     SetTask(TaskStatus),
     /// A node comes.
     AddNode(Box<Node>),
-    /// A node goes; its tasks become Failed.
+    /// A node is removed; its tasks become Failed.
     RemoveNode(String),
     /// A queue comes or changes.
     SetQueue(Box<Queue>),

@@ -16,7 +16,7 @@ pub enum Status {
     Gated,
     /// Has a place inside a cycle that is not committed yet.
     Allocated,
-    /// Is promised resources that are being released.
+    /// Nominated: waits for resources that are being released.
     Pipelined,
     /// Has a place; the binding is under way.
     Binding,
@@ -30,7 +30,7 @@ pub enum Status {
     Succeeded,
     /// Ended badly.
     Failed,
-    /// Nobody knows.
+    /// The node of the task does not report.
     Unknown,
     /// Is gone.
     Deleted,
@@ -39,7 +39,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The task takes room on its node.
+    /// The task holds capacity of its node.
     pub fn occupies_node(self) -> bool {
         self.is_allocated()
             || matches!(self, Self::Pipelined | Self::Releasing | Self::StuckInReleasing)

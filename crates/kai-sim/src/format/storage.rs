@@ -26,7 +26,7 @@ pub struct VolumeClaim {
     /// What it asks for.
     #[serde(default, deserialize_with = "whole")]
     pub size_bytes: i64,
-    /// The task that owns it and with which it goes.
+    /// The task that owns it and with which it is deleted.
     pub owner: Option<String>,
     /// It is being deleted.
     #[serde(default)]
@@ -70,7 +70,7 @@ pub struct PersistentVolume {
 pub struct StorageClass {
     /// Its name.
     pub name: String,
-    /// Who makes the volumes; `kubernetes.io/no-provisioner`: nobody.
+    /// Provisioner of the volumes; `kubernetes.io/no-provisioner`: none.
     pub provisioner: String,
     /// When a claim gets its volume.
     #[serde(default)]

@@ -52,7 +52,7 @@ pub struct Task {
     pub compute_mode: ComputeMode,
     /// Its quality of service.
     pub qos: Qos,
-    /// Extension: the node it was promised in an earlier cycle.
+    /// Extension: the node it was nominated to in an earlier cycle.
     pub nominated_node: Option<String>,
     /// Extension: a binding that was begun.
     pub bind_request: Option<BindRequest>,
@@ -353,7 +353,7 @@ pub struct ObjectName {
     pub name: String,
 }
 
-/// A pod of another scheduler: it takes room and belongs to no job.
+/// A pod of another scheduler: it holds capacity and belongs to no job.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForeignPod {
@@ -389,6 +389,6 @@ pub struct DisruptionBudget {
     pub namespace: String,
     /// Labels of the pods it covers.
     pub match_labels: StringMap,
-    /// How many may go.
+    /// Number of evictions that the budget allows.
     pub allowed: u32,
 }

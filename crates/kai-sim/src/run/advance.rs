@@ -1,5 +1,5 @@
-//! What happens to a cluster between two cycles: bindings succeed, promises are forgotten, evicted
-//! tasks go and come back.
+//! What happens to a cluster between two cycles: bindings succeed, nominations are forgotten, evicted
+//! tasks end and come back.
 
 use crate::format::{OnEvict, Status};
 use crate::outcome::{CycleOutcome, JobOutcome, TaskOutcome};
@@ -10,7 +10,7 @@ use crate::state::{ClusterState, Job, Task};
 pub(super) enum Clock {
     /// Every cycle is at time 0 of its own; ages stay what they were.
     Frozen,
-    /// Times are kept, and an evicted task takes its time to go.
+    /// Times are kept, and an evicted task takes its time to end.
     Running {
         /// The time of the cycle.
         now_s: f64,
@@ -59,7 +59,7 @@ fn advance_task(task: &mut Task, ended: &TaskOutcome, on_evict: OnEvict, clock: 
     }
 }
 
-/// The devices a task had before the cycle stay written on it: nobody took them off.
+/// The devices a task had before the cycle stay written on it: nothing removes them.
 fn return_to_pending(task: &mut Task) {
     task.status = Status::Pending;
     task.node = None;

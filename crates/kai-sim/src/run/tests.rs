@@ -43,7 +43,7 @@ fn one_cycle_is_compared_live() {
 
 #[test]
 fn rounds_compare_what_settled_and_then_every_cycle() {
-    // Reclaim in miniature: evict and promise, place, rest.
+    // Reclaim in miniature: evict and nominate, place, rest.
     let script =
         [vec![evict("old-0", "node0"), pipeline("new-0", "node0")], vec![bind("new-0", "node0")]];
     let mut planner = ScriptedPlanner::new(script);
@@ -54,10 +54,10 @@ fn rounds_compare_what_settled_and_then_every_cycle() {
     let rounds = json!({"mode": "rounds", "before_check": 2, "after_check": 3});
     let result = run_script(&rounds, &expect, &mut planner);
     assert_eq!(result.difference, None);
-    let seen: Vec<_> = result.cycles.iter().map(statuses).collect();
-    assert_eq!(seen[0], [Status::Pipelined, Status::Releasing]);
-    assert_eq!(seen[1], [Status::Binding, Status::Pending]);
-    assert_eq!(seen[2..], vec![vec![Status::Running, Status::Pending]; 3]);
+    let states: Vec<_> = result.cycles.iter().map(statuses).collect();
+    assert_eq!(states[0], [Status::Pipelined, Status::Releasing]);
+    assert_eq!(states[1], [Status::Binding, Status::Pending]);
+    assert_eq!(states[2..], vec![vec![Status::Running, Status::Pending]; 3]);
     assert_eq!(planner.times_s, [0.0; 5]);
 }
 
@@ -91,10 +91,10 @@ fn calls_are_bounded_in_cycles_that_are_not_compared_too() {
 #[test]
 fn fit_errors_of_the_last_cycle_are_compared_when_states_have_settled() {
     let mut planner = ScriptedPlanner::new([]);
-    planner.fit_errors = "\nNoRoom.\nno room.".to_owned();
+    planner.fit_errors = "\nNoCapacity.\nno capacity.".to_owned();
     let expect = json!({
-        "jobs": {"new": {"status": "Pending", "error_message": "\nNoRoom.\nno room."}},
-        "messages": {"new": ["no room"]}
+        "jobs": {"new": {"status": "Pending", "error_message": "\nNoCapacity.\nno capacity."}},
+        "messages": {"new": ["no capacity"]}
     });
     let rounds = json!({"mode": "rounds", "before_check": 1, "after_check": 1});
     assert_eq!(run_script(&rounds, &expect, &mut planner).difference, None);
@@ -115,7 +115,7 @@ fn devices_of_an_evicted_task_stay_as_they_were() {
 }
 
 #[test]
-fn a_held_job_keeps_its_evicted_tasks() {
+fn a_job_that_is_kept_keeps_its_evicted_tasks() {
     let mut cluster = cluster();
     cluster["jobs"][0]["on_evict"] = json!("hold");
     let rounds = json!({"mode": "rounds", "before_check": 2, "after_check": 1});
@@ -151,7 +151,7 @@ fn a_timeline_moves_the_clock_and_lets_evicted_tasks_take_their_time() {
 
 #[test]
 fn a_planner_that_gives_up_ends_the_run() {
-    let mut planner = ScriptedPlanner::new([vec![bind("nobody-0", "node0")]]);
+    let mut planner = ScriptedPlanner::new([vec![bind("missing-0", "node0")]]);
     let result = run_script(&json!({"mode": "cycle"}), &json!({}), &mut planner);
-    assert_eq!(result.planner_error.unwrap().to_string(), "there is no task nobody-0");
+    assert_eq!(result.planner_error.unwrap().to_string(), "there is no task missing-0");
 }

@@ -1,4 +1,4 @@
-//! Names that refer to something must refer to something that exists, and names that tell things apart
+//! Names that refer to something must refer to something that exists, and names that distinguish things
 //! must do so.
 
 use std::collections::BTreeSet;
@@ -21,11 +21,11 @@ pub(super) fn names(state: &ClusterState) -> Result<(), FormatError> {
     for (position, pod) in state.foreign_pods.iter().enumerate() {
         node_exists(state, &pod.node, || format!("cluster.foreign_pods[{position}].node"))?;
     }
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for (position, checked) in state.jobs.iter().enumerate() {
         job(state, checked, &format!("cluster.jobs[{position}]"))?;
         for (index, task) in checked.tasks.iter().enumerate() {
-            if !seen.insert(&task.name) {
+            if !known.insert(&task.name) {
                 let path = format!("cluster.jobs[{position}].tasks[{index}].name");
                 let message = format!("task `{}` exists already, expected another name", task.name);
                 return Err(FormatError::new(path, message));
@@ -36,9 +36,9 @@ pub(super) fn names(state: &ClusterState) -> Result<(), FormatError> {
 }
 
 fn unique<'a>(path: &str, names: impl Iterator<Item = &'a String>) -> Result<(), FormatError> {
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for name in names {
-        if !seen.insert(name) {
+        if !known.insert(name) {
             let message = format!("`{name}` exists twice, expected different names");
             return Err(FormatError::new(path, message));
         }
@@ -50,7 +50,7 @@ fn dangling(path: String, kind: &str, name: &str) -> FormatError {
     FormatError::new(path, format!("there is no {kind} `{name}`, expected one that exists"))
 }
 
-/// Every parent exists, and going up from any queue comes to an end.
+/// Every parent exists, and the parents of every queue end at a top queue.
 pub(super) fn queues(state: &ClusterState) -> Result<(), FormatError> {
     for (position, queue) in state.queues.iter().enumerate() {
         let path = || format!("cluster.queues[{position}].parent");

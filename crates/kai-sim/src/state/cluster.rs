@@ -66,7 +66,7 @@ pub struct Node {
     pub labels: StringMap,
     /// Annotations.
     pub annotations: StringMap,
-    /// UUIDs of devices that were seen on it.
+    /// UUIDs of devices that were observed on it.
     pub gpu_uuids_seen: Vec<String>,
     /// What it offers.
     pub allocatable: Allocatable,
@@ -135,7 +135,7 @@ pub struct Job {
     pub namespace: String,
     /// Its queue.
     pub queue: String,
-    /// Higher goes first.
+    /// Jobs of higher priority come first.
     pub priority: i64,
     /// Whether its tasks may become victims.
     pub preemptibility: Preemptibility,
@@ -210,7 +210,7 @@ pub struct Task {
     pub compute_mode: ComputeMode,
     /// Its quality of service.
     pub qos: Qos,
-    /// The node it was promised in an earlier cycle.
+    /// The node it was nominated to in an earlier cycle.
     pub nominated_node: Option<String>,
     /// A binding that was begun.
     pub bind_request: Option<BindRequest>,

@@ -48,7 +48,7 @@ pub struct Params {
     pub detailed_fit_errors: bool,
     /// How long a gang may stay below its minimum.
     pub default_staleness_grace_s: f64,
-    /// How long an evicted task takes to go, on a timeline.
+    /// How long an evicted task takes to end, on a timeline.
     pub eviction_grace_s: f64,
     /// Memory of each device that is never given out.
     pub gpu_memory_reserve_mib: i64,

@@ -31,7 +31,7 @@ pub struct Discovery {
 /// are none are passed over.
 pub fn discover(paths: &[PathBuf]) -> Discovery {
     let mut found = Discovery::default();
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for path in paths {
         let before = found.files.len();
         if path.is_dir() {
@@ -45,7 +45,7 @@ pub fn discover(paths: &[PathBuf]) -> Discovery {
         let added = found.files.split_off(before);
         let is_new = |candidate: &ScenarioFile| {
             let real = fs::canonicalize(&candidate.file);
-            seen.insert(real.unwrap_or_else(|_| candidate.file.clone()))
+            known.insert(real.unwrap_or_else(|_| candidate.file.clone()))
         };
         found.files.extend(added.into_iter().filter(is_new));
     }

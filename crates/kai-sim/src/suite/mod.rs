@@ -27,7 +27,7 @@ pub struct InputError {
 /// How one scenario ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All expectations held.
+    /// All expectations were met.
     Passed,
     /// The scenario has none, and the run ended without error.
     WithoutExpectations,

@@ -64,7 +64,7 @@ fn good_files_run_beside_bad_ones_and_foreign_ones_are_counted() {
     folder.write("broken.json", "{");
     folder.write("vectors.json", r#"{"schema": "vectors/v1"}"#);
     folder.write("list.json", "[1]");
-    folder.write("notes.txt", "not JSON");
+    folder.write("readme.txt", "not JSON");
 
     let result = run_folder(&folder.0, Filter::default());
     let ids: Vec<_> = result.scenarios.iter().map(|scenario| scenario.id.as_str()).collect();
@@ -82,7 +82,7 @@ fn good_files_run_beside_bad_ones_and_foreign_ones_are_counted() {
 }
 
 #[test]
-fn exit_codes_tell_failures_from_success() {
+fn exit_codes_distinguish_failures_from_success() {
     let folder = Folder::new("codes");
     folder.write("good.json", &document("", &expecting("Pending")));
     assert_eq!(run_folder(&folder.0, Filter::default()).exit_code(), 0);

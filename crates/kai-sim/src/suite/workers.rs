@@ -30,7 +30,7 @@ pub trait Progress: Sync {
     fn advanced(&self, done: usize, total: usize);
 }
 
-/// Nobody wants to know.
+/// Ignores progress.
 impl Progress for () {
     fn advanced(&self, _done: usize, _total: usize) {}
 }

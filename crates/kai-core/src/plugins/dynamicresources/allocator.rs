@@ -1,6 +1,6 @@
 //! Devices for requests on one node. Rule: requests are served together from the devices that can be used from
 //! the node and that no claim holds; each device serves one request. Requests take devices in the order in which
-//! slices list them; a request for all devices takes every one that matches and fails if one is held; a look at
+//! slices list them; a request for all devices takes every one that matches and fails if one is taken; a look at
 //! devices takes none. Alternatives are tried in order of preference. Devices that must agree in an attribute are
 //! looked for value by value, in the order in which slices show the values. Devices that depend on each other, because
 //! they share counters or because several claims may have shares of one, are tried one after the other.

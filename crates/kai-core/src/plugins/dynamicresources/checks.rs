@@ -92,7 +92,7 @@ fn check_queue_label(world: &World, task: TaskId, claim: &Claim) -> Result<(), S
     }
 }
 
-/// Whether the claims of a pod can be satisfied on a node, now or when what is on its way out is gone.
+/// Whether the claims of a pod can be satisfied on a node, now or when releasing pods have ended.
 pub(crate) fn check_node(world: &World, task: TaskId, node: NodeId) -> Result<(), NodeRefusal> {
     check(world, task, world.node(node), When::Later)
 }

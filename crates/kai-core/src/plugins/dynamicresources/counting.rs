@@ -20,8 +20,8 @@ impl Claims {
     /// GPUs a pod asks for through claims.
     pub(crate) fn gpus_of_pod(&self, pod: &PodSpec, compatibility: Compatibility) -> i64 {
         let TaskClaims { mut claims } = self.of_pod(pod);
-        let held = self.held_claims(&pod.name);
-        claims.extend(held.into_iter().filter(|at| !claims.contains(at)).collect::<Vec<_>>());
+        let named = self.claims_of(&pod.name);
+        claims.extend(named.into_iter().filter(|at| !claims.contains(at)).collect::<Vec<_>>());
         let counts = claims.iter().map(|at| self.gpus_of(*at, compatibility));
         counts.fold(0, i64::saturating_add).min(MOST_GPUS)
     }

@@ -1,19 +1,19 @@
 //! dynamicresources: devices through resource claims.
 //!
-//! Rule: a pod with claims goes to a node from which the devices of its allocated claims can be used and on
+//! Rule: a pod with claims fits a node from which the devices of its allocated claims can be used and on
 //! which all its other claims can be satisfied together. Placing it reserves its claims and gives them devices;
-//! telling it to go takes the reservation back, and the last to go frees the devices. Extended resources that a
+//! evicting it reverts the reservation, and the last pod to be evicted frees the devices. Extended resources that a
 //! device class stands behind are asked for as if by a claim of the pod's own, on nodes without a device plugin
 //! for them.
 
 mod allocator;
 mod checks;
+mod claim_cycle;
 mod counting;
 mod dependent;
 mod extended;
-mod holding;
-mod leaving;
 mod pools;
+mod releasing;
 mod shares;
 mod stock;
 mod store;
@@ -22,9 +22,9 @@ mod store;
 mod tests;
 
 pub(crate) use checks::{check_node, check_task};
+pub use claim_cycle::ClaimView;
+pub(crate) use claim_cycle::SharedDevices;
 pub use extended::{ContainerAsk, EXTENDED_CLAIM};
-pub use holding::ClaimView;
-pub(crate) use holding::SharedDevices;
 pub use store::{ClaimState, Claims};
 
 use crate::config::PluginSpec;

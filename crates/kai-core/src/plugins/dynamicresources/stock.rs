@@ -47,7 +47,7 @@ impl Stock {
                 stock.add_counters(one);
             }
             for one in current {
-                stock.take_what_is_held(claims, one, &counts);
+                stock.take_allocated_devices(claims, one, &counts);
             }
         }
         stock
@@ -61,7 +61,7 @@ impl Stock {
         }
     }
 
-    fn take_what_is_held(
+    fn take_allocated_devices(
         &mut self,
         claims: &Claims,
         slice: &SliceSpec,
@@ -202,11 +202,11 @@ impl Claims {
 
     /// Whether an allocation that was given back in this cycle can be given again.
     pub(super) fn is_free(&self, allocation: &Allocation) -> bool {
-        let held = |device: &DeviceRef| self.taken.contains_key(device);
+        let is_taken = |device: &DeviceRef| self.taken.contains_key(device);
         let mut dependent = Vec::new();
         for result in &allocation.results {
             match self.dependent_device(&result.device) {
-                None if held(&result.device) => return false,
+                None if is_taken(&result.device) => return false,
                 None => {}
                 Some(found) => dependent.push((found, result)),
             }

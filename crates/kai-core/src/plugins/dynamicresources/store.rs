@@ -31,8 +31,8 @@ pub struct Claims {
     free_slots: Vec<usize>,
     /// Pods that name a claim, whether it exists or not.
     named_by: FxHashMap<ObjectName, BTreeSet<ObjectName>>,
-    /// Claims that belong to a pod by their own word: owner or reservation.
-    held_by: FxHashMap<ObjectName, BTreeSet<usize>>,
+    /// Claims that name a pod as their owner or in their reservation, by pod.
+    by_pod: FxHashMap<ObjectName, BTreeSet<usize>>,
     /// Devices that bind requests decided, by pod.
     assumed: BTreeMap<ObjectName, Vec<(Text, Allocation)>>,
     /// Slots of the claims that stand for extended resources, by pod.
@@ -124,7 +124,7 @@ impl Claims {
         let at = self.new_slot(spec);
         self.ids.insert(name.clone(), at);
         for pod in self.holders(at) {
-            self.held_by.entry(pod).or_default().insert(at);
+            self.by_pod.entry(pod).or_default().insert(at);
         }
         self.refresh(at);
         pods.extend(self.users(&name));
@@ -138,7 +138,7 @@ impl Claims {
         touched_pods(self.drop_claim(name))
     }
 
-    /// A pod came: its claims must tell it when they change.
+    /// Records which claims a new pod names, so that a change of them reaches it.
     pub(crate) fn know_pod(&mut self, pod: &PodSpec) {
         for claim in &pod.claims {
             let claim = ObjectName { namespace: pod.name.namespace.clone(), name: claim.clone() };
@@ -206,7 +206,7 @@ impl Claims {
             let name = ObjectName { namespace: pod.name.namespace.clone(), name: name.clone() };
             claims.extend(self.ids.get(&name).filter(|at| !claims.contains(*at)).copied());
         }
-        let owned = self.held_claims(&pod.name).into_iter().filter(|at| {
+        let owned = self.claims_of(&pod.name).into_iter().filter(|at| {
             self.entries[*at].spec.owner_pod.as_ref() == Some(&pod.name.name)
                 && !claims.contains(at)
         });
@@ -215,10 +215,10 @@ impl Claims {
         TaskClaims { claims }
     }
 
-    /// Claims that belong to a pod by their own word, in name order.
-    pub(super) fn held_claims(&self, pod: &ObjectName) -> Vec<usize> {
+    /// Claims that name a pod as their owner or in their reservation, in name order.
+    pub(super) fn claims_of(&self, pod: &ObjectName) -> Vec<usize> {
         let mut claims: Vec<usize> =
-            self.held_by.get(pod).map(|held| held.iter().copied().collect()).unwrap_or_default();
+            self.by_pod.get(pod).map(|claims| claims.iter().copied().collect()).unwrap_or_default();
         claims.sort_by(|left, right| {
             self.entries[*left].spec.name.cmp(&self.entries[*right].spec.name)
         });
@@ -320,7 +320,7 @@ impl Claims {
         request.is_none_or(|request| !request.alternatives.iter().any(|one| one.admin_access))
     }
 
-    /// The state of a claim as objects tell it.
+    /// Sets the state of a claim from its objects and the decisions in flight.
     fn refresh(&mut self, at: usize) {
         let spec = &self.entries[at].spec;
         let mut state = ClaimState {
@@ -363,10 +363,10 @@ impl Claims {
         let Some(at) = self.ids.get(name).copied() else { return Vec::new() };
         let pods = self.users(name);
         for pod in self.holders(at) {
-            if let Some(held) = self.held_by.get_mut(&pod) {
-                held.remove(&at);
-                if held.is_empty() {
-                    self.held_by.remove(&pod);
+            if let Some(claims) = self.by_pod.get_mut(&pod) {
+                claims.remove(&at);
+                if claims.is_empty() {
+                    self.by_pod.remove(&pod);
                 }
             }
         }

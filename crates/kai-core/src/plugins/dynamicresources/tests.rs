@@ -247,7 +247,7 @@ fn a_pod_with_claims_is_refused_where_they_are_not_understood() {
 }
 
 #[test]
-fn claims_must_exist_with_their_classes_and_have_room_for_consumers() {
+fn claims_must_exist_with_their_classes_and_capacity_for_consumers() {
     let mut world = cluster(Compatibility::Right, &[2]);
     let task = put_pod(&mut world, using("a", &["c"]));
     assert_eq!(
@@ -640,9 +640,9 @@ fn busy_world(compatibility: Compatibility) -> (World, Vec<TaskId>) {
 }
 
 proptest! {
-    /// Whatever a cycle does, going back restores everything; and no device serves two claims.
+    /// Whatever a cycle does, a rollback restores everything; and no device serves two claims.
     #[test]
-    fn going_back_restores_all(steps in proptest::collection::vec(step(), 0..20), kai: bool) {
+    fn a_rollback_restores_all(steps in proptest::collection::vec(step(), 0..20), kai: bool) {
         let compatibility = if kai { Compatibility::Kai } else { Compatibility::Right };
         let (mut world, tasks) = busy_world(compatibility);
         let nodes = [node_id(&world, "n1"), node_id(&world, "n2")];

@@ -40,7 +40,7 @@ pub enum ResolveMethod {
     Queue,
 }
 
-/// Why a job would be made to go.
+/// Why a job would be evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
     /// A job of the same queue with a higher priority wants its place.
@@ -72,7 +72,7 @@ impl Arguments {
     }
 }
 
-/// How long `victim` must have run before `taker` may make it go; none without the plugin.
+/// How long `victim` must have run before `taker` may evict it; none without the plugin.
 pub(crate) fn min_runtime(
     world: &World,
     cause: Cause,
@@ -197,7 +197,7 @@ pub(crate) fn allows_victims(
 }
 
 /// KAI counts every victim of the scenario as lost, also one that found another place or stayed (fault 26), and
-/// pods that are leaving anyway as kept. Really lost are the pods that are leaving when the simulation ends.
+/// pods that are releasing anyway as kept. Really lost are the pods that are releasing when the simulation ends.
 fn keeps_enough<'a>(
     world: &World,
     leaf: &Leaf,

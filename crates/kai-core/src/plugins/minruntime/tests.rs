@@ -97,7 +97,7 @@ fn reclaim_by_common_ancestor_looks_upwards_from_below_it() {
         ("deeper victim: the queue below the common one", "dev-a", "dev-b-x", 14.0),
         ("same queue: its own", "dev-b", "dev-b", 14.0),
         ("same queue without one: upwards", "prod-b", "prod-b", 21.0),
-        ("nobody has one: the default", "bare-a", "bare-a-x", 1.0),
+        ("no queue has one: the default", "bare-a", "bare-a-x", 1.0),
     ];
     for (name, taker, victim, expected) in cases {
         assert_eq!(runtime(&mut cluster, Reclaim, taker, victim), expected, "{name}");
@@ -232,15 +232,15 @@ fn only_kai_counts_victims_that_stayed() {
 }
 
 #[test]
-fn pods_that_were_leaving_before_are_not_kept() {
+fn pods_that_were_releasing_before_are_not_kept() {
     for (mode, allowed) in [(Compatibility::Right, false), (Compatibility::Kai, true)] {
         let mut cluster = cluster(&[], mode);
         let taker = job(&mut cluster, "prod-a", 1, 0);
         let victim = job(&mut cluster, "dev-a", 2, 4);
-        let leaving = pod("job-dev-a-0").of("job-dev-a").on("n").status(Status::Releasing);
-        let leaving = cluster.pod(leaving);
+        let releasing = pod("job-dev-a-0").of("job-dev-a").on("n").status(Status::Releasing);
+        let releasing = cluster.pod(releasing);
         let tasks: Vec<TaskId> =
-            cluster.world.job(victim).tasks().filter(|task| *task != leaving).take(2).collect();
+            cluster.world.job(victim).tasks().filter(|task| *task != releasing).take(2).collect();
         for task in &tasks {
             cluster.world.evict(*task);
         }

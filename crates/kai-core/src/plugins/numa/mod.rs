@@ -128,11 +128,11 @@ impl World {
             return ZonePlacement::default();
         };
         let spec = &self.task(task).spec;
-        let promised = || {
+        let predicted = || {
             let mut binds = self.binds_under_way(spec);
             binds.find(|bind| bind.node == node.name()).and_then(|bind| bind.numa_zones)
         };
-        let record = spec.numa.recorded_zones.as_ref().or_else(promised);
+        let record = spec.numa.recorded_zones.as_ref().or_else(predicted);
         record.and_then(|text| notation::read(text, numa, &self.names)).unwrap_or_default()
     }
 

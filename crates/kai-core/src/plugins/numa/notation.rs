@@ -2,7 +2,7 @@
 //! `[{"zone":"node-0","amount":{"cpu":"8","nvidia.com/gpu":"2"}}]`.
 //!
 //! Rule: a record that cannot be read or that names a zone the node does not have is ignored as a whole;
-//! resources nobody knows are left out.
+//! unknown resources are left out.
 
 use std::fmt::Write as _;
 
@@ -159,7 +159,7 @@ pub(super) fn parse_milli(text: &str) -> Option<i64> {
 /// Reads the little of JSON that records are made of.
 struct Reader<'a> {
     rest: &'a str,
-    /// How many values that nobody asked for are open.
+    /// Depth of the ignored value that is being read.
     depth: u32,
 }
 

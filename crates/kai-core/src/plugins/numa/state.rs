@@ -97,7 +97,7 @@ impl NumaState {
         self.most_of[at].iter().position(|most| *most >= amount).map(|position| position + 1)
     }
 
-    /// Nobody is on the node: all that zones have is free, or what they reported as free.
+    /// Without pods on the node all that zones have is free, or what they reported as free.
     pub(super) fn reset(&mut self, reconstruct: bool) {
         let source = if reconstruct { &self.allocatable } else { &self.reported_available };
         self.available.clone_from(source);

@@ -134,7 +134,7 @@ fn restricted_needs_the_same_number_of_zones_for_all_resources() {
 }
 
 #[test]
-fn restricted_takes_the_first_set_of_zones_that_has_room() {
+fn restricted_takes_the_first_set_of_zones_that_fits() {
     let spec = zones(NumaPolicy::Restricted, NumaScope::Pod, &[(4, 0), (4, 0), (4, 0)]);
     let mut world = cluster(spec);
     let first = put_pod(&mut world, guaranteed("a", 4000, 0));
@@ -208,7 +208,7 @@ fn containers_are_aligned_one_by_one() {
     let mut third = guaranteed("b", 6000, 0);
     third.numa.containers = vec![container(ContainerKind::App, 3000); 3];
     let third = put_pod(&mut world, third);
-    assert!(!fits(&world, third), "no zone has room for a third of them");
+    assert!(!fits(&world, third), "no zone fits a third of them");
     let mut init = guaranteed("c", 6000, 0);
     init.numa.containers =
         vec![container(ContainerKind::Init, 5000), container(ContainerKind::App, 1000)];
@@ -273,14 +273,14 @@ fn records_of_pods_on_the_node_are_drawn() {
 fn pods_on_their_way_out_hold_no_zones() {
     let mut world = cluster(zones(NumaPolicy::SingleNumaNode, NumaScope::Pod, &[(4, 0)]));
     let record = r#"[{"zone":"node-0","amount":{"cpu":"3"}}]"#;
-    let mut leaving = recorded(running(guaranteed("a", 3000, 0), "n1"), record);
-    leaving.status = Status::Releasing;
-    put_pod(&mut world, leaving);
+    let mut releasing = recorded(running(guaranteed("a", 3000, 0), "n1"), record);
+    releasing.status = Status::Releasing;
+    put_pod(&mut world, releasing);
     assert_eq!(free_cores(&world), [4000]);
 }
 
 #[test]
-fn a_bind_request_tells_zones_until_the_pod_does() {
+fn a_bind_request_gives_zones_until_the_pod_does() {
     let mut world = cluster(zones(NumaPolicy::SingleNumaNode, NumaScope::Pod, &[(4, 0), (4, 0)]));
     put_pod(&mut world, guaranteed("a", 3000, 0));
     let bind = BindRequestSpec {
@@ -293,13 +293,13 @@ fn a_bind_request_tells_zones_until_the_pod_does() {
     };
     set(&mut world, Object::BindRequest(bind));
     assert_eq!(free_cores(&world), [4000, 1000]);
-    let seen = r#"[{"zone":"node-0","amount":{"cpu":"2"}}]"#;
-    put_pod(&mut world, recorded(running(guaranteed("a", 3000, 0), "n1"), seen));
+    let zones = r#"[{"zone":"node-0","amount":{"cpu":"2"}}]"#;
+    put_pod(&mut world, recorded(running(guaranteed("a", 3000, 0), "n1"), zones));
     assert_eq!(free_cores(&world), [2000, 4000]);
 }
 
 #[test]
-fn reported_amounts_are_taken_as_they_are_when_told_so() {
+fn reported_amounts_are_taken_as_they_are_when_configured() {
     let mut spec = zones(NumaPolicy::SingleNumaNode, NumaScope::Pod, &[(4, 0), (4, 0)]);
     spec.zones[0].available = vec![("cpu".into(), 500)];
     let record = r#"[{"zone":"node-1","amount":{"cpu":"3"}}]"#;
@@ -390,9 +390,9 @@ fn quantities_are_read_as_kubernetes_writes_them() {
 }
 
 proptest! {
-    /// Whatever is drawn and returned, going back restores it, and a pod that fits draws all it asks for.
+    /// Whatever is drawn and returned, a rollback restores it, and a pod that fits draws all it asks for.
     #[test]
-    fn going_back_restores_all(
+    fn a_rollback_restores_all(
         steps in proptest::collection::vec((0..5_usize, any::<bool>()), 0..24),
         restricted: bool,
         by_container: bool,

@@ -17,7 +17,7 @@ use crate::world::shape::{GpuDemand, Shape};
 
 /// The queue's answer for one pod, as far as it is the same on all nodes.
 #[derive(Clone, Debug)]
-pub(super) struct QueueRoom {
+pub(super) struct QueueCapacity {
     queue: QueueId,
     preemptible: bool,
     /// The answer on nodes where the pod costs the usual.
@@ -26,7 +26,7 @@ pub(super) struct QueueRoom {
     usual_by_type: Vec<Result<(), NodeRefusal>>,
 }
 
-impl QueueRoom {
+impl QueueCapacity {
     /// The question for `task`; none where queues have no bounds or the pod has no queue.
     pub(super) fn new(world: &World, task: TaskId) -> Option<Self> {
         world.policy.proportion?;
@@ -61,7 +61,7 @@ impl QueueRoom {
         world.check_gpu_type(at, self.queue, cost[QueueResource::Gpu])
     }
 
-    /// Whether the queue has room for the pod on `node`.
+    /// Whether the pod, at its cost on `node`, fits the bounds of the queue.
     #[inline]
     pub(super) fn check(
         &self,

@@ -1,10 +1,10 @@
 //! Whether the node offers the kind of GPUs the pod asks for, and whether enough is known about them.
 //!
-//! Rules in order: pods that ask for MIG by annotation go nowhere. Pods without GPUs go anywhere. Parts of devices
+//! Rules in order: pods that ask for MIG by annotation fit no node. Pods without GPUs fit any. GPU fractions
 //! are not cut from devices offered through claims. MIG instances come from MIG nodes without legacy MIG pods;
 //! a node that offers instances as whole GPUs takes whole-GPU pods only, one that offers them by profile takes MIG
-//! pods only. Requests by memory need a node that tells the memory of its devices. A time-sliced node that does
-//! not tell how many devices it has shares none: each advertised replica might be the same card. One of whose devices
+//! pods only. Requests by memory need a node that reports the memory of its devices. A time-sliced node that does
+//! not report how many devices it has shares none: each advertised replica might be the same card. One of whose devices
 //! more was given away than there is, by a scheduler that took replicas for devices, takes no more pods with GPUs: any
 //! replica might be of that card.
 
@@ -91,7 +91,7 @@ fn check_facts(world: &World, task: TaskId, shape: &Shape, node: &Node) -> Resul
     Ok(())
 }
 
-/// More is in use than there is, what is on its way out not counted.
+/// More is in use than there is, releasing pods not counted.
 fn is_oversold(node: &Node) -> bool {
     if !node.gpus.is_time_sliced() || node.groups.is_empty() {
         return false;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_needs_a_node_that_tells_its_memory() {
+    fn memory_needs_a_node_that_reports_its_memory() {
         assert_eq!(
             answer(gpu_node("n", 4), memory()).unwrap(),
             "node is not a gpu node or the gpu memory count on the node was not synced yet, \
@@ -246,7 +246,7 @@ mod tests {
         cluster.pod(tenant("a", "one", 4000));
         let asks = cluster.pod(memory());
         assert_eq!(cluster.refusal(asks, "n"), None);
-        // Two groups where there is one device: each has room by its own account.
+        // Two groups where there is one device: each fits by its own account.
         cluster.pod(tenant("b", "two", 4000));
         assert!(cluster.refusal(asks, "n").unwrap().contains("more of their GPUs was given away"));
         let mut cluster = Cluster::new();

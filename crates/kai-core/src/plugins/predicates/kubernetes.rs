@@ -15,9 +15,9 @@ use crate::world::node::Node;
 
 const ALL_ADDRESSES: &str = "0.0.0.0";
 
-/// Pods on a node as filters see them: also promised ones and ones on their way out. KAI's filters even see the
+/// Pods on a node as filters see them: also nominated and releasing ones. KAI's filters even see the
 /// pod itself while it is being moved, so that it never returns to a place that it alone makes impossible.
-pub(crate) fn seen_pods<'a>(
+pub(crate) fn visible_pods<'a>(
     world: &World,
     task: TaskId,
     node: &'a Node,
@@ -34,9 +34,9 @@ pub(super) fn check_ports(
     wanted: &[HostPort],
     node: &Node,
 ) -> Result<(), NodeRefusal> {
-    let taken = seen_pods(world, task, node).any(|pod| {
-        let held = &world.task(pod).spec.constraints.host_ports;
-        held.iter().any(|held| wanted.iter().any(|wanted| collide(wanted, held)))
+    let taken = visible_pods(world, task, node).any(|pod| {
+        let taken = &world.task(pod).spec.constraints.host_ports;
+        taken.iter().any(|taken| wanted.iter().any(|wanted| collide(wanted, taken)))
     });
     if taken { Err(texts::HOST_PORTS.refusal()) } else { Ok(()) }
 }

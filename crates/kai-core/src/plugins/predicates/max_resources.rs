@@ -42,7 +42,7 @@ pub(super) fn refusal(world: &World, task: TaskId) -> Option<String> {
 
 struct Exceeded<'a> {
     resource: &'a str,
-    /// The most any node has, with its unit; none where that is nothing, or not told.
+    /// The most any node has, with its unit; none where that is nothing, or not reported.
     most: Option<String>,
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_nobody_has_is_said_so() {
+    fn a_resource_that_no_node_has_is_named() {
         let mut cluster = Cluster::new();
         cluster.node(node("n"));
         let part = cluster.pod(pod("p").gpu(GpuRequest::Fraction { portion: 0.5, devices: 1 }));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn other_resources_do_not_tell_their_most_but_storage_does() {
+    fn the_most_is_reported_for_storage_and_not_for_other_resources() {
         assert_eq!(
             answer(pod("p").other("ephemeral-storage", 25_000_000_000)).unwrap(),
             "The pod ns/p requires GPU: 0, CPU: 1 (cores), memory: 1 (GB), pods: 1, \

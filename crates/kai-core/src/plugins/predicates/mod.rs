@@ -30,7 +30,7 @@ use crate::report::refusal::{NodeRefusal, Rule, TaskRefusal};
 use crate::world::World;
 use crate::world::node::Node;
 use crate::world::shape::Shape;
-use capacity::QueueRoom;
+use capacity::QueueCapacity;
 use pod_affinity::AffinityFacts;
 use storage::StorageDemand;
 use volumes::PodVolumes;
@@ -39,7 +39,7 @@ pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
     policy.filters.push(Filter::Predicates);
 }
 
-/// What can be said of a pod before any node is looked at. All objections are told at once.
+/// What can be said of a pod before any node is looked at. All objections are reported at once.
 pub(crate) fn check_task(world: &World, task: TaskId) -> Result<(), TaskRefusal> {
     let spec = &world.task(task).spec;
     let names_conflict = kubernetes::node_names_conflict(&spec.constraints.node_terms);
@@ -49,20 +49,20 @@ pub(crate) fn check_task(world: &World, task: TaskId) -> Result<(), TaskRefusal>
         ("MaxNodePoolResources", max_resources::refusal(world, task)),
         ("ConfigMap", missing_config_maps(world, spec)),
     ];
-    let told: String = objections
+    let texts: String = objections
         .iter()
         .filter_map(|(rule, text)| text.as_ref().map(|text| format!("{rule}: {text}.\n")))
         .collect();
-    if told.is_empty() {
+    if texts.is_empty() {
         return Ok(());
     }
     let name = &spec.name;
-    let text = format!("Scheduling conditions were not met for pod {name}:\n{told}");
+    let text = format!("Scheduling conditions were not met for pod {name}:\n{texts}");
     Err(TaskRefusal { text: text.into() })
 }
 
 /// The part of [`check_task`] that no eviction can change; the first objection alone, in its own words.
-pub(crate) fn check_task_whatever_goes(world: &World, task: TaskId) -> Result<(), TaskRefusal> {
+pub(crate) fn check_task_beyond_eviction(world: &World, task: TaskId) -> Result<(), TaskRefusal> {
     let objection = volumes::refusal(world, task)
         .or_else(|| missing_config_maps(world, &world.task(task).spec))
         .or_else(|| max_resources::refusal(world, task));
@@ -97,7 +97,7 @@ fn missing_config_maps(world: &World, pod: &PodSpec) -> Option<String> {
 
 /// Whether the pod may run on the node. For one node; to try many, make a [`TaskContext`] once.
 ///
-/// `opened` tells how many new shared devices the pod would open there. KAI takes every group whose id is not an
+/// `opened` is how many new shared devices the pod would open there. KAI takes every group whose id is not an
 /// integer for new (fault 9); the caller decides, here only the slots are counted.
 #[cfg(test)]
 pub(crate) fn check_node(
@@ -114,7 +114,7 @@ pub(crate) fn check_node(
 #[derive(Clone, Debug)]
 pub(crate) struct TaskContext {
     task: TaskId,
-    room: Option<QueueRoom>,
+    queue_capacity: Option<QueueCapacity>,
     /// Asks for GPUs in any way.
     wants_gpus: bool,
     is_shared: bool,
@@ -140,7 +140,7 @@ impl TaskContext {
             || !constraints.node_terms.is_empty();
         Self {
             task,
-            room: QueueRoom::new(world, task),
+            queue_capacity: QueueCapacity::new(world, task),
             wants_gpus: !shape.is_cpu_only() || shape.legacy_mig,
             is_shared: shape.is_shared(),
             has_more,
@@ -160,11 +160,11 @@ impl TaskContext {
     ) -> Result<(), NodeRefusal> {
         let node = world.node(node);
         let shape = world.shape_of(self.task);
-        if let Some(room) = &self.room {
-            if let Err(violation) = room.check(world, shape, node) {
+        if let Some(queue) = &self.queue_capacity {
+            if let Err(violation) = queue.check(world, shape, node) {
                 return Err(NodeRefusal::QueueCapacity(Box::new(violation)));
             }
-            room.check_type(world, shape, node)?;
+            queue.check_type(world, shape, node)?;
         }
         if self.wants_gpus {
             gpu_kind::check(world, self.task, shape, node)?;

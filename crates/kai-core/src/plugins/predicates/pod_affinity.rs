@@ -11,7 +11,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::kubernetes::seen_pods;
+use super::kubernetes::visible_pods;
 use super::texts;
 use crate::ids::TaskId;
 use crate::input::pod::{PodConstraints, PodTerm, TermNamespaces};
@@ -118,13 +118,13 @@ impl AffinityFacts {
             matches_itself: matches_all(world, &constraints.pod_affinity, &pod.name.namespace, pod),
         };
         for node in world.terms.guarded().map(|id| world.node(id)) {
-            for other in seen_pods(world, task, node) {
+            for other in visible_pods(world, task, node) {
                 facts.ask(world, pod, &world.task(other).spec, node);
             }
         }
         if has_terms {
             for (_, node) in world.nodes() {
-                for other in seen_pods(world, task, node) {
+                for other in visible_pods(world, task, node) {
                     facts.meet(world, pod, &world.task(other).spec, node);
                 }
             }
@@ -268,7 +268,7 @@ mod tests {
         cluster.pod(group().named("second").on("b1"));
         let third = cluster.pod(group().named("third"));
         assert_eq!(answers(&cluster, third), [AFFINITY, AFFINITY, FREE, AFFINITY]);
-        let stranger = cluster.pod(pod("s").near(term("zone", "app", "nobody")));
+        let stranger = cluster.pod(pod("s").near(term("zone", "app", "missing")));
         assert_eq!(answers(&cluster, stranger)[0], AFFINITY);
     }
 
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_leave_or_are_promised_still_count() {
+    fn releasing_and_nominated_pods_still_count() {
         for status in [Status::Releasing, Status::Pipelined] {
             let mut cluster = zones();
             cluster.pod(pod("db").label("app", "db").on("a1").status(status));

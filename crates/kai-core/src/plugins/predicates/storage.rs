@@ -1,11 +1,11 @@
-//! Storage capacity as a resource of nodes, where the scheduler is told to look at it.
+//! Storage capacity as a resource of nodes, where the scheduler is configured to look at it.
 //!
 //! Rules: only classes count that wait for a pod's node and whose driver publishes capacities. A node uses the
-//! capacities it reaches; one that reaches two of a class uses none, because nobody knows which would be taken.
+//! capacities it reaches; one that reaches two of a class uses none, because it is unknown which would be taken.
 //! A pod needs capacity for its claims that have no volume yet; a pod evicted in this cycle also for the claims
-//! it owns, which go with it. A capacity has left what it publishes less the claims without volume of pods on any
-//! node that reaches it. Claims whose owner is gone let nothing start. Pods on their way out give the claims they
-//! own back: enough for a promise, not for a start.
+//! it owns, which end with it. A capacity has left what it publishes less the claims without volume of pods on any
+//! node that reaches it. Claims whose owner is gone let nothing start. Releasing pods give the claims they
+//! own back: enough for a nomination, not for a start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl StorageDemand {
         self.orphans.is_empty() && self.short_classes(world, node, false).next().is_none()
     }
 
-    /// The pod can have its storage on `node` once pods on their way out are gone.
+    /// The pod can have its storage on `node` once releasing pods have ended.
     pub(crate) fn fits_later(&self, world: &World, node: &Node) -> bool {
         self.short_classes(world, node, true).next().is_none()
     }
@@ -113,15 +113,15 @@ impl StorageDemand {
         &'a self,
         world: &'a World,
         node: &'a Node,
-        counts_leaving: bool,
+        counts_releasing: bool,
     ) -> impl Iterator<Item = Short<'a>> {
         let reached = if self.wanted.is_empty() { None } else { capacities_of(world, node) };
         self.wanted.iter().filter_map(move |(class, bytes)| {
             let Some(capacity) = reached.as_ref().and_then(|reached| reached.get(class)) else {
                 return Some(Short { class, is_reached: false });
             };
-            let leaving = if counts_leaving { leaving_bytes(world, node, class) } else { 0 };
-            let left = capacity.bytes - self.pending_on(world, capacity) + leaving;
+            let releasing = if counts_releasing { releasing_bytes(world, node, class) } else { 0 };
+            let left = capacity.bytes - self.pending_on(world, capacity) + releasing;
             (*bytes > left).then_some(Short { class, is_reached: true })
         })
     }
@@ -167,7 +167,7 @@ fn planned_claims<'a>(
     })
 }
 
-/// The owner of a claim may be told by UID or by name; UIDs and names of pods are never equal.
+/// The owner of a claim may be given by UID or by name; UIDs and names of pods are never equal.
 fn owns(pod: &PodSpec, claim: &VolumeClaimSpec) -> bool {
     pod.name.namespace == claim.name.namespace
         && claim
@@ -187,7 +187,7 @@ fn owner_lives(world: &World, user: &PodSpec, claim: &VolumeClaimSpec) -> bool {
     stays(user) || world.tasks().any(|(_, task)| stays(&task.spec))
 }
 
-/// The pod was evicted in this cycle: what it owns goes with it and must be made anew where it goes.
+/// The pod was evicted in this cycle: what it owns ends with it and must be provisioned anew on its next node.
 fn loses_its_claims(pod: &Task) -> bool {
     pod.state.tentative && !pod.state.status.is_allocated()
 }
@@ -206,8 +206,8 @@ fn capacities_of<'a>(
     Some(reached)
 }
 
-/// Bytes of claims of `class` that pods on their way out of `node` own.
-fn leaving_bytes(world: &World, node: &Node, class: &Text) -> i64 {
+/// Bytes of claims of `class` that releasing pods of `node` own.
+fn releasing_bytes(world: &World, node: &Node, class: &Text) -> i64 {
     let mut counted: Vec<&ObjectName> = Vec::new();
     let mut bytes = 0;
     for resident in node.residents.iter().filter(|resident| !resident.status.is_alive()) {
@@ -356,13 +356,13 @@ mod tests {
     #[test]
     fn pods_on_their_way_out_give_back_what_they_own_for_later() {
         let mut cluster = cluster(true);
-        let held = VolumeClaimSpec {
+        let owned = VolumeClaimSpec {
             volume: Some("v".into()),
-            owner_pod: Some("leaving".into()),
-            ..claim("held", 50)
+            owner_pod: Some("releasing".into()),
+            ..claim("owned", 50)
         };
-        let leaving = pod("leaving").on("a").status(Status::Releasing);
-        add(&mut cluster, leaving, held);
+        let releasing = pod("releasing").on("a").status(Status::Releasing);
+        add(&mut cluster, releasing, owned);
         let task = add(&mut cluster, pod("p"), claim("data", 150));
         assert!(!now(&cluster, task, "a"));
         assert!(later(&cluster, task, "a"));

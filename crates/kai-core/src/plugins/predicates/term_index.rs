@@ -1,7 +1,7 @@
 //! Which nodes hold pods whose terms speak of other pods. A new pod must ask only those, not the whole cluster.
 //!
-//! Rule: a pod counts on every node that lists it, as filters see it: also while it leaves and while it is
-//! promised.
+//! Rule: a pod counts on every node that lists it, as filters see it: also while it is releasing and while it is
+//! nominated.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_of_a_cycle_come_and_go_with_it() {
+    fn nominations_of_a_cycle_count_until_it_ends() {
         let mut cluster = Cluster::new();
         cluster.node(node("a"));
         cluster.node(node("b"));

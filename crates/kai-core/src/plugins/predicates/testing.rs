@@ -143,7 +143,7 @@ pub(crate) fn node(name: &str) -> NodeBuilder {
             unschedulable: false,
             bad_conditions: Vec::new(),
             gpu_memory_known: None,
-            seen_gpu_uuids: Vec::new(),
+            observed_gpu_uuids: Vec::new(),
             observed_gpus: ObservedGpus::default(),
             whole_gpu_policy: None,
         }),

@@ -1,7 +1,7 @@
-//! The two questions as a whole: what is asked, in which order, and how objections are told.
+//! The two questions as a whole: what is asked, in which order, and how objections are reported.
 
 use super::testing::{Cluster, NAMESPACE, gpu_node, node, pod, queue};
-use super::{TaskContext, check_task, check_task_whatever_goes};
+use super::{TaskContext, check_task, check_task_beyond_eviction};
 use crate::compatibility::Compatibility;
 use crate::input::node::{Taint, TaintEffect};
 use crate::input::pod::{GpuRequest, HostPort, PodRole};
@@ -36,7 +36,7 @@ fn config_maps_must_exist_in_the_pods_namespace() {
          ConfigMap: Missing required configmaps: [a b].\n"
     );
     assert_eq!(
-        &*check_task_whatever_goes(&cluster.world, task).unwrap_err().text,
+        &*check_task_beyond_eviction(&cluster.world, task).unwrap_err().text,
         "Missing required configmaps: [a b]"
     );
     cluster.set(Object::ConfigMap(ObjectName::new(NAMESPACE, "a")));
@@ -45,7 +45,7 @@ fn config_maps_must_exist_in_the_pods_namespace() {
 }
 
 #[test]
-fn all_objections_are_told_at_once_and_victims_change_only_some() {
+fn all_objections_are_reported_at_once_and_victims_change_only_some() {
     let mut cluster = Cluster::new();
     cluster.node(node("n"));
     let named = |name: &str| requirement("metadata.name", Operator::In, &[name]);
@@ -63,7 +63,7 @@ fn all_objections_are_told_at_once_and_victims_change_only_some() {
          ConfigMap: Missing required configmaps: [a].\n"
     );
     assert_eq!(
-        &*check_task_whatever_goes(&cluster.world, task).unwrap_err().text,
+        &*check_task_beyond_eviction(&cluster.world, task).unwrap_err().text,
         "persistentvolumeclaim \"data\" not found"
     );
     let conflict_only = {
@@ -73,7 +73,7 @@ fn all_objections_are_told_at_once_and_victims_change_only_some() {
         cluster.pod(pod)
     };
     assert!(check_task(&cluster.world, conflict_only).is_err());
-    assert!(check_task_whatever_goes(&cluster.world, conflict_only).is_ok());
+    assert!(check_task_beyond_eviction(&cluster.world, conflict_only).is_ok());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn unwell_nodes_say_why() {
 
 /// Every rule is broken; they are mended one by one in the order they are asked.
 #[test]
-fn the_first_broken_rule_in_kais_order_is_told() {
+fn the_first_broken_rule_in_kais_order_is_reported() {
     let mut cluster = Cluster::new();
     cluster.queue(queue("q").limit_gpus(0.0));
     cluster.job("job", "q", 1, Preemptibility::Preemptible);

@@ -33,7 +33,7 @@ fixed_texts! {
     ONLY_WHOLE_GPUS = GpuKind, "only whole gpu jobs can run on a node with MigStrategy='single'";
     ONLY_MIG = GpuKind, "non MIG jobs cant run on a node with MigStrategy='mixed'";
     DEVICE_COUNT_UNKNOWN = DeviceCountUnknown,
-        "node(s) are time-sliced and do not tell how many physical GPUs they have \
+        "node(s) are time-sliced and do not report how many physical GPUs they have \
          (label nvidia.com/gpu.count or annotation kai.scheduler/gpu-count), \
          so their GPUs cannot be shared safely";
     OVERSOLD = Oversold,

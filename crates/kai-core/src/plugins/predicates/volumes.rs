@@ -1,6 +1,6 @@
 //! Volumes: claims, volumes, classes and capacities, and what they say about nodes (`VolumeBinding`).
 //!
-//! Rules: every claim a pod mounts must exist and not be on its way out. A claim that is not bound yet must wait
+//! Rules: every claim a pod mounts must exist and not be in deletion. A claim that is not bound yet must wait
 //! for its pod's node; one that should have been bound at once is a dead end. A bound claim's volume must be
 //! reachable from the node. A waiting claim takes the smallest free volume of its class that is large enough and
 //! reachable, no volume twice; where there is none, its class must be able to make one on the node, and have the
@@ -108,7 +108,7 @@ pub(super) fn reaches(terms: &[NodeTerm], node: &Node) -> bool {
     terms.is_empty() || terms.iter().any(|term| term.matches(node.name(), &node.spec.labels))
 }
 
-/// Why the claims of a pod make it unplaceable wherever it goes.
+/// Why the claims of a pod make it unschedulable on every node.
 pub(super) fn refusal(world: &World, task: TaskId) -> Option<String> {
     let spec = &world.task(task).spec;
     let namespace = &spec.name.namespace;
@@ -143,7 +143,7 @@ struct WaitingClaim {
     candidates: Vec<Arc<VolumeSpec>>,
 }
 
-/// Why volumes do not suit a node, in the order in which it is told.
+/// Why volumes do not suit a node, in the order in which it is reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Conflict {
     /// A bound volume cannot be reached.
@@ -301,7 +301,7 @@ pub(crate) fn fits_now(world: &World, task: TaskId, node: NodeId) -> bool {
         .is_none_or(|demand| demand.fits_now(world, world.node(node)))
 }
 
-/// Storage capacity allows the pod on `node` once pods on their way out are gone. True where capacities are not
+/// Storage capacity allows the pod on `node` once releasing pods have ended. True where capacities are not
 /// looked at.
 pub(crate) fn fits_later(world: &World, task: TaskId, node: NodeId) -> bool {
     storage::StorageDemand::new(world, task)
@@ -415,8 +415,8 @@ mod tests {
         cluster.storage(StorageObject::Volume(small));
         assert_eq!(cluster.refusal(task, "a").unwrap(), none);
         let other = ObjectName::new(NAMESPACE, "other");
-        let held = VolumeSpec { claim: Some(other), ..volume("held", "by-hand", "a") };
-        cluster.storage(StorageObject::Volume(held));
+        let taken = VolumeSpec { claim: Some(other), ..volume("taken", "by-hand", "a") };
+        cluster.storage(StorageObject::Volume(taken));
         assert_eq!(cluster.refusal(task, "a").unwrap(), none);
         cluster.storage(StorageObject::Volume(volume("free", "by-hand", "a")));
         assert_eq!(cluster.refusal(task, "a"), None);

@@ -11,7 +11,7 @@ use crate::world::World;
 use crate::world::node::{GroupKind, Node};
 use crate::world::shape::{GpuDemand, Shape, ShapeId};
 
-/// Hundredths of a GPU; parts of devices are counted in them.
+/// Hundredths of a GPU, the unit of GPU fractions.
 pub(super) const CENTI: i64 = 100;
 
 /// What pods ask for together.
@@ -117,7 +117,7 @@ fn amount(shape: &Shape, slot: usize) -> i64 {
     }
 }
 
-/// Hundredths of shared devices that are free or on their way out.
+/// Hundredths of shared devices that are free or releasing.
 fn free_parts_centi(node: &Node) -> i64 {
     let mut sum = 0;
     for group in &node.groups {

@@ -1,4 +1,4 @@
-//! Room per domain. Rule: a domain fits when it can hold all pods (pods that are alike) or when no resource is
+//! Free capacity per domain. Rule: a domain fits when it can hold all pods (pods that are alike) or when no resource is
 //! asked for beyond what is free (pods that are not). How tight it would be is the largest part of a free
 //! resource that the pods take; tighter domains are tried first.
 //!
@@ -16,8 +16,8 @@ const NOTHING_FREE: f64 = 1000.0;
 /// The tightest that fits.
 const FULL: f64 = 1.0;
 
-/// Room of the domains below a start domain.
-pub(super) struct Rooms<'a> {
+/// Free capacity of the domains below a start domain.
+pub(super) struct DomainCapacities<'a> {
     tree: &'a Tree,
     demand: &'a Demand,
     start: usize,
@@ -27,7 +27,7 @@ pub(super) struct Rooms<'a> {
     capacity: Vec<i64>,
 }
 
-/// Why a domain has too little room.
+/// Why the pods do not fit a domain.
 pub(super) struct Lack<'a> {
     tree: &'a Tree,
     domain: usize,
@@ -43,11 +43,11 @@ enum LackReason {
     Amounts(Vec<(usize, i64, i64)>),
 }
 
-impl<'a> Rooms<'a> {
+impl<'a> DomainCapacities<'a> {
     pub(super) fn below(world: &World, tree: &'a Tree, start: usize, demand: &'a Demand) -> Self {
         let width = demand.entries.len();
         let count = tree.domains[start].end - start;
-        let mut rooms = Self {
+        let mut capacities = Self {
             tree,
             demand,
             start,
@@ -59,15 +59,15 @@ impl<'a> Rooms<'a> {
             let node = world.node(world.nodes_by_rank[rank]);
             let row = (domain - start) * width;
             for (at, entry) in demand.entries.iter().enumerate() {
-                let sum = &mut rooms.free[row + at];
+                let sum = &mut capacities.free[row + at];
                 *sum = sum.saturating_add(demand.free(node, entry.slot));
             }
             if demand.alike {
-                rooms.capacity[domain - start] += demand.capacity(node);
+                capacities.capacity[domain - start] += demand.capacity(node);
             }
         }
-        rooms.sum_upwards();
-        rooms
+        capacities.sum_upwards();
+        capacities
     }
 
     /// Adds every domain to its parent; children come after their parents.
@@ -92,7 +92,7 @@ impl<'a> Rooms<'a> {
         self.free.get(at..at + width).filter(|_| self.tree.contains(self.start, domain))
     }
 
-    /// Whether all pods have room in the domain.
+    /// Whether all pods fit the domain.
     pub(super) fn fit(&self, domain: usize) -> Result<(), Lack<'a>> {
         let lack = |reason| Err(Lack { tree: self.tree, domain, reason });
         let inside = self.tree.contains(self.start, domain);
@@ -165,17 +165,18 @@ pub(super) struct Sorted {
 
 impl Sorted {
     /// Sorts down to the level `deepest`.
-    pub(super) fn by_tightness(rooms: &Rooms<'_>, deepest: usize) -> Self {
-        let tree = rooms.tree;
-        let start_level = tree.domains[rooms.start].level;
-        let mut levels = vec![vec![rooms.start]];
+    pub(super) fn by_tightness(capacities: &DomainCapacities<'_>, deepest: usize) -> Self {
+        let tree = capacities.tree;
+        let start_level = tree.domains[capacities.start].level;
+        let mut levels = vec![vec![capacities.start]];
         let mut children: Vec<(f64, usize)> = Vec::new();
         for _ in start_level..deepest {
             let mut next = Vec::new();
             for parent in levels.last().into_iter().flatten() {
                 children.clear();
-                children
-                    .extend(tree.children(*parent).map(|child| (rooms.tightness(child), child)));
+                children.extend(
+                    tree.children(*parent).map(|child| (capacities.tightness(child), child)),
+                );
                 children.sort_by(|left, right| {
                     right.0.total_cmp(&left.0).then_with(|| left.1.cmp(&right.1))
                 });

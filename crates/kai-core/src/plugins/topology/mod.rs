@@ -1,9 +1,9 @@
 //! topology: pods of a sub-group in one domain of the network or rack topology.
 //!
 //! Rule: a sub-group with a constraint is tried on one domain after the other, innermost level first, within a
-//! level the domain that would be fullest first. Only domains with room for all its pods are tried. Where a
+//! level the domain that would be fullest first. Only domains that fit all its pods are tried. Where a
 //! level is merely preferred, nodes of the loosest domain of that level score highest, so that the rest of the
-//! sub-group finds room beside the first pod. Constraints nest: a member is solved inside the nodes chosen for
+//! sub-group fits beside the first pod. Constraints nest: a member is solved inside the nodes chosen for
 //! its parent.
 
 mod demand;
@@ -25,7 +25,7 @@ use crate::input::Text;
 use crate::input::pod_group::TopologyConstraint;
 use crate::placement::node_set::NodeSet;
 use crate::plugins::topology::demand::Demand;
-use crate::plugins::topology::domains::{Rooms, Sorted};
+use crate::plugins::topology::domains::{DomainCapacities, Sorted};
 use crate::plugins::topology::tree::{ROOT, ROOT_LEVEL, Tree};
 use crate::plugins::{Policy, Score};
 use crate::world::World;
@@ -82,13 +82,13 @@ pub(crate) fn subsets(
     };
     let demand = Demand::of(world, request.tasks);
     let start = start_domain(world, tree, nodes, &levels);
-    let rooms = Rooms::below(world, tree, start, &demand);
-    if rooms.fit(start).is_err() {
+    let capacities = DomainCapacities::below(world, tree, start, &demand);
+    if capacities.fit(start).is_err() {
         let domain = (start != ROOT).then(|| tree.domains[start].id.clone());
         return Err(vec![refuse(TopologyRefusalKind::StartTooSmall { domain })]);
     }
     let deepest = levels.preferred.or(levels.required).unwrap_or(usize::MAX);
-    let sorted = Sorted::by_tightness(&rooms, deepest);
+    let sorted = Sorted::by_tightness(&capacities, deepest);
     if let Some(level) = levels.preferred {
         scores.set(request.member, tree, sorted.at_level(level));
     }
@@ -101,7 +101,7 @@ pub(crate) fn subsets(
         .clone()
         .rev()
         .flat_map(|level| sorted.at_level(level))
-        .filter(|domain| allowed(**domain) && rooms.fit(**domain).is_ok());
+        .filter(|domain| allowed(**domain) && capacities.fit(**domain).is_ok());
     let found: Vec<NodeSet> =
         candidates.filter_map(|domain| nodes_in(world, tree, *domain, nodes)).collect();
     if !found.is_empty() {
@@ -112,7 +112,7 @@ pub(crate) fn subsets(
     let mut refusals: Vec<TopologyRefusal> = tree
         .at_level(top)
         .filter(|domain| allowed(*domain) && (outside || tree.contains(start, *domain)))
-        .filter_map(|domain| rooms.fit(domain).err())
+        .filter_map(|domain| capacities.fit(domain).err())
         .map(|lack| refuse(lack.into_kind(&world.names)))
         .collect();
     refusals.push(refuse(TopologyRefusalKind::NoDomain));

@@ -31,7 +31,7 @@ pub enum TopologyRefusalKind {
         /// Which part of the constraint names it.
         role: LevelRole,
     },
-    /// All nodes that may be used have too little room together.
+    /// All nodes that may be used have too little free capacity together.
     StartTooSmall {
         /// The domain that holds them all; none: the cluster.
         domain: Option<Text>,

@@ -187,12 +187,12 @@ fn required_and_preferred_limit_the_levels_from_both_sides() {
     let mut cluster = Cluster::new(Compatibility::Right, &TWO_ZONES);
     let tree = one_leaf(3, Some(constraint(Some("zone"), Some("rack"))));
     cluster.job(tree, &[waits("a", 2), waits("b", 2), waits("c", 2)]);
-    // Only z2.r1 of the racks has room for three; both zones have.
+    // Only z2.r1 of the racks fits three; both zones do.
     assert_eq!(cluster.root(), [vec!["n3", "n4"], vec!["n1", "n2"], vec!["n3", "n4"]]);
 }
 
 #[test]
-fn mistakes_in_the_constraint_are_told() {
+fn mistakes_in_the_constraint_are_reported() {
     let mut cluster = Cluster::new(Compatibility::Right, &TWO_ZONES);
     cluster.job(one_leaf(1, Some(constraint(Some("row"), None))), &[waits("a", 1)]);
     assert_eq!(
@@ -272,9 +272,9 @@ fn unlike_pods_are_compared_by_sums() {
 fn what_is_being_released_counts_as_free() {
     let mut cluster = Cluster::new(Compatibility::Right, &TWO_ZONES);
     for (name, node) in [("x", "n3"), ("y", "n4")] {
-        let mut leaving = running(pod(name, "other", 4), node);
-        leaving.status = crate::status::Status::Releasing;
-        set(&mut cluster.world, Object::Pod(Box::new(leaving)));
+        let mut releasing = running(pod(name, "other", 4), node);
+        releasing.status = crate::status::Status::Releasing;
+        set(&mut cluster.world, Object::Pod(Box::new(releasing)));
     }
     let tree = one_leaf(2, Some(constraint(Some("rack"), None)));
     cluster.job(tree, &[waits("a", 4), waits("b", 4)]);

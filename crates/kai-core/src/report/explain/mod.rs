@@ -14,34 +14,34 @@ use crate::world::World;
 
 /// Everything that is known about why a job waits.
 pub fn job(report: &JobReport) -> String {
-    let mut told = format!("Job {} of queue {} waits.\n", report.job, report.queue);
+    let mut text = format!("Job {} of queue {} waits.\n", report.job, report.queue);
     for reason in &report.held_back {
-        paragraph(&mut told, "", &held_back(reason));
+        paragraph(&mut text, "", &held_back(reason));
     }
     for error in &report.errors {
-        paragraph(&mut told, &error.reason, &error.message);
+        paragraph(&mut text, &error.reason, &error.message);
     }
     for bound in &report.bounds {
-        paragraph(&mut told, "", &broken_bound(&report.queue, bound));
+        paragraph(&mut text, "", &broken_bound(&report.queue, bound));
     }
     let is_news = |known: &str| !report.errors.iter().any(|error| error.message.contains(known));
-    for pod in report.pods.iter().filter(|pod| is_news(&pod.told)) {
-        paragraph(&mut told, &format!("pod {}", pod.pod), &pod.told);
+    for pod in report.pods.iter().filter(|pod| is_news(&pod.message)) {
+        paragraph(&mut text, &format!("pod {}", pod.pod), &pod.message);
     }
     for nodes in different_refusals(report) {
         for line in refused_nodes(nodes) {
-            let _ = writeln!(told, "    {line}");
+            let _ = writeln!(text, "    {line}");
         }
     }
     if let Some(refusal) = &report.cannot_reclaim {
-        paragraph(&mut told, "reclaim", refusal);
+        paragraph(&mut text, "reclaim", refusal);
     }
     for considered in &report.victims {
         for (at, line) in victims(considered).iter().enumerate() {
-            let _ = writeln!(told, "{}{line}", if at == 0 { "  " } else { "    " });
+            let _ = writeln!(text, "{}{line}", if at == 0 { "  " } else { "    " });
         }
     }
-    told
+    text
 }
 
 /// What pods met, once each.
@@ -124,7 +124,7 @@ pub fn held_back(reason: &HeldBack) -> String {
 /// Which bound of which queue, at which level, and by how much.
 pub fn broken_bound(own_queue: &str, broken: &BrokenBound) -> String {
     let shown = |amount: f64| shown_amount(amount, broken.resource);
-    let (bound, held) = match broken.kind {
+    let (bound, allocated) = match broken.kind {
         ViolationKind::OverLimit => ("limit", "held"),
         ViolationKind::OverLendingLimit => ("bound by what other queues do not lend", "held"),
         ViolationKind::NonPreemptibleOverQuota => {
@@ -137,11 +137,11 @@ pub fn broken_bound(own_queue: &str, broken: &BrokenBound) -> String {
         levels => format!(" ({levels} levels above {own_queue})"),
     };
     format!(
-        "Queue {}{level} has a {bound} of {} {}: {} {held}, {} asked for, {} too many",
+        "Queue {}{level} has a {bound} of {} {}: {} {allocated}, {} asked for, {} too many",
         broken.queue,
         shown(broken.bound),
         unit(broken.resource),
-        shown(broken.held),
+        shown(broken.allocated),
         shown(broken.requested),
         shown(broken.excess())
     )
@@ -194,7 +194,7 @@ pub fn reclaim_refusal(world: &World, refusal: &ReclaimRefusal) -> String {
     }
 }
 
-/// Who was looked at as a victim and what became of them: a heading, then a line per finding.
+/// Victims that were considered and why they were not taken: a heading, then a line per finding.
 pub fn victims(considered: &VictimsConsidered) -> Vec<String> {
     let spared = considered.verdicts.iter().filter(|((_, verdict), _)| verdict.spares());
     let jobs: u32 = spared.map(|(_, examples)| examples.count).sum();
@@ -299,10 +299,10 @@ fn amounts(amounts: &Amounts) -> String {
     listed(QueueResource::ALL.into_iter().filter_map(shown))
 }
 
-/// What is held of every bound that binds.
-fn parts(held: &Amounts, bounds: &Amounts) -> String {
+/// What is allocated of every bound that is not unlimited.
+fn parts(allocated: &Amounts, bounds: &Amounts) -> String {
     let shown = |resource: QueueResource| {
-        let (part, whole) = (held[resource], bounds[resource]);
+        let (part, whole) = (allocated[resource], bounds[resource]);
         let shown = |amount| shown_amount(amount, resource);
         let text = || format!("{} of {} {}", shown(part), shown(whole), unit(resource));
         (whole != crate::fairness::UNLIMITED).then(text)

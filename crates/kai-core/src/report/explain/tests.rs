@@ -25,8 +25,8 @@ fn id(cluster: &Cluster, queue: &str) -> QueueId {
     cluster.world.queue_ids[queue]
 }
 
-/// What is told about a job of `queue` with one pod, which names `sub_group`.
-fn told(queue: &str, sub_group: Option<&str>, schedulable: bool) -> String {
+/// The explanation of a job of `queue` with one pod, which names `sub_group`.
+fn explanation(queue: &str, sub_group: Option<&str>, schedulable: bool) -> String {
     let mut cluster = cluster();
     let mut spec = group("job", queue, &[(DEFAULT_LEAF, 1)]);
     spec.schedulable = schedulable;
@@ -44,27 +44,42 @@ fn told(queue: &str, sub_group: Option<&str>, schedulable: bool) -> String {
 #[test]
 fn jobs_that_are_not_tried_say_why() {
     let contains = |text: String, part: &str| assert!(text.contains(part), "{part} in {text}");
-    contains(told("orphan", None, true), "Queue orphan is out of use: a parent queue does not");
-    contains(told("egg", None, true), "Queue egg is out of use: its parent queues form a cycle");
-    contains(told("missing", None, true), "QueueDoesNotExist: Queue 'missing' does not exist");
-    contains(told("dept", None, true), "Queue dept has queues below it");
-    contains(told("team", None, false), "asks not to be tried again");
-    contains(told("team", Some("other"), true), "1 of its pods are left out: they name sub-groups");
-    contains(told("team", None, true), "MaxNodePoolResources");
+    contains(
+        explanation("orphan", None, true),
+        "Queue orphan is out of use: a parent queue does not",
+    );
+    contains(
+        explanation("egg", None, true),
+        "Queue egg is out of use: its parent queues form a cycle",
+    );
+    contains(
+        explanation("missing", None, true),
+        "QueueDoesNotExist: Queue 'missing' does not exist",
+    );
+    contains(explanation("dept", None, true), "Queue dept has queues below it");
+    contains(explanation("team", None, false), "asks not to be tried again");
+    contains(
+        explanation("team", Some("other"), true),
+        "1 of its pods are left out: they name sub-groups",
+    );
+    contains(explanation("team", None, true), "MaxNodePoolResources");
 }
 
 #[test]
 fn every_refusal_of_a_reclaim_reads_as_a_sentence() {
     let cluster = cluster();
     let (team, dept) = (id(&cluster, "team"), id(&cluster, "dept"));
-    let told = |refusal| reclaim_refusal(&cluster.world, &refusal);
+    let rendered = |refusal| reclaim_refusal(&cluster.world, &refusal);
     let above = ReclaimRefusal::AboveFairShare {
         queue: team,
         resource: QueueResource::Cpu,
         fair_share: 1500.0,
         would_hold: 2000.0,
     };
-    assert_eq!(told(above), "queue team would hold 2 CPU cores, more than its fair share of 1.5");
+    assert_eq!(
+        rendered(above),
+        "queue team would hold 2 CPU cores, more than its fair share of 1.5"
+    );
     let for_good = ReclaimRefusal::NonPreemptibleAboveQuota {
         queue: dept,
         resource: QueueResource::Gpu,
@@ -72,7 +87,7 @@ fn every_refusal_of_a_reclaim_reads_as_a_sentence() {
         would_hold: 2.5,
     };
     assert_eq!(
-        told(for_good),
+        rendered(for_good),
         "pods of queue dept that may not be preempted would hold 2.5 GPUs, more than its quota of 1"
     );
     let unlimited = crate::fairness::UNLIMITED;
@@ -82,7 +97,7 @@ fn every_refusal_of_a_reclaim_reads_as_a_sentence() {
         protected: Amounts::new(unlimited, 4e9, 3.0),
     };
     assert_eq!(
-        told(guarded),
+        rendered(guarded),
         "queue team holds no more than what is guaranteed to it: 2 of 4 GB of memory, 2 of 3 GPUs"
     );
     let fuller = ReclaimRefusal::MoreSaturatedThanSibling {
@@ -93,13 +108,13 @@ fn every_refusal_of_a_reclaim_reads_as_a_sentence() {
         sibling_saturation: 1.25,
     };
     assert_eq!(
-        told(fuller),
+        rendered(fuller),
         "queue team would hold 1.50 times its fair share of GPUs, its sibling dept only 1.25 times"
     );
 }
 
 #[test]
-fn victims_are_told_by_queue_and_verdict_with_few_examples() {
+fn victims_are_listed_by_queue_and_verdict_with_few_examples() {
     let mut considered = VictimsConsidered::new(ActionKind::Reclaim);
     for at in 0..5 {
         let name = ObjectName::new("ns", format!("v{at}"));
@@ -130,26 +145,28 @@ fn victims_are_told_by_queue_and_verdict_with_few_examples() {
 
 #[test]
 fn a_bound_names_its_level() {
-    let told = |levels_above, kind| {
+    let rendered = |levels_above, kind| {
         let bound = BrokenBound {
             queue: "dept".into(),
             levels_above,
             resource: QueueResource::Gpu,
             kind,
             bound: 4.0,
-            held: 3.5,
+            allocated: 3.5,
             requested: 1.0,
         };
         broken_bound("team", &bound)
     };
     assert_eq!(
-        told(0, ViolationKind::OverLimit),
+        rendered(0, ViolationKind::OverLimit),
         "Queue dept has a limit of 4 GPUs: 3.5 held, 1 asked for, 0.5 too many"
     );
     assert_eq!(
-        told(1, ViolationKind::NonPreemptibleOverQuota),
+        rendered(1, ViolationKind::NonPreemptibleOverQuota),
         "Queue dept (above team) has a quota of 4 GPUs: 3.5 held by pods that may not be preempted, \
          1 asked for, 0.5 too many"
     );
-    assert!(told(2, ViolationKind::OverLimit).starts_with("Queue dept (2 levels above team) has"));
+    assert!(
+        rendered(2, ViolationKind::OverLimit).starts_with("Queue dept (2 levels above team) has")
+    );
 }

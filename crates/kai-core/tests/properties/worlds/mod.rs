@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Everything there is, in the order in which a person would tell it.
+    /// Everything there is, in the order in which a person would list it.
     pub(crate) fn objects(&self) -> Vec<Object> {
         let mut objects: Vec<Object> = Vec::new();
         objects.extend(self.topologies.iter().cloned().map(Object::Topology));
@@ -72,7 +72,7 @@ impl Cluster {
     }
 }
 
-/// A world told these objects, in this order.
+/// A world with these objects, applied in this order.
 pub(crate) fn world_of(config: &Config, objects: Vec<Object>) -> World {
     let mut world = World::new(config.clone());
     for object in objects {
@@ -263,7 +263,7 @@ fn extras() -> BoxedStrategy<(Vec<UsageSpec>, Vec<BudgetSpec>)> {
     (usage, budgets).boxed()
 }
 
-/// A cluster in which nobody holds more than there is: pods that would are still waiting.
+/// A cluster in which no more is allocated than there is: pods that would exceed it are pending.
 pub(crate) fn tidy_cluster() -> BoxedStrategy<Cluster> {
     messy_cluster()
         .prop_map(|mut cluster| {

@@ -1,4 +1,4 @@
-//! Random nodes: GPUs of every kind, with and without labels that tell of them.
+//! Random nodes: GPUs of every kind, with and without labels that describe them.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ enum Gpus {
     Sliced {
         physical: i64,
         replicas: i64,
-        told_by: &'static str,
+        reported_by: &'static str,
     },
     /// Some devices are unhealthy: fewer advertised than the label says.
     Unhealthy {
@@ -49,12 +49,12 @@ enum Gpus {
 }
 
 fn gpus() -> BoxedStrategy<Gpus> {
-    let told_by = one_of(vec!["count", "replicas", "both", "override", "uuids", "nothing"]);
+    let reported_by = one_of(vec!["count", "replicas", "both", "override", "uuids", "nothing"]);
     prop_oneof![
         1 => Just(Gpus::None),
         8 => (1..=4_i64).prop_map(|count| Gpus::Plain { count }),
-        4 => (1..=3_i64, 2..=5_i64, told_by)
-            .prop_map(|(physical, replicas, told_by)| Gpus::Sliced { physical, replicas, told_by }),
+        4 => (1..=3_i64, 2..=5_i64, reported_by)
+            .prop_map(|(physical, replicas, reported_by)| Gpus::Sliced { physical, replicas, reported_by }),
         1 => (1..=3_i64, 4..=5_i64)
             .prop_map(|(advertised, label)| Gpus::Unhealthy { advertised, label }),
         1 => (1..=4_i64, 0..=2_i64, option::of(one_of(vec!["single", "mixed"]))).prop_map(
@@ -93,7 +93,7 @@ pub(crate) fn bare_node(name: &str) -> NodeSpec {
         unschedulable: false,
         bad_conditions: Vec::new(),
         gpu_memory_known: None,
-        seen_gpu_uuids: Vec::new(),
+        observed_gpu_uuids: Vec::new(),
         observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: None,
     }
@@ -157,22 +157,22 @@ fn equip(spec: &mut NodeSpec, gpus: Gpus) {
     match gpus {
         Gpus::None => {}
         Gpus::Plain { count } => spec.allocatable.gpus = count,
-        Gpus::Sliced { physical, replicas, told_by } => {
+        Gpus::Sliced { physical, replicas, reported_by } => {
             spec.allocatable.gpus = physical * replicas;
-            if matches!(told_by, "count" | "both") {
+            if matches!(reported_by, "count" | "both") {
                 label(spec, "nvidia.com/gpu.count", physical.to_string());
             }
-            if matches!(told_by, "replicas" | "both") {
+            if matches!(reported_by, "replicas" | "both") {
                 label(spec, "nvidia.com/gpu.replicas", replicas.to_string());
             }
-            match told_by {
+            match reported_by {
                 "override" => {
                     let key = kai_core::world::gpu_facts::GPU_COUNT_OVERRIDE;
                     spec.annotations.insert(key.into(), physical.to_string().into());
                 }
                 "uuids" => {
                     let uuid = |at: i64| Text::from(format!("GPU-{at}"));
-                    spec.seen_gpu_uuids = (0..physical).map(uuid).collect();
+                    spec.observed_gpu_uuids = (0..physical).map(uuid).collect();
                 }
                 "nothing" => label(spec, "nvidia.com/gpu.product", "NVIDIA-L4-SHARED".to_owned()),
                 _ => {}

@@ -64,11 +64,11 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Objects in the order in which they are told.
+/// Objects in the order in which they are applied.
 #[derive(Clone)]
-pub(crate) struct Told(pub(crate) Vec<Object>);
+pub(crate) struct Applied(pub(crate) Vec<Object>);
 
-impl fmt::Debug for Told {
+impl fmt::Debug for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.0.iter().map(super::key_of).collect();
         write!(f, "{names:?}")
@@ -103,7 +103,7 @@ pub(crate) fn steps(plan: &CyclePlan) -> String {
                 format!("binds {pod} to {node} {gpu_groups:?}")
             }
             StepKind::Nominate { node, gpu_groups, for_job } => {
-                format!("promises {pod} {node} {gpu_groups:?} for {for_job:?}")
+                format!("nominates {pod} to {node} {gpu_groups:?} for {for_job:?}")
             }
             StepKind::Evict { for_job, batch, .. } => {
                 format!("evicts {pod}, one of {batch}, for {for_job:?}")

@@ -31,11 +31,11 @@ const ZERO_S: f64 = 1_767_225_600.0;
 #[derive(Debug, Default)]
 pub struct CorePlanner {
     known: Option<Known>,
-    /// The job whose reasons are told in full.
+    /// The job whose reasons are reported in full.
     asked_about: Option<String>,
 }
 
-/// The world, and what it was told.
+/// The world, and the objects that were applied to it.
 #[derive(Debug)]
 struct Known {
     config: Config,
@@ -44,7 +44,7 @@ struct Known {
 }
 
 impl CorePlanner {
-    /// A planner that tells the reasons of one job in full, node by node and victim by victim.
+    /// A planner that reports the reasons of one job in full, node by node and victim by victim.
     pub fn asked_about(job: Option<String>) -> Self {
         Self { known: None, asked_about: job }
     }
@@ -113,7 +113,7 @@ pub(crate) fn core_config(settings: &crate::state::Config) -> Config {
     config::translate(settings)
 }
 
-/// The core's objects at time 0, in an order in which they can be told, and that moment.
+/// The core's objects at time 0, in an order in which they can be applied, and that moment.
 pub(crate) fn core_objects(state: &ClusterState) -> (Vec<Object>, Timestamp) {
     (objects(state).into_values().collect(), timestamp(0.0))
 }

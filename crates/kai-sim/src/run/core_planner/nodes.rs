@@ -74,7 +74,7 @@ fn node_spec(node: &Node) -> NodeSpec {
         unschedulable: node.unschedulable,
         bad_conditions: bad_conditions(node),
         gpu_memory_known: Some(node.gpu_memory_known),
-        seen_gpu_uuids: texts(&node.gpu_uuids_seen),
+        observed_gpu_uuids: texts(&node.gpu_uuids_seen),
         observed_gpus: ObservedGpus::default(),
         whole_gpu_policy: Some(whole_gpu_policy(node.whole_gpu_policy)),
     }

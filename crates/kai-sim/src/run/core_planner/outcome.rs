@@ -78,7 +78,7 @@ pub(super) fn add_plan(
                 entry.fit_errors = detailed_message(&report.errors);
             }
             entry.explanation = explain::job(report);
-            entry.task_fit_errors = report.pods.iter().map(|pod| pod.told.to_string()).collect();
+            entry.task_fit_errors = report.pods.iter().map(|pod| pod.message.to_string()).collect();
         }
         if let Some((_, since)) = plan.staleness.iter().find(|(stale, _)| *stale == name) {
             entry.stale_since_s = since.map(super::seconds);

@@ -58,7 +58,7 @@ fn conditions_and_amounts_of_nodes_are_said_in_the_core_s_words() {
 }
 
 #[test]
-fn a_binding_under_way_is_told_by_its_request() {
+fn a_binding_in_flight_is_known_by_its_request() {
     let objects = objects(&state(&cluster()));
     let bound = pod(&objects, "job-0");
     assert_eq!((bound.status, &bound.node), (Status::Pending, &None));
@@ -83,7 +83,7 @@ fn only_what_changed_is_handed_over() {
 }
 
 #[test]
-fn the_core_accepts_what_it_is_told() {
+fn the_core_accepts_translated_objects() {
     let mut planner = CorePlanner::default();
     assert!(planner.update(&state(&cluster())).is_ok());
 }

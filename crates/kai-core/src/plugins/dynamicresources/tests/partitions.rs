@@ -105,21 +105,21 @@ fn evicted_pod_gives_the_counters_back() {
 
 #[test]
 fn allocated_claims_hold_counters_whichever_comes_first() {
-    let mut held = claim_of("held", &["half-a"]);
+    let mut taken = claim_of("taken", &["half-a"]);
     let device = DeviceRef { driver: DRIVER.into(), pool: "n1".into(), device: "half-a".into() };
-    held.allocation = Some(Allocation {
+    taken.allocation = Some(Allocation {
         results: vec![AllocatedDevice { request: "request".into(), device, share: None }],
         nodes: Vec::new(),
     });
-    held.reserved_for = vec!["holder".into()];
+    taken.reserved_for = vec!["holder".into()];
     for slice_first in [true, false] {
         let mut world = cluster(Compatibility::Right, &[0]);
         world.apply(Delta::Remove(ObjectKey::Slice("n1-gpu.example.com".into())));
         if slice_first {
             set(&mut world, Object::Slice(partitioned()));
         }
-        set(&mut world, Object::Claim(held.clone()));
-        put_pod(&mut world, running(using("holder", &["held"]), "n1"));
+        set(&mut world, Object::Claim(taken.clone()));
+        put_pod(&mut world, running(using("holder", &["taken"]), "n1"));
         set(&mut world, Object::Slice(partitioned()));
         let claims = vec![claim_of("a", &["whole"]), claim_of("b", &["half-b"])];
         assert_eq!(served(&mut world, claims), [false, true]);

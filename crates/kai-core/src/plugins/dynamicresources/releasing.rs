@@ -1,5 +1,5 @@
-//! Devices on their way out. Rule: a device can be promised while all who hold it are on their way out, or gone already and
-//! only their claims are still there; it can be given when nobody holds it. KAI knows no such promises.
+//! Devices of releasing pods. Rule: a pod can be nominated to a device while all pods that hold it are releasing, or have
+//! ended and only their claims are still there; the device can be given when no pod holds it. KAI knows no such nominations.
 
 use crate::input::ObjectName;
 use crate::input::devices::Allocation;
@@ -17,13 +17,13 @@ impl World {
         wanted: &[Wanted<'_>],
         when: When,
     ) -> Option<Vec<Allocation>> {
-        let promises = when == When::Later && !self.config.compatibility.is_kai();
-        let counts = |holder: usize| !promises || !self.is_leaving(holder);
+        let counts_releasing = when == When::Later && !self.config.compatibility.is_kai();
+        let counts = |holder: usize| !counts_releasing || !self.is_releasing(holder);
         self.claims.allocate(node, wanted, counts)
     }
 
-    /// Every pod that a claim is reserved for is on its way out or gone.
-    fn is_leaving(&self, at: usize) -> bool {
+    /// Every pod that a claim is reserved for is releasing or gone.
+    fn is_releasing(&self, at: usize) -> bool {
         let claim = &self.claims.entries[at];
         let namespace = &claim.spec.name.namespace;
         let mut users = claim.state.reserved_for.iter();

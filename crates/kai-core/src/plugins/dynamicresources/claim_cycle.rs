@@ -1,10 +1,10 @@
-//! Claims of pods that come and go in a cycle, and GPUs that several pods of one node share through a claim.
+//! Claims of pods that are placed and evicted in a cycle, and GPUs that several pods of one node share through a claim.
 //!
 //! Rule: a pod that is placed is entered in its claims; claims without devices get them now, the same as before
-//! where those were given back in this cycle and are still free. A pod that is evicted is struck from its
-//! claims; the last one frees the devices. A GPU that several pods of a node share counts once: as held while one
-//! of them stays, as on its way out when all go. KAI counts a shared GPU with the pod that came first, only where
-//! the claim was allocated before the cycle, and never as on its way out.
+//! where those were freed in this cycle and are still free. A pod that is evicted is struck from its
+//! claims; the last one frees the devices. A GPU that several pods of a node share counts once: as allocated while one
+//! of them stays, as releasing when all are evicted. KAI counts a shared GPU with the pod that came first, only where
+//! the claim was allocated before the cycle, and never as releasing.
 
 use std::sync::Arc;
 
@@ -51,29 +51,29 @@ impl SharedDevices {
     }
 }
 
-/// How the pods of a node hold a device.
+/// Whether some pod of a node has, releases or is nominated to a device.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Hold {
-    held: bool,
-    going: bool,
-    promised: bool,
+struct DeviceUse {
+    allocated: bool,
+    releasing: bool,
+    nominated: bool,
 }
 
-impl Hold {
+impl DeviceUse {
     fn with(self, status: Status) -> Self {
         match status {
-            Status::Releasing => Self { going: true, ..self },
-            Status::Pipelined => Self { promised: true, ..self },
-            _ => Self { held: true, ..self },
+            Status::Releasing => Self { releasing: true, ..self },
+            Status::Pipelined => Self { nominated: true, ..self },
+            _ => Self { allocated: true, ..self },
         }
     }
 
     fn idle(self) -> i64 {
-        -i64::from(self.held || self.going)
+        -i64::from(self.allocated || self.releasing)
     }
 
     fn releasing(self) -> i64 {
-        if self.held { 0 } else { i64::from(self.going) - i64::from(self.promised) }
+        if self.allocated { 0 } else { i64::from(self.releasing) - i64::from(self.nominated) }
     }
 
     fn used(self) -> i64 {
@@ -132,7 +132,7 @@ impl World {
         if wanted.is_empty() {
             return;
         }
-        // The filter saw that there is an allocation; without the filter's word the claims stay open.
+        // The filter saw that there is an allocation; without the filter the claims stay open.
         let target = &self.nodes[node.index()];
         let now = self.devices_for(target, &wanted, When::Now);
         let found = now.or_else(|| self.devices_for(target, &wanted, When::Later));
@@ -210,14 +210,14 @@ impl World {
             if claim.state.allocation.is_none() || left <= 0 {
                 continue;
             }
-            let mut others = Hold::default();
+            let mut others = DeviceUse::default();
             for resident in &self.node(node).residents {
                 let other = self.task(resident.task);
                 if resident.task != task && other.claims.claims.contains(at) {
                     others = others.with(resident.status);
                 }
             }
-            if others == Hold::default() {
+            if others == DeviceUse::default() {
                 continue;
             }
             let devices = self.claims.allocated_gpus(*at).min(left);
