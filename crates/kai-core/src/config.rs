@@ -24,7 +24,7 @@ pub struct Config {
     pub compatibility: Compatibility,
 }
 
-/// The five actions.
+/// The five actions of a cycle, under the names that KAI gives them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ActionKind {
     /// Places pods on free resources.
@@ -49,7 +49,7 @@ impl ActionKind {
         Self::StaleGangEviction,
     ];
 
-    /// KAI's name.
+    /// Name of the action in KAI's configuration and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocate => "allocate",
@@ -69,9 +69,9 @@ impl ActionKind {
 /// A plugin and its arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PluginSpec {
-    /// KAI's name.
+    /// Name of the plugin in KAI's configuration.
     pub name: Text,
-    /// Arguments as strings.
+    /// Arguments as KAI's configuration has them; each plugin parses its own.
     pub arguments: BTreeMap<Text, Text>,
 }
 
@@ -129,11 +129,11 @@ pub struct Params {
 /// Keys of the labels that distinguish kinds of workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerLabels {
-    /// GPU workers.
+    /// Key of the label that marks GPU workers.
     pub gpu: Text,
-    /// CPU workers.
+    /// Key of the label that marks CPU workers.
     pub cpu: Text,
-    /// MIG nodes.
+    /// Key of the label that says whether a node offers MIG.
     pub mig: Text,
 }
 
@@ -143,7 +143,7 @@ pub struct WorkerLabels {
 pub struct SearchBudgets {
     /// Per action; `default` for those not listed.
     pub action_units: BTreeMap<Text, u64>,
-    /// Per job.
+    /// Most units that the search for one job may use.
     pub job_units: u64,
     /// Granted to every job whatever the action has left.
     pub min_job_units: u64,

@@ -25,7 +25,7 @@ define_id!(
     NodeId
 );
 define_id!(
-    /// A queue.
+    /// A queue of the tree, leaf or parent.
     QueueId
 );
 define_id!(

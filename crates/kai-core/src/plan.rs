@@ -54,29 +54,29 @@ pub struct CyclePlan {
     pub work_units: u64,
 }
 
-/// One decision.
+/// A decision about one pod, to be carried out in the cluster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
     /// The action that made it.
     pub action: ActionKind,
-    /// The pod.
+    /// The pod that is bound, nominated or evicted.
     pub pod: ObjectName,
     /// Its UID, as a precondition of the write.
     pub uid: Text,
-    /// Its pod group.
+    /// Pod group of the pod.
     pub group: Option<ObjectName>,
-    /// What is decided.
+    /// The decision with its details.
     pub kind: StepKind,
 }
 
 /// What is decided for a pod.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StepKind {
-    /// Bind it now.
+    /// Bind the pod to a node on which it fits now.
     Bind {
-        /// Node.
+        /// Name of the node.
         node: Text,
-        /// Shared devices.
+        /// GPU groups of its shared devices; empty for pods that share none.
         gpu_groups: Vec<Text>,
         /// Devices decided for its claims, by claim name.
         claims: Vec<(Text, Allocation)>,
@@ -85,20 +85,20 @@ pub enum StepKind {
     },
     /// It is nominated to capacity that its victims still hold.
     Nominate {
-        /// Node.
+        /// Name of the node.
         node: Text,
-        /// Shared devices.
+        /// GPU groups of its shared devices; empty for pods that share none.
         gpu_groups: Vec<Text>,
         /// The job it moves for, when it is a victim that moves.
         for_job: Option<ObjectName>,
     },
-    /// Evict it.
+    /// Evict the pod.
     Evict {
         /// Job that needs its capacity; none when its gang lacks members.
         for_job: Option<ObjectName>,
         /// Number of pods that are evicted together.
         batch: u32,
-        /// KAI's text.
+        /// Why the pod is evicted, in KAI's words.
         message: Text,
         /// The disruption budget that does not allow the eviction and has delayed it long enough.
         overrides_budget: Option<ObjectName>,
@@ -108,20 +108,20 @@ pub enum StepKind {
 /// A job in the order in which jobs are tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderedJob {
-    /// The job.
+    /// Namespace and name of the pod group.
     pub job: ObjectName,
-    /// Its queue.
+    /// Name of its leaf queue.
     pub queue: Text,
-    /// Its priority.
+    /// Priority by which it is ordered in its queue.
     pub priority: i32,
 }
 
 /// Why a job waits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobReport {
-    /// The job.
+    /// Namespace and name of the pod group.
     pub job: ObjectName,
-    /// Its queue.
+    /// Name of its queue; the queue may not exist.
     pub queue: Text,
     /// Why it was not even tried; empty where it was.
     pub held_back: Vec<HeldBack>,
@@ -140,9 +140,9 @@ pub struct JobReport {
 /// Why a pod found no node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PodReport {
-    /// The pod.
+    /// Namespace and name of the pod.
     pub pod: ObjectName,
-    /// KAI's text.
+    /// Why the pod found no node, in KAI's words.
     pub message: Text,
     /// Nodes that refused it; shared by pods with the same refusals.
     pub nodes: Arc<RefusedNodes>,
@@ -151,7 +151,7 @@ pub struct PodReport {
 /// A reason and its text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Explanation {
-    /// KAI's reason.
+    /// Machine-readable reason, as KAI writes it.
     pub reason: Text,
     /// Text shown by default.
     pub message: Text,
@@ -159,7 +159,7 @@ pub struct Explanation {
     pub detail: Text,
 }
 
-/// Plans one cycle.
+/// Plans one cycle and leaves the world as it was found.
 pub fn plan(world: &mut World, now: Timestamp) -> CyclePlan {
     plan_and_observe(world, now, |_| {})
 }

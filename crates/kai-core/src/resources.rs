@@ -10,7 +10,7 @@ pub const CPU: usize = 0;
 pub const MEMORY: usize = 1;
 /// Slot of whole GPU devices.
 pub const GPU: usize = 2;
-/// Slot of pods.
+/// Slot of pods: the kubelet's maximum, and one per pod.
 pub const PODS: usize = 3;
 /// Slots every vector has; named resources follow.
 pub const FIXED_SLOTS: usize = 4;
@@ -22,7 +22,7 @@ pub struct ResourceVector {
 }
 
 impl ResourceVector {
-    /// Zero everywhere.
+    /// A vector with the fixed slots, all zero.
     pub fn zero() -> Self {
         Self { amounts: SmallVec::from_elem(0, FIXED_SLOTS) }
     }
@@ -63,7 +63,7 @@ impl ResourceVector {
         }
     }
 
-    /// Slot-by-slot maximum.
+    /// Raises every slot to that of `other` where it is lower.
     pub fn raise_to(&mut self, other: &Self) {
         self.reach_len(other.amounts.len());
         for (mine, theirs) in self.amounts.iter_mut().zip(&other.amounts) {

@@ -16,17 +16,17 @@ pub enum Status {
     Binding,
     /// Has a node, does not run yet.
     Bound,
-    /// Runs.
+    /// At least one of its containers runs.
     Running,
     /// Was evicted and still holds its resources.
     Releasing,
-    /// Ended well.
+    /// All its containers ended without an error.
     Succeeded,
-    /// Ended badly.
+    /// It ended with an error, or the cluster ended it.
     Failed,
     /// The cluster lost sight of it.
     Unknown,
-    /// Was deleted.
+    /// The object no longer exists.
     Deleted,
     /// Was evicted long ago; its resources are not expected back soon.
     StuckInReleasing,

@@ -10,7 +10,7 @@ pub struct Timestamp {
 /// A span of time in nanoseconds; negative spans mean "never" where an API gives them that meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Span {
-    /// Nanoseconds.
+    /// Length in nanoseconds; may be negative.
     pub nanos: i64,
 }
 

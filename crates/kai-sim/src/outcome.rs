@@ -26,15 +26,15 @@ pub struct CycleOutcome {
 /// A task at the end of a cycle.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct TaskOutcome {
-    /// Its status.
+    /// Status at the end of the cycle.
     pub status: Status,
     /// Its node; for a task that was not touched, the one the state names.
     pub node: Option<String>,
     /// Ids of the shared devices it sits on.
     pub gpu_groups: Vec<String>,
-    /// Its NUMA zones.
+    /// Positions of its NUMA zones on its node.
     pub numa_zones: Vec<usize>,
-    /// Devices granted.
+    /// Devices that its queue is charged for, fractions included.
     pub gpus_accepted: f64,
 }
 
@@ -89,9 +89,9 @@ impl JobOutcome {
 /// A node at the end of a cycle.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NodeOutcome {
-    /// Free devices.
+    /// Devices that are free, fractions included.
     pub idle_gpus: f64,
-    /// Devices being released.
+    /// Devices that are being released, fractions included.
     pub releasing_gpus: f64,
     /// Free amounts by NUMA zone.
     pub numa_available: Vec<AmountMap>,
@@ -100,15 +100,15 @@ pub struct NodeOutcome {
 /// Something a cycle did to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What was done.
+    /// Whether it was bound, nominated or evicted.
     pub call: Call,
     /// The action that did it.
     pub action: String,
-    /// The task.
+    /// Name of the task.
     pub task: String,
-    /// The node.
+    /// Name of the node; none where the call has none.
     pub node: Option<String>,
-    /// The shared devices.
+    /// Shared devices that it gets or had.
     pub gpu_groups: Vec<String>,
     /// The job for which a victim was evicted.
     pub for_job: Option<String>,

@@ -38,7 +38,7 @@ impl SharedFolder {
         self.root.join("scenarios")
     }
 
-    /// The recorded scenarios.
+    /// Folder of the recorded scenarios.
     pub fn recorded(&self) -> PathBuf {
         self.scenarios().join("scenarios")
     }

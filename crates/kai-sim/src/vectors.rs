@@ -21,15 +21,15 @@ pub enum VectorError {
     Unreadable {
         /// The file or folder.
         file: PathBuf,
-        /// Why not.
+        /// Error of the file system.
         source: std::io::Error,
     },
     /// The file is no JSON, or a part of it has another shape than its kind says.
     #[error("{file}: at {path}: {source}")]
     Malformed {
-        /// The file.
+        /// File that is malformed.
         file: PathBuf,
-        /// Where in it.
+        /// Path inside the document.
         path: String,
         /// What is wrong there.
         source: serde_json::Error,
@@ -37,23 +37,23 @@ pub enum VectorError {
     /// The file says it is something else.
     #[error("{file}: at {field}: unknown value {found:?}")]
     Unknown {
-        /// The file.
+        /// File with the unknown value.
         file: PathBuf,
-        /// The field.
+        /// Field with the unknown value: `schema` or `kind`.
         field: &'static str,
-        /// Its value.
+        /// Value that is not known.
         found: String,
     },
 }
 
-/// One file.
+/// A file of recorded calls of one function.
 #[derive(Clone, Debug)]
 pub struct VectorFile {
     /// Where it was read from.
     pub path: PathBuf,
     /// The tests that were recorded.
     pub suite: String,
-    /// The entries.
+    /// Recorded calls with arguments and results.
     pub vectors: Vectors,
 }
 
@@ -74,7 +74,7 @@ pub enum Vectors {
     GuaranteeDeservedQuota(Vec<StrategyVector>),
     /// Which of two queues comes first.
     QueueOrder(Vec<QueueOrderVector>),
-    /// Limits.
+    /// Limits of queues, for all jobs.
     OverLimit(Vec<CapacityVector>),
     /// Quotas for non-preemptible jobs.
     NonPreemptibleOverQuota(Vec<CapacityVector>),
@@ -106,13 +106,13 @@ impl Vectors {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorAmounts {
-    /// Milli-CPU.
+    /// Processor time, in milli-CPU.
     #[serde(rename = "CPU", default)]
     pub cpu: f64,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     #[serde(rename = "Memory", default)]
     pub memory: f64,
-    /// Devices.
+    /// GPU devices, fractions included.
     #[serde(rename = "GPU", default)]
     pub gpu: f64,
 }
@@ -120,17 +120,17 @@ pub struct VectorAmounts {
 /// One of the three resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub enum VectorResource {
-    /// Milli-CPU.
+    /// Processor time, in milli-CPU.
     #[serde(rename = "CPU")]
     Cpu,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     Memory,
-    /// Devices.
+    /// GPU devices, fractions included.
     #[serde(rename = "GPU")]
     Gpu,
 }
 
-/// A queue.
+/// A queue as it was when the call was recorded.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VectorQueue {
@@ -140,7 +140,7 @@ pub struct VectorQueue {
     pub priority: i32,
     /// Seconds since the epoch, 0 when not set.
     pub created_unix: f64,
-    /// The numbers.
+    /// Bounds, amounts and fair share, by resource.
     pub shares: VectorShares,
 }
 
@@ -148,13 +148,13 @@ pub struct VectorQueue {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorShares {
-    /// Milli-CPU.
+    /// Processor time, in milli-CPU.
     #[serde(rename = "CPU")]
     pub cpu: VectorShare,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     #[serde(rename = "Memory")]
     pub memory: VectorShare,
-    /// Devices.
+    /// GPU devices, fractions included.
     #[serde(rename = "GPU")]
     pub gpu: VectorShare,
 }
@@ -163,21 +163,21 @@ pub struct VectorShares {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub struct VectorShare {
-    /// Quota.
+    /// Quota of the queue; −1 is unlimited.
     pub deserved: f64,
     /// Result of the division.
     pub fair_share: f64,
-    /// Limit.
+    /// Limit of the queue; −1 is unlimited.
     pub max_allowed: f64,
     /// Weight above the quota.
     pub over_quota_weight: f64,
-    /// Held.
+    /// Allocated to running pods.
     pub allocated: f64,
     /// Held by non-preemptible pods.
     pub allocated_not_preemptible: f64,
     /// Held and asked for.
     pub request: f64,
-    /// Past use.
+    /// Past usage as a part of the cluster's capacity.
     pub usage: f64,
 }
 
@@ -187,7 +187,7 @@ pub struct VectorShare {
 pub struct FairShareVector {
     /// The test it was recorded from.
     pub at: String,
-    /// The resource divided.
+    /// Resource that is divided.
     pub resource: VectorResource,
     /// How much there is.
     pub total: f64,
@@ -209,15 +209,15 @@ pub struct DividedQueue {
     pub priority: i32,
     /// Seconds since the epoch, 0 when not set.
     pub created_unix: f64,
-    /// Quota.
+    /// Quota of the queue; −1 is unlimited.
     pub deserved: f64,
-    /// Limit.
+    /// Limit of the queue; −1 is unlimited.
     pub max_allowed: f64,
     /// Weight above the quota.
     pub over_quota_weight: f64,
     /// Held and asked for.
     pub request: f64,
-    /// Past use.
+    /// Past usage as a part of the cluster's capacity.
     pub usage: f64,
     /// Fair share before the division.
     pub fair_share_before: f64,
@@ -229,7 +229,7 @@ pub struct DividedQueue {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VectorReclaimer {
-    /// Its queue.
+    /// Name of its leaf queue.
     pub queue: String,
     /// What it asks for.
     pub required: VectorAmounts,
@@ -247,9 +247,9 @@ pub struct CanReclaimVector {
     pub saturation_multiplier: f64,
     /// The queues by name.
     pub queues: BTreeMap<String, VectorQueue>,
-    /// The job.
+    /// Job that would reclaim.
     pub reclaimer: VectorReclaimer,
-    /// The answer.
+    /// Recorded answer of the reference.
     pub result: bool,
 }
 
@@ -263,11 +263,11 @@ pub struct ReclaimableVector {
     pub saturation_multiplier: f64,
     /// The queues by name.
     pub queues: BTreeMap<String, VectorQueue>,
-    /// The job.
+    /// Job that would reclaim.
     pub reclaimer: VectorReclaimer,
     /// The victim units by queue.
     pub reclaimees: BTreeMap<String, Vec<VectorAmounts>>,
-    /// The answer.
+    /// Recorded answer of the reference.
     pub result: bool,
 }
 
@@ -281,11 +281,11 @@ pub struct FilterVictimVector {
     pub saturation_multiplier: f64,
     /// The queues by name.
     pub queues: BTreeMap<String, VectorQueue>,
-    /// The job.
+    /// Job that would reclaim.
     pub reclaimer: VectorReclaimer,
     /// The queue of the victim.
     pub reclaimee_queue: String,
-    /// The answer.
+    /// Recorded answer of the reference.
     pub result: bool,
 }
 
@@ -297,13 +297,13 @@ pub struct StrategyVector {
     pub at: String,
     /// What the reclaimer asks for.
     pub required: VectorAmounts,
-    /// Its levelled queue.
+    /// Levelled queue of the reclaimer.
     pub reclaimer_queue: VectorQueue,
     /// The victim's levelled queue.
     pub reclaimee_queue: VectorQueue,
     /// What the latter still holds.
     pub reclaimee_remaining: VectorAmounts,
-    /// The answer.
+    /// Recorded answer of the reference.
     pub result: bool,
 }
 
@@ -313,9 +313,9 @@ pub struct StrategyVector {
 pub struct QueueOrderVector {
     /// The test it was recorded from.
     pub at: String,
-    /// One queue.
+    /// First argument of the comparison.
     pub left: VectorContender,
-    /// The other.
+    /// Second argument of the comparison.
     pub right: VectorContender,
     /// What the cluster has.
     pub total: VectorAmounts,
@@ -327,7 +327,7 @@ pub struct QueueOrderVector {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VectorContender {
-    /// The queue.
+    /// Queue with its shares.
     pub queue: VectorQueue,
     /// What its next job asks for.
     pub job_request: VectorAmounts,
@@ -336,7 +336,7 @@ pub struct VectorContender {
     pub victims: Vec<VectorAmounts>,
 }
 
-/// A capacity check.
+/// Check of one job against the bounds of its queue and of the parent queues.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapacityVector {
@@ -350,7 +350,7 @@ pub struct CapacityVector {
     pub preemptible: bool,
     /// What it asks for.
     pub requested: VectorAmounts,
-    /// Whether it fits.
+    /// Whether the reference lets the job pass.
     pub schedulable: bool,
     /// The reason if not.
     #[serde(default)]
@@ -383,7 +383,7 @@ pub fn read_folder(folder: &Path) -> Result<Vec<VectorFile>, VectorError> {
     paths.iter().map(|path| read_file(path)).collect()
 }
 
-/// Reads one file.
+/// Reads one file of format `vectors/v1`; unknown fields are errors.
 pub fn read_file(path: &Path) -> Result<VectorFile, VectorError> {
     let text = fs::read_to_string(path)
         .map_err(|source| VectorError::Unreadable { file: path.to_owned(), source })?;

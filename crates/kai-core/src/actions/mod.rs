@@ -6,7 +6,7 @@ pub(crate) mod stale_gang_eviction;
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
 
-/// Runs one action.
+/// Runs one action on the world of the cycle; what it decides is added to the plan.
 pub(crate) fn run(cycle: &mut Cycle<'_>, action: ActionKind) {
     match action {
         ActionKind::Allocate => allocate::run(cycle),

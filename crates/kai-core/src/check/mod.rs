@@ -58,15 +58,15 @@ pub enum Moment {
 pub struct Violation {
     /// How bad it is.
     pub severity: Severity,
-    /// The rule.
+    /// Which rule is broken.
     pub rule: Rule,
-    /// What breaks it.
+    /// Object that breaks it, in words; equal for equal objects, so that violations can be compared.
     pub object: String,
     /// When, where that makes a difference.
     pub moment: Option<Moment>,
-    /// What was found.
+    /// Amount that was found, in the unit of the rule.
     pub found: f64,
-    /// What is allowed.
+    /// Amount that the rule allows, in the same unit.
     pub allowed: f64,
 }
 

@@ -31,9 +31,9 @@ pub(crate) struct Scope<'a> {
 pub(crate) struct Part {
     /// The tasks that belong to the part.
     pub(crate) tasks: FxHashSet<TaskId>,
-    /// Minimum per leaf.
+    /// Minimum of each leaf, by position in the job; no more than the part can reach.
     pub(crate) leaf_min: Vec<u32>,
-    /// Threshold per set.
+    /// Members that each set needs, by position in the job; no more than the part can reach.
     pub(crate) set_min: Vec<u32>,
 }
 

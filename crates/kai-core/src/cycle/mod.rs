@@ -30,7 +30,7 @@ use crate::world::World;
 use crate::world::node::Groups;
 use crate::world::shape::ShapeId;
 
-/// A running cycle.
+/// State of one cycle: the world it changes, and what was decided and noted so far.
 pub(crate) struct Cycle<'w> {
     pub(crate) world: &'w mut World,
     pub(crate) now: Timestamp,
@@ -44,7 +44,7 @@ pub(crate) struct Cycle<'w> {
     touched: Vec<JobId>,
     /// How many of those the index knows already.
     settled: usize,
-    /// Nodes tried.
+    /// Number of times a pod was tried on a node; part of the work units.
     pub(crate) tried: u64,
     /// Values that earlier cycles saved.
     written_before: u64,

@@ -32,7 +32,7 @@ impl Top {
     }
 }
 
-/// How queues compete.
+/// How queues compete for the next job, or with `reversed` for the next victim.
 pub(crate) struct Competition<'a> {
     pub(crate) tree: &'a QueueTree,
     pub(crate) total: &'a Amounts,
@@ -95,7 +95,7 @@ impl Competition<'_> {
 /// Jobs of one leaf queue that an action has yet to serve.
 struct LeafJobs {
     queue: QueueId,
-    /// In job order.
+    /// Jobs in job order; those before `next` were taken.
     jobs: Vec<JobId>,
     next: usize,
     /// Jobs that were served and want more.

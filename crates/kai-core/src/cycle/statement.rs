@@ -9,7 +9,7 @@ use crate::status::Status;
 use crate::world::ledger::Place;
 use crate::world::{Checkpoint, World};
 
-/// One decision.
+/// A decision about one task, already applied to the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) task: TaskId,
@@ -22,7 +22,7 @@ pub(crate) struct Operation {
 pub(crate) enum OperationKind {
     /// Evicted; what it was before.
     Evict { status: Status, tentative: bool },
-    /// Nominated.
+    /// Waits for capacity that releasing pods hold on the node.
     Nominate { node: NodeId },
     /// Placed on free resources.
     Allocate { node: NodeId },
@@ -167,7 +167,7 @@ impl Statement {
         }
     }
 
-    /// Decisions that stand.
+    /// Decisions that no later decision of the statement cancelled, in order.
     pub(crate) fn standing(&self) -> impl Iterator<Item = &Operation> + '_ {
         self.operations.iter().filter(|operation| !operation.cancelled)
     }

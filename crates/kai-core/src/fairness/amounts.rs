@@ -13,9 +13,9 @@ pub const UNLIMITED: f64 = -1.0;
 /// A resource that queues share. The order of the variants is the order in which violations are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum QueueResource {
-    /// Milli-CPU.
+    /// Processor time, in milli-CPU.
     Cpu,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     Memory,
     /// Devices, possibly fractions of one.
     Gpu,
@@ -31,7 +31,7 @@ impl QueueResource {
 pub struct Amounts([f64; 3]);
 
 impl Amounts {
-    /// Nothing of anything.
+    /// Zero of every resource.
     pub const ZERO: Self = Self([0.0; 3]);
 
     /// No bound on anything.
@@ -147,7 +147,7 @@ impl SubAssign for Amounts {
 pub struct ResourceSet(u8);
 
 impl ResourceSet {
-    /// No resource.
+    /// The set without resources.
     pub const EMPTY: Self = Self(0);
 
     /// The resources of which there is more than zero.

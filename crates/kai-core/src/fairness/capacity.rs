@@ -13,7 +13,7 @@ use crate::ids::QueueId;
 /// Which bound a request would break.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ViolationKind {
-    /// The limit.
+    /// The limit of a queue, for all pods.
     OverLimit,
     /// The quota, for pods that may not be preempted.
     NonPreemptibleOverQuota,
@@ -26,11 +26,11 @@ pub enum ViolationKind {
 pub struct CapacityViolation {
     /// The queue whose bound it is.
     pub queue: QueueId,
-    /// The resource.
+    /// The first resource of the queue that would exceed the bound.
     pub resource: QueueResource,
     /// The kind of bound.
     pub kind: ViolationKind,
-    /// The bound.
+    /// The bound in the native unit of the resource.
     pub bound: f64,
     /// What the queue holds and counts against the bound.
     pub allocated: f64,

@@ -18,7 +18,7 @@ use super::shares::{QueueNode, QueueShares, dominant_share};
 /// A queue and what it would gain and lose if it came first.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender<'a> {
-    /// The queue.
+    /// The queue with its shares as of now.
     pub queue: &'a QueueNode,
     /// What its next job asks for; at inner levels the job of the best leaf. None when victims are ordered.
     pub job: Option<&'a Amounts>,

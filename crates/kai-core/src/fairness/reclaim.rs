@@ -13,7 +13,7 @@ use crate::ids::QueueId;
 /// The job on whose behalf others lose something.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reclaimer {
-    /// Its leaf queue.
+    /// Leaf queue of the job.
     pub queue: QueueId,
     /// What it asks for.
     pub required: Amounts,
@@ -44,22 +44,22 @@ pub fn involved_resources(
 pub enum ReclaimRefusal {
     /// The reclaimer's queue would hold more than its fair share.
     AboveFairShare {
-        /// The reclaimer's queue.
+        /// Leaf queue of the reclaimer.
         queue: QueueId,
         /// The first resource above.
         resource: QueueResource,
-        /// The fair share.
+        /// Fair share of that queue, in the native unit of the resource.
         fair_share: f64,
         /// What the queue would hold.
         would_hold: f64,
     },
     /// The reclaimer may not be preempted and a queue above it would hold more such pods than its quota.
     NonPreemptibleAboveQuota {
-        /// The queue.
+        /// Queue of the reclaimer, or a parent queue of it.
         queue: QueueId,
         /// The first resource above.
         resource: QueueResource,
-        /// The quota.
+        /// Quota of that queue, in the native unit of the resource.
         deserved: f64,
         /// What non-preemptible pods of the queue would hold.
         would_hold: f64,
@@ -79,7 +79,7 @@ pub enum ReclaimRefusal {
         queue: QueueId,
         /// The first resource below.
         resource: QueueResource,
-        /// The quota.
+        /// Quota of that queue, in the native unit of the resource.
         quota: f64,
         /// What the queue would hold.
         remaining: f64,
@@ -89,9 +89,9 @@ pub enum ReclaimRefusal {
     MoreSaturatedThanSibling {
         /// The queue of the reclaimer.
         queue: QueueId,
-        /// The sibling.
+        /// Sibling of `queue` that loses something.
         sibling: QueueId,
-        /// The resource.
+        /// Resource by which the two are compared.
         resource: QueueResource,
         /// Held by fair share, of the queue.
         saturation: f64,

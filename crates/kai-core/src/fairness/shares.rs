@@ -27,9 +27,9 @@ pub fn tolerance_of_bounds(compatibility: Compatibility) -> f64 {
 /// The numbers of one queue.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct QueueShares {
-    /// Quota; a bound.
+    /// Quota: guaranteed to the queue; a bound.
     pub deserved: Amounts,
-    /// Limit; a bound.
+    /// Limit: never exceeded; a bound.
     pub max_allowed: Amounts,
     /// How much of its unused quota other queues may use; none: all of it.
     pub lending_limit: Option<Amounts>,
@@ -119,11 +119,11 @@ pub struct QueueNode {
     pub name: Arc<str>,
     /// The name shown to people.
     pub display_name: Arc<str>,
-    /// The queue above.
+    /// Slot of the parent queue; it may be dead, see [`QueueTree::parent`].
     pub parent: Option<QueueId>,
-    /// The queues below.
+    /// Slots of the child queues; the planner keeps them in name order.
     pub children: Vec<QueueId>,
-    /// The numbers.
+    /// Bounds, amounts and fair share of the queue.
     pub shares: QueueShares,
     /// False for a slot whose queue is gone: it has no influence on anything.
     pub live: bool,
@@ -132,7 +132,7 @@ pub struct QueueNode {
 /// All queues, indexed by [`QueueId`]. The parents of live queues form no cycle.
 #[derive(Clone, Debug, Default)]
 pub struct QueueTree {
-    /// The slots.
+    /// Queues by slot; dead slots stay until they are reused.
     pub queues: Vec<QueueNode>,
     /// What the top queues divide.
     pub total: Amounts,

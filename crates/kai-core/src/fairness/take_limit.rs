@@ -43,7 +43,7 @@ const ROUNDING_SLACK: f64 = 1e-9;
 pub struct TakeLimit {
     /// The victim's levelled queue: the limit is shared by all leaves below it.
     pub victim_level: QueueId,
-    /// What it holds.
+    /// What the levelled queue holds when the search starts.
     pub allocated: Amounts,
     /// What is guaranteed to it; bounds.
     pub protected: Amounts,

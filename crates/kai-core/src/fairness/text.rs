@@ -14,7 +14,7 @@ use crate::compatibility::Compatibility;
 use crate::ids::QueueId;
 
 impl ViolationKind {
-    /// The machine-readable reason.
+    /// Machine-readable reason of the violation, as KAI writes it.
     pub fn reason(self) -> &'static str {
         match self {
             Self::OverLimit => "OverLimit",

@@ -10,7 +10,7 @@ use crate::input::{ObjectName, Text};
 /// A class of devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceClassSpec {
-    /// Name.
+    /// Name that requests refer to.
     pub name: Text,
     /// Extended resource that is served by this class.
     pub extended_resource: Option<Text>,
@@ -18,12 +18,12 @@ pub struct DeviceClassSpec {
     pub devices: Option<Vec<DeviceRef>>,
 }
 
-/// One device.
+/// Identity of one device in the cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DeviceRef {
-    /// Driver.
+    /// Driver that publishes the device.
     pub driver: Text,
-    /// Pool.
+    /// Pool of the driver that the device is in.
     pub pool: Text,
     /// Name in the pool.
     pub device: Text,
@@ -32,11 +32,11 @@ pub struct DeviceRef {
 /// Devices that a driver offers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SliceSpec {
-    /// Name.
+    /// Name of the slice object, unique in the cluster.
     pub name: Text,
-    /// Driver.
+    /// Driver that publishes the slice.
     pub driver: Text,
-    /// Pool.
+    /// Pool that the slice is a part of.
     pub pool: Text,
     /// Generation of the pool; slices of older generations are out of date.
     pub generation: i64,
@@ -46,7 +46,7 @@ pub struct SliceSpec {
     pub counter_sets: Vec<CounterSet>,
     /// From where they can be used.
     pub access: DeviceAccess,
-    /// The devices.
+    /// Devices that this slice adds to the pool.
     pub devices: Vec<DeviceSpec>,
 }
 
@@ -94,9 +94,9 @@ pub struct CapacityPolicy {
 /// A range of shares, in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapacityRange {
-    /// Smallest share.
+    /// Smallest share, in thousandths.
     pub min: i64,
-    /// Largest share.
+    /// Largest share, in thousandths; none: not restricted.
     pub max: Option<i64>,
     /// Shares are the smallest one plus a multiple of this.
     pub step: Option<i64>,
@@ -115,7 +115,7 @@ pub struct DeviceSpec {
     pub access: Option<DeviceAccess>,
     /// What it takes of shared counters while it is in use.
     pub consumes: Vec<CounterUse>,
-    /// Capacities by name.
+    /// Capacities by name; claims of a shareable device consume them.
     pub capacity: BTreeMap<Text, DeviceCapacity>,
     /// Several claims may have shares of its capacities.
     pub is_shareable: bool,
@@ -155,11 +155,11 @@ impl SliceSpec {
 /// From where devices can be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeviceAccess {
-    /// From one node.
+    /// From the node of this name.
     Node(Text),
     /// From nodes that match one of the terms.
     Nodes(Vec<NodeTerm>),
-    /// From everywhere.
+    /// From every node of the cluster.
     AllNodes,
     /// Each device says it itself; a device that says nothing cannot be used.
     PerDevice,
@@ -168,9 +168,9 @@ pub enum DeviceAccess {
 /// A claim for devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimSpec {
-    /// Identity.
+    /// Namespace and name of the claim.
     pub name: ObjectName,
-    /// Labels.
+    /// Labels of the claim; one of them names the queue of a shared claim.
     pub labels: Labels,
     /// The pod that owns it, when it was made from a template.
     pub owner_pod: Option<Text>,
@@ -198,7 +198,7 @@ pub struct SameAttribute {
 /// One request of a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceRequest {
-    /// Name.
+    /// Name in the claim; results and constraints refer to it.
     pub name: Text,
     /// Alternatives in order of preference; one where the request is exact.
     pub alternatives: Vec<DeviceAlternative>,
@@ -209,9 +209,9 @@ pub struct DeviceRequest {
 pub struct DeviceAlternative {
     /// Name among the alternatives of its request; none where the request is exact.
     pub name: Option<Text>,
-    /// Class.
+    /// Name of the device class that devices must belong to.
     pub class: Text,
-    /// How many.
+    /// Number of devices that the alternative needs.
     pub count: DeviceCount,
     /// Devices that satisfy the request's own selectors; none: all of the class.
     pub devices: Option<Vec<DeviceRef>>,
@@ -223,10 +223,10 @@ pub struct DeviceAlternative {
     pub tolerations: Vec<Toleration>,
 }
 
-/// How many devices.
+/// Number of devices that a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceCount {
-    /// This many.
+    /// This number of devices; the allocation fails with fewer.
     Exactly(i64),
     /// All that match on the node.
     All,
@@ -246,7 +246,7 @@ pub struct Allocation {
 pub struct AllocatedDevice {
     /// Request name, `request/alternative` where there was a choice.
     pub request: Text,
-    /// The device.
+    /// Identity of the device that the request got.
     pub device: DeviceRef,
     /// The share of the device; none: all of it.
     pub share: Option<DeviceShare>,

@@ -27,7 +27,7 @@ pub type Text = Arc<str>;
 /// Namespace and name of a namespaced object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectName {
-    /// Namespace.
+    /// Namespace of the object.
     pub namespace: Text,
     /// Name within the namespace.
     pub name: Text,
@@ -58,17 +58,17 @@ pub enum Delta {
 /// An object of the cluster.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Object {
-    /// A node.
+    /// A node of the cluster.
     Node(Box<NodeSpec>),
     /// NUMA zones of a node.
     Numa(NumaSpec),
-    /// A queue.
+    /// A queue, leaf or parent.
     Queue(QueueSpec),
     /// Past use of a queue, normalised to the cluster's capacity.
     Usage(UsageSpec),
-    /// A pod group.
+    /// A pod group, a job of the planner.
     PodGroup(Box<PodGroupSpec>),
-    /// A pod.
+    /// A pod, a task of the planner; also pods of other schedulers.
     Pod(Box<PodSpec>),
     /// A binding under way, or one that failed.
     BindRequest(BindRequestSpec),
@@ -86,7 +86,7 @@ pub enum Object {
     ConfigMap(ObjectName),
     /// A budget of voluntary disruptions.
     Budget(BudgetSpec),
-    /// A namespace.
+    /// A namespace with the labels that affinity terms select by.
     Namespace(NamespaceSpec),
 }
 
@@ -101,9 +101,9 @@ pub enum ObjectKey {
     Queue(Text),
     /// Past use of a queue by queue name.
     Usage(Text),
-    /// A pod group.
+    /// A pod group by namespace and name.
     PodGroup(ObjectName),
-    /// A pod.
+    /// A pod by namespace and name.
     Pod(ObjectName),
     /// A bind request; it has its pod's name.
     BindRequest(ObjectName),
@@ -113,13 +113,13 @@ pub enum ObjectKey {
     DeviceClass(Text),
     /// A resource slice by name.
     Slice(Text),
-    /// A resource claim.
+    /// A resource claim by namespace and name.
     Claim(ObjectName),
-    /// A storage object.
+    /// A volume, claim, class, driver or capacity.
     Storage(storage::StorageKey),
-    /// A config map.
+    /// A config map by namespace and name.
     ConfigMap(ObjectName),
-    /// A disruption budget.
+    /// A disruption budget by namespace and name.
     Budget(ObjectName),
     /// A namespace by name.
     Namespace(Text),
@@ -128,7 +128,7 @@ pub enum ObjectKey {
 /// Past use of one queue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UsageSpec {
-    /// Queue name.
+    /// Name of the queue; the usage may arrive before the queue.
     pub queue: Text,
     /// Share of the cluster's capacity used in the window, per resource.
     pub usage: Amounts,
@@ -172,19 +172,19 @@ pub struct BindRequestSpec {
 /// A namespace, which pods of other namespaces may select by its labels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamespaceSpec {
-    /// Its name.
+    /// Name by which pods refer to the namespace.
     pub name: Text,
-    /// Its labels.
+    /// Labels that affinity terms of pods select by.
     pub labels: Labels,
 }
 
 /// How many pods of a selection may be disrupted now.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BudgetSpec {
-    /// Identity.
+    /// Namespace and name; protected pods are in the same namespace.
     pub name: ObjectName,
     /// The pods it protects, in its own namespace.
     pub selector: LabelSelector,
-    /// Disruptions still allowed.
+    /// Disruptions that the budget still allows, over all its pods.
     pub allowed: u32,
 }

@@ -3,20 +3,20 @@
 use crate::input::Text;
 use crate::input::selectors::Labels;
 
-/// A node.
+/// A node, with what the planner reads of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NodeSpec {
     /// Name; nodes of equal score are tried in ascending order of it.
     pub name: Text,
-    /// Labels.
+    /// Labels of the node: selectors, topology levels and GPU facts come from them.
     pub labels: Labels,
     /// Annotations the planner reads (overrides of GPU count and memory, observed devices).
     pub annotations: Labels,
     /// What pods may use.
     pub allocatable: Allocatable,
-    /// Taints.
+    /// Taints; a pod must tolerate those that keep new pods away.
     pub taints: Vec<Taint>,
-    /// Cordoned.
+    /// True when the node is cordoned: no pod is placed on it.
     pub unschedulable: bool,
     /// Conditions that make the node unusable, e.g. `NotReady`, `MemoryPressure`; empty on a healthy node.
     pub bad_conditions: Vec<Text>,
@@ -35,7 +35,7 @@ pub struct NodeSpec {
 pub struct ObservedGpus {
     /// How many there are.
     pub count: Option<i64>,
-    /// MiB of each.
+    /// Memory of each GPU, in MiB.
     pub memory_mib: Option<i64>,
     /// MiB of each that the driver keeps for itself.
     pub reserve_mib: Option<i64>,
@@ -44,11 +44,11 @@ pub struct ObservedGpus {
 /// Amounts a node offers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Allocatable {
-    /// Millicores.
+    /// Processor time, in millicores.
     pub cpu_milli: i64,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     pub memory_bytes: i64,
-    /// Pod slots.
+    /// Most pods that the kubelet accepts.
     pub pods: i64,
     /// Devices the device plugin advertises.
     pub gpus: i64,
@@ -71,9 +71,9 @@ pub enum WholeGpuPolicy {
 /// A taint that pods must tolerate.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Taint {
-    /// Key.
+    /// Key that tolerations name.
     pub key: Text,
-    /// Value.
+    /// Value that tolerations compare; empty when the taint has none.
     pub value: Text,
     /// What happens to pods that do not tolerate it.
     pub effect: TaintEffect,
@@ -93,7 +93,7 @@ pub enum TaintEffect {
 /// NUMA zones of a node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NumaSpec {
-    /// The node.
+    /// Name of the node; the zones may be applied before it.
     pub node: Text,
     /// What the kubelet enforces.
     pub policy: NumaPolicy,
@@ -103,12 +103,12 @@ pub struct NumaSpec {
     pub zones: Vec<NumaZone>,
 }
 
-/// Topology Manager policy.
+/// Policy of the kubelet's Topology Manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NumaPolicy {
-    /// No alignment.
+    /// The kubelet does not align; every placement is admitted.
     None,
-    /// Align if possible.
+    /// The kubelet aligns if it can and admits every pod.
     BestEffort,
     /// Refuse pods that cannot be aligned.
     Restricted,
@@ -116,7 +116,7 @@ pub enum NumaPolicy {
     SingleNumaNode,
 }
 
-/// Topology Manager scope.
+/// Scope of the kubelet's Topology Manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NumaScope {
     /// Each container by itself.
@@ -129,10 +129,10 @@ pub enum NumaScope {
 /// (`cpu` in millicores, `memory` in bytes, GPUs in devices).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NumaZone {
-    /// Id as reported.
+    /// Id as the node's topology object reports it, for instance `node-0`.
     pub id: Text,
     /// Amounts pods may use.
     pub allocatable: Vec<(Text, i64)>,
-    /// Amounts free now.
+    /// Amounts that the node reports as free.
     pub available: Vec<(Text, i64)>,
 }

@@ -6,10 +6,10 @@ use crate::input::{ObjectName, Text};
 use crate::status::Status;
 use crate::time::Timestamp;
 
-/// A pod.
+/// A pod, with what the planner reads of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PodSpec {
-    /// Identity.
+    /// Namespace and name of the pod.
     pub name: ObjectName,
     /// UID; ties between pods are broken by it.
     pub uid: Text,
@@ -27,7 +27,7 @@ pub struct PodSpec {
     pub node: Option<Text>,
     /// When a `Releasing` pod starts to count as stuck.
     pub stuck_at: Option<Timestamp>,
-    /// Labels.
+    /// Labels of the pod: affinity, disruption budgets and task order read them.
     pub labels: Labels,
     /// What it asks for.
     pub request: PodRequest,
@@ -60,13 +60,13 @@ pub enum PodRole {
 /// Amounts a pod asks for.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PodRequest {
-    /// Millicores.
+    /// Processor time, in millicores.
     pub cpu_milli: i64,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     pub memory_bytes: i64,
     /// Everything else by resource name, in the units of the node's allocatable.
     pub other: Vec<(Text, i64)>,
-    /// GPUs.
+    /// GPUs through the device plugin or as fractions; claims are counted apart.
     pub gpu: GpuRequest,
     /// What of the above is pod overhead, for the text of a refusal.
     pub overhead: Vec<(Text, i64)>,
@@ -89,26 +89,26 @@ pub enum ComputeMode {
 /// What a pod asks of GPUs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum GpuRequest {
-    /// Nothing.
+    /// No GPU through the device plugin.
     #[default]
     None,
-    /// Whole devices.
+    /// Whole devices of one node.
     Whole {
-        /// Devices.
+        /// Number of devices, all of one node.
         count: i64,
     },
     /// A part of each of several devices.
     Fraction {
         /// Fraction of each device, in (0, 1].
         portion: f64,
-        /// Devices.
+        /// Number of distinct devices, each of which must fit the portion.
         devices: i64,
     },
     /// Memory of each of several devices.
     Memory {
         /// MiB of one device.
         mib: i64,
-        /// Devices.
+        /// Number of distinct devices, each of which must fit the memory.
         devices: i64,
     },
     /// MIG instances by resource name.
@@ -122,7 +122,7 @@ pub struct PodConstraints {
     pub node_selector: Vec<(Text, Text)>,
     /// Required node affinity: one term must match; none given: no requirement.
     pub node_terms: Vec<NodeTerm>,
-    /// Taints it tolerates.
+    /// Tolerations of node taints.
     pub tolerations: Vec<Toleration>,
     /// Host ports it needs.
     pub host_ports: Vec<HostPort>,
@@ -140,7 +140,7 @@ pub struct PodConstraints {
     pub priority_class: Option<Text>,
 }
 
-/// One toleration.
+/// A toleration of taints with this key, value and effect.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Toleration {
     /// Key; none tolerates every key (with `Exists`).
@@ -170,7 +170,7 @@ pub fn tolerate_all(tolerations: &[Toleration], taints: &[Taint]) -> bool {
 /// A port on the host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostPort {
-    /// Port number.
+    /// Port number on the node.
     pub port: u16,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
@@ -195,11 +195,11 @@ pub enum TermNamespaces {
     /// That of the pod whose term it is.
     #[default]
     Own,
-    /// Every namespace.
+    /// All namespaces of the cluster.
     All,
     /// Those that are named, and those whose labels are selected.
     Chosen {
-        /// Names.
+        /// Namespaces by name.
         named: Vec<Text>,
         /// Labels of further ones; none: no further ones.
         selector: Option<LabelSelector>,
@@ -220,7 +220,7 @@ pub struct NumaDemand {
 /// Request of one container.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ContainerDemand {
-    /// How it runs.
+    /// Whether it runs beside, before or around the other containers.
     pub kind: ContainerKind,
     /// Amounts by resource name in the units of a NUMA zone.
     pub amounts: Vec<(Text, i64)>,

@@ -3,16 +3,16 @@
 use crate::input::{ObjectName, Text};
 use crate::time::{Span, Timestamp};
 
-/// A pod group.
+/// A pod group: the unit that is scheduled whole; a job of the planner.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PodGroupSpec {
-    /// Identity.
+    /// Namespace and name of the pod group.
     pub name: ObjectName,
     /// UID; ties between groups are broken by it.
     pub uid: Text,
     /// Queue it is charged to.
     pub queue: Text,
-    /// Priority: higher first.
+    /// Priority in its queue; higher is served first.
     pub priority: i32,
     /// Whether it may be evicted for other jobs.
     pub preemptibility: Preemptibility,
@@ -46,7 +46,7 @@ pub struct PodGroupSpec {
 /// Whether a group may be evicted for other jobs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Preemptibility {
-    /// It may.
+    /// It may be evicted, and may use more than its queue's quota.
     Preemptible,
     /// It may not, and must fit its queue's quota.
     NonPreemptible,
@@ -63,9 +63,9 @@ pub struct GroupSet {
     pub min_members: Option<u32>,
     /// Where its pods must or should be together.
     pub topology: Option<TopologyConstraint>,
-    /// Leaves directly below.
+    /// Leaves that are direct members.
     pub leaves: Vec<GroupLeaf>,
-    /// Sets directly below.
+    /// Sets that are direct members.
     pub sets: Vec<GroupSet>,
 }
 
@@ -83,7 +83,7 @@ pub struct GroupLeaf {
 /// Pods together in one domain.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TopologyConstraint {
-    /// The topology.
+    /// Name of the topology whose levels are meant.
     pub topology: Text,
     /// All pods in one domain of this level.
     pub required: Option<Text>,

@@ -7,7 +7,7 @@ use crate::time::{Span, Timestamp};
 /// A queue. Amounts of −1 are unlimited.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueSpec {
-    /// Name and identity.
+    /// Unique name; pod groups and child queues refer to it.
     pub name: Text,
     /// Name shown to people; the name where empty.
     pub display_name: Option<Text>,
@@ -17,9 +17,9 @@ pub struct QueueSpec {
     pub priority: i32,
     /// When it was created.
     pub created: Timestamp,
-    /// Guaranteed amounts.
+    /// Amounts guaranteed to the queue.
     pub quota: Amounts,
-    /// Amounts never exceeded.
+    /// Amounts that the queue never exceeds.
     pub limit: Amounts,
     /// How much of its unused quota other queues may use; none: all of it. KAI lends all.
     pub lending_limit: Option<Amounts>,

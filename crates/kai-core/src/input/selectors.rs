@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::input::Text;
 
-/// Labels or annotations.
+/// Labels or annotations of an object, by key.
 pub type Labels = BTreeMap<Text, Text>;
 
 /// How one key is tested.
@@ -29,7 +29,7 @@ pub enum Operator {
 pub struct Requirement {
     /// Label key, or field name where fields are matched.
     pub key: Text,
-    /// The test.
+    /// How the value of the key is tested.
     pub operator: Operator,
     /// Values of the test.
     pub values: Vec<Text>,
@@ -38,14 +38,14 @@ pub struct Requirement {
 /// All requirements must hold; none selects everything.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LabelSelector {
-    /// The requirements.
+    /// Requirements, all of which must hold.
     pub requirements: Vec<Requirement>,
 }
 
 /// One alternative of a required node affinity: all parts must hold, a term without parts matches nothing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeTerm {
-    /// Requirements on labels.
+    /// Requirements on labels of the node.
     pub labels: Vec<Requirement>,
     /// Requirements on fields; `metadata.name` is the only one.
     pub fields: Vec<Requirement>,

@@ -3,14 +3,14 @@
 use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
 use crate::input::{ObjectName, Text};
 
-/// A storage object.
+/// An object that decides where volumes can be used.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StorageObject {
-    /// A volume claim.
+    /// A claim of pods for a volume.
     Claim(VolumeClaimSpec),
-    /// A volume.
+    /// A persistent volume.
     Volume(VolumeSpec),
-    /// A storage class.
+    /// A class of volumes with its provisioner.
     Class(StorageClassSpec),
     /// A CSI driver that publishes capacities.
     Driver(Text),
@@ -21,7 +21,7 @@ pub enum StorageObject {
 /// Identity of a storage object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StorageKey {
-    /// A volume claim.
+    /// A volume claim by namespace and name.
     Claim(ObjectName),
     /// A volume by name.
     Volume(Text),
@@ -29,18 +29,18 @@ pub enum StorageKey {
     Class(Text),
     /// A CSI driver by name.
     Driver(Text),
-    /// A capacity object.
+    /// A capacity object by namespace and name.
     Capacity(ObjectName),
 }
 
-/// A volume claim.
+/// A claim of pods for a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeClaimSpec {
-    /// Identity.
+    /// Namespace and name; pods refer to the name.
     pub name: ObjectName,
-    /// Storage class.
+    /// Name of the storage class; none: only volumes without a class suit.
     pub class: Option<Text>,
-    /// Bytes asked for.
+    /// Least size of the volume, in bytes.
     pub bytes: i64,
     /// The volume it is bound to.
     pub volume: Option<Text>,
@@ -72,20 +72,20 @@ pub struct VolumeTraits {
     pub access_modes: Vec<Text>,
     /// A raw device instead of a file system.
     pub is_block: bool,
-    /// Labels.
+    /// Labels that selectors of claims match.
     pub labels: Labels,
     /// It is being deleted, was released or failed: no claim can take it.
     pub is_withdrawn: bool,
 }
 
-/// A volume.
+/// A persistent volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeSpec {
-    /// Name.
+    /// Name of the volume; the last criterion between volumes that suit.
     pub name: Text,
-    /// Storage class.
+    /// Name of the storage class; it must equal that of the claim.
     pub class: Option<Text>,
-    /// Bytes it holds.
+    /// Size of the volume, in bytes.
     pub bytes: i64,
     /// Nodes that can reach it: one term must match; empty: all.
     pub nodes: Vec<NodeTerm>,
@@ -116,10 +116,10 @@ impl VolumeSpec {
     }
 }
 
-/// A storage class.
+/// A class of volumes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StorageClassSpec {
-    /// Name.
+    /// Name that claims and volumes refer to.
     pub name: Text,
     /// Provisioner; the CSI driver's name.
     pub provisioner: Text,
@@ -132,12 +132,12 @@ pub struct StorageClassSpec {
 /// Free capacity of a class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StorageCapacitySpec {
-    /// Identity.
+    /// Namespace and name of the capacity object.
     pub name: ObjectName,
-    /// Storage class.
+    /// Name of the storage class whose volumes it can hold.
     pub class: Text,
     /// Nodes that can reach it; empty: all.
     pub nodes: Vec<NodeTerm>,
-    /// Bytes free.
+    /// Bytes that can still be provisioned.
     pub bytes: i64,
 }

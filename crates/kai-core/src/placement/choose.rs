@@ -21,7 +21,7 @@ pub(crate) struct NodeSearch<'a> {
     pub(crate) topology: &'a TopologyScores,
     /// Nodes on which placing the pod failed although it fitted.
     pub(crate) failed: Vec<NodeId>,
-    /// Nodes looked at.
+    /// Number of nodes examined; part of the cycle's work units.
     pub(crate) tried: u64,
 }
 

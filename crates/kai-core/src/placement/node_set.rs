@@ -11,7 +11,7 @@ pub struct NodeSet {
 }
 
 impl NodeSet {
-    /// All nodes.
+    /// The set of all nodes, whatever their number.
     pub fn all() -> Self {
         Self { ranks: None }
     }

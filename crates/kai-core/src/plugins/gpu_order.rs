@@ -10,9 +10,9 @@ use crate::world::node::{GpuGroup, Node};
 /// How devices are scored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceScore {
-    /// The fullest first.
+    /// Prefers the device with the most memory in use.
     Pack,
-    /// The emptiest first.
+    /// Prefers the device with the least memory in use.
     Spread,
 }
 

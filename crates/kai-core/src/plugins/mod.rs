@@ -40,13 +40,13 @@ use crate::world::World;
 pub struct Policy {
     /// Queues have quotas, limits and fair shares.
     pub proportion: Option<proportion::Arguments>,
-    /// Higher priority first.
+    /// Jobs of higher priority come first in their queue.
     pub orders_by_priority: bool,
     /// Jobs below their minimum first.
     pub orders_by_fill: bool,
     /// Rules that order tasks of a leaf, first difference decides.
     pub task_orders: Vec<TaskOrder>,
-    /// Unsatisfied sub-groups first.
+    /// Sub-groups below their minimum come first in a job.
     pub orders_sub_groups: bool,
     /// Rules a node must pass, in order.
     pub filters: Vec<Filter>,
@@ -73,7 +73,7 @@ pub struct Policy {
 pub enum TaskOrder {
     /// Masters and launchers first.
     Kubeflow,
-    /// Ray heads first.
+    /// Head pods of Ray clusters come first.
     Ray,
     /// By the priority label.
     Label,
@@ -93,9 +93,9 @@ pub enum Filter {
 /// A rule that scores nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Score {
-    /// Pack or spread.
+    /// Nodes with little or with much of the resource free, by strategy.
     Placement(nodeplacement::Strategies),
-    /// Free now.
+    /// Nodes on which the pod can start now.
     Availability,
     /// Shares a device in use.
     GpuSharing,
@@ -105,9 +105,9 @@ pub enum Score {
     Nominated,
     /// Close to its sub-group.
     Topology,
-    /// Pod affinity.
+    /// Preferred affinity and anti-affinity to other pods.
     PodAffinity,
-    /// Few NUMA zones.
+    /// Nodes on which the pod needs few NUMA zones.
     Numa,
 }
 

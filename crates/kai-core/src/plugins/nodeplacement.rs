@@ -11,12 +11,12 @@ use crate::world::shape::Shape;
 
 const HIGHEST: f64 = 9.0;
 
-/// Pack or spread.
+/// How pods are distributed over nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strategy {
-    /// Few nodes.
+    /// The node with the least of the resource free scores highest.
     Pack,
-    /// Many nodes.
+    /// The node with the largest free part of the resource scores highest.
     Spread,
 }
 

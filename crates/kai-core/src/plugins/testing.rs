@@ -17,7 +17,7 @@ use crate::status::Status;
 use crate::time::Timestamp;
 use crate::world::World;
 
-/// Namespace of everything.
+/// Namespace of all objects of the test worlds.
 pub(crate) const NAMESPACE: &str = "team";
 
 /// An empty world with the default plugins and those named.

@@ -13,11 +13,11 @@ pub struct BrokenBound {
     pub queue: Text,
     /// How far it is above the job's own queue; 0 is that queue.
     pub levels_above: u32,
-    /// The resource.
+    /// Resource that would exceed the bound.
     pub resource: QueueResource,
     /// The kind of bound.
     pub kind: ViolationKind,
-    /// The bound.
+    /// The bound in the native unit of the resource.
     pub bound: f64,
     /// What the queue holds and counts against the bound.
     pub allocated: f64,
@@ -26,7 +26,7 @@ pub struct BrokenBound {
 }
 
 impl BrokenBound {
-    /// By how much.
+    /// Amount by which the request exceeds the bound.
     pub fn excess(&self) -> f64 {
         self.allocated + self.requested - self.bound
     }

@@ -12,7 +12,7 @@ use crate::world::shape::GpuDemand;
 /// A pod that asks for GPUs, as it was tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceTrial {
-    /// The pod.
+    /// Pod that was tried.
     pub pod: ObjectName,
     /// Nodes with GPUs that were looked at, by name.
     pub nodes: Vec<NodeDevices>,
@@ -23,7 +23,7 @@ pub struct DeviceTrial {
 /// The devices of one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeDevices {
-    /// The node.
+    /// Name of the node.
     pub node: Text,
     /// Number of devices without pods.
     pub idle: i64,
@@ -38,7 +38,7 @@ pub struct NodeDevices {
 /// Memory of a shared device when a pod was tried on its node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceUsage {
-    /// Its id.
+    /// GPU group of the device.
     pub device: Text,
     /// MiB of running, releasing and nominated pods.
     pub used_mib: i64,
@@ -46,18 +46,18 @@ pub struct DeviceUsage {
     pub allocated_mib: i64,
     /// MiB of releasing pods, less those of nominated pods.
     pub releasing_mib: i64,
-    /// MiB it has.
+    /// Memory of the device that may be given to pods, in MiB.
     pub total_mib: i64,
-    /// The pod fits.
+    /// Whether the requested memory fits, now or when releasing pods have ended.
     pub fits: bool,
 }
 
 /// What a pod got.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceChoice {
-    /// The node.
+    /// Name of the node that was chosen.
     pub node: Text,
-    /// Shared devices.
+    /// GPU groups of its shared devices; empty for whole devices.
     pub devices: Vec<Text>,
 }
 

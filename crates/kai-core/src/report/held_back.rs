@@ -12,7 +12,7 @@ pub enum HeldBack {
         sub_group: Option<Text>,
         /// How many pods are needed.
         needed: u32,
-        /// How many exist.
+        /// Number of its pods that wait or run, gated ones included.
         exist: u32,
         /// Of those, how many wait for their scheduling gates.
         gated: u32,
@@ -21,7 +21,7 @@ pub enum HeldBack {
     UnknownSubGroup {
         /// The name of the first.
         sub_group: Text,
-        /// How many pods.
+        /// Number of pods that name unknown sub-groups.
         pods: u32,
     },
     /// Its queue has queues below it and holds no jobs itself.

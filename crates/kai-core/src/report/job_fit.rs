@@ -43,7 +43,7 @@ pub enum JobError {
     Capacity(CapacityViolation),
     /// A pod found no node.
     NoNode {
-        /// The pod.
+        /// Pod that found no node.
         task: TaskId,
         /// How far the gang came.
         progress: Progress,
@@ -54,9 +54,9 @@ pub enum JobError {
     Topology(Box<TopologyRefusal>),
     /// It may not evict others yet.
     PreemptionDelay {
-        /// The delay.
+        /// Configured delay after its creation or its last eviction.
         delay: Span,
-        /// When it ends.
+        /// Moment at which the delay ends.
         until: Timestamp,
     },
 }
@@ -68,18 +68,18 @@ pub enum Progress {
     Alone,
     /// Pods of the only leaf that found a node, and how many are needed.
     Gang {
-        /// Found.
+        /// Pods that found a node in this attempt.
         found: u32,
-        /// Needed.
+        /// Pods that the gang needs.
         needed: u32,
     },
     /// The same for one leaf of several.
     SubGroup {
-        /// Found.
+        /// Pods of the leaf that found a node in this attempt.
         found: u32,
         /// Name of the leaf.
         name: Text,
-        /// Needed.
+        /// Pods that the leaf needs.
         needed: u32,
     },
 }

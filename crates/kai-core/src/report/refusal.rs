@@ -14,7 +14,7 @@ pub enum NodeRefusal {
     Rule {
         /// Which rule, for counting and for users who look it up.
         rule: Rule,
-        /// KAI's text.
+        /// Text of the refusal, in KAI's words.
         text: Text,
     },
 }
@@ -59,7 +59,7 @@ pub enum Rule {
 /// Too little of one thing on one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortage {
-    /// What lacks.
+    /// Resource of which too little is free.
     pub what: Lacking,
     /// How much was asked for.
     pub requested: i64,
@@ -69,7 +69,7 @@ pub struct Shortage {
     pub capacity: i64,
 }
 
-/// What can lack.
+/// Resource of which a node can have too little.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Lacking {
     /// GPUs, in hundredths of a device.
@@ -85,7 +85,7 @@ pub enum Lacking {
 /// Why a pod is refused before any node is looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskRefusal {
-    /// KAI's text.
+    /// Text of the refusal, in KAI's words.
     pub text: Text,
 }
 

@@ -20,7 +20,7 @@ pub struct RefusedNodes {
 /// Nodes of one class that refused a pod.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RefusedClass {
-    /// The class.
+    /// What the nodes have in common.
     pub class: NodeClass,
     /// How many of its nodes refused.
     pub nodes: u32,

@@ -7,7 +7,7 @@ use crate::config::ActionKind;
 pub struct SearchReport {
     /// The action that searched.
     pub action: ActionKind,
-    /// How it ended.
+    /// Whether victims were found, or why the search ended without.
     pub result: SearchResult,
     /// Less was left of the action's budget than a job may use.
     pub reduced_budget: bool,
@@ -20,11 +20,11 @@ pub struct SearchReport {
 /// How a search ended, under KAI's names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SearchResult {
-    /// Victims were found.
+    /// A set of victims was found and accepted.
     Solved,
     /// Its budget was spent first.
     DeadlineExhausted,
-    /// There are none.
+    /// No generator found a set of victims.
     GeneratorsExhausted,
     /// There is no generator.
     NoGenerator,
@@ -33,7 +33,7 @@ pub enum SearchResult {
 }
 
 impl SearchResult {
-    /// KAI's name.
+    /// Name that KAI gives the result.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Solved => "solved",
@@ -50,9 +50,9 @@ impl SearchResult {
 pub struct GeneratorRun {
     /// KAI's name of the generator.
     pub generator: &'static str,
-    /// How it ended.
+    /// Whether victims were found, or why the run ended without.
     pub result: RunResult,
-    /// Sets of victims.
+    /// Numbers of victim sets that the generator made and tried.
     pub sets: SetCounts,
     /// Effort, in the units of budgets.
     pub work_units: u64,
@@ -61,7 +61,7 @@ pub struct GeneratorRun {
 /// How the run of a generator ended, under KAI's names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum RunResult {
-    /// Victims were found.
+    /// A set of victims was found and accepted.
     Solved,
     /// The job fits with none of the sets of victims.
     Unsolved,
@@ -72,7 +72,7 @@ pub enum RunResult {
 }
 
 impl RunResult {
-    /// KAI's name.
+    /// Name that KAI gives the result.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Solved => "solved",

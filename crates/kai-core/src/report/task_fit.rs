@@ -27,7 +27,7 @@ pub struct TaskFit {
 /// Refusals of the nodes of one class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClassRefusals {
-    /// The class.
+    /// Class that the nodes are of.
     pub class: ClassId,
     /// How many of its nodes refused.
     pub nodes: u32,
@@ -40,27 +40,27 @@ pub struct ClassRefusals {
 pub enum NodeReason {
     /// Too little of something.
     Lacks {
-        /// What lacks.
+        /// Resource of which too little is free.
         what: Lacking,
         /// The pod's overhead, where that alone prevents the fit.
         overhead: Vec<(Text, i64)>,
     },
     /// The queue may not hold what the pod would cost on this node.
     QueueCapacity(CapacityViolation),
-    /// A rule refuses.
+    /// A rule refuses; with its text in KAI's words.
     Rule(Rule, Text),
 }
 
 /// What is in use of one device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceUse {
-    /// Node.
+    /// Name of the node.
     pub node: Text,
     /// Id of the shared device.
     pub device: Text,
-    /// MiB in use.
+    /// MiB that pods use of the device.
     pub used_mib: i64,
-    /// MiB there are.
+    /// MiB of the device that may be given to pods.
     pub total_mib: i64,
     /// Pods that use it.
     pub pods: u32,
@@ -71,11 +71,11 @@ pub struct DeviceUse {
 /// A time-sliced node on which whole GPUs are physical devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlicedNode {
-    /// Node.
+    /// Name of the time-sliced node.
     pub node: Text,
     /// GPUs that the device plugin advertises.
     pub advertised: i64,
-    /// GPUs that exist.
+    /// Physical GPUs of the node.
     pub physical: i64,
 }
 

@@ -13,7 +13,7 @@ pub const MOST_EXAMPLES: usize = 3;
 /// What one action looked at for one job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VictimsConsidered {
-    /// The action.
+    /// Action that searched for victims.
     pub action: ActionKind,
     /// Running jobs by queue and verdict.
     pub verdicts: BTreeMap<(Text, VictimVerdict), Examples>,
@@ -90,9 +90,9 @@ impl VictimVerdict {
 /// How many, and some of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Examples {
-    /// How many jobs.
+    /// Number of jobs with this verdict.
     pub count: u32,
-    /// The first few.
+    /// The first of them, at most as many as the report names.
     pub names: Vec<ObjectName>,
 }
 

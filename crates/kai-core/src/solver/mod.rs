@@ -52,7 +52,7 @@ use crate::world::index::{JobKey, RankSet};
 pub(crate) enum Rules {
     /// Fair shares and quotas hold, young victims stay.
     Reclaim(Box<ReclaimValidator>),
-    /// Young victims stay.
+    /// Victims that ran too short a time stay.
     Preempt,
     /// Every victim is placed again.
     Consolidation,
@@ -114,7 +114,7 @@ impl Search {
 struct FailedSet {
     /// For how many pods of the job.
     pods: usize,
-    /// Its victims, sorted.
+    /// Victims of the set, sorted by id.
     victims: Box<[TaskId]>,
     /// Its victims as they were taken, where the action's rules refused them: fairness judges one after the other.
     order: Option<Box<[TaskId]>>,
@@ -160,7 +160,7 @@ impl Failures {
 pub(crate) enum Outcome {
     /// Decisions that make the job run.
     Solved(Statement),
-    /// There are none.
+    /// No set of victims makes the job run.
     Unsolved,
     /// The budget ended before the search did: the action ends too.
     BudgetSpent,

@@ -14,7 +14,7 @@ use crate::world::World;
 /// Victims of the largest success so far.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct RecordedVictims {
-    /// Batch after batch.
+    /// Victims, batch after batch; under `kai` a pod can occur twice.
     pub(crate) tasks: Vec<TaskId>,
     /// Where each batch ends in `tasks`.
     batch_ends: Vec<usize>,

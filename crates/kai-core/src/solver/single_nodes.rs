@@ -143,7 +143,7 @@ struct Yields {
     size: i64,
     /// How much of the log of changes was looked at.
     examined_until: Checkpoint,
-    /// By node slot.
+    /// What each node yields, by node slot.
     nodes: Vec<NodeYield>,
     /// Nodes that yield something, in the order in which their first useful sets come.
     order: BTreeSet<(VictimKey, NodeId)>,

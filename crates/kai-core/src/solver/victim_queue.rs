@@ -107,7 +107,7 @@ pub(crate) struct VictimQueue {
     tops: Vec<Option<Top>>,
 }
 
-/// The next victims.
+/// A victim job, with the pods of it that are evicted next.
 pub(crate) struct Victims {
     pub(crate) job: JobId,
     pub(crate) batch: Batch,

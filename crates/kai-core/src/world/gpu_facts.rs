@@ -43,7 +43,7 @@ pub struct GpuFacts {
 /// Whether devices can be shared by parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// They can.
+    /// Pods can have fractions or memory of a device.
     Possible,
     /// The node is time-sliced and nothing reports how many physical devices it has.
     UnknownDeviceCount,

@@ -14,7 +14,7 @@ pub(crate) enum Assumed {
     Bind {
         /// UID of the pod.
         uid: Text,
-        /// Where.
+        /// Node and devices that the pod gets.
         bind: Bind,
     },
     /// The pod of this UID was evicted.
@@ -30,7 +30,7 @@ pub(crate) enum Assumed {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Bind {
     pub(crate) node: Text,
-    /// Shared devices.
+    /// GPU groups of its shared devices.
     pub(crate) gpu_groups: Vec<Text>,
     /// NUMA zones, in the notation of the pod annotation.
     pub(crate) numa_zones: Option<Text>,

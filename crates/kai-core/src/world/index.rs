@@ -14,11 +14,11 @@ pub struct JobKey {
     pub priority: std::cmp::Reverse<i32>,
     /// Below, exactly at or above its minimum; constant when elasticity has no influence.
     pub fill: Fill,
-    /// Creation time.
+    /// When the pod group was created; the older comes first.
     pub created: Timestamp,
-    /// UID.
+    /// UID of the pod group; breaks ties of age.
     pub uid: Text,
-    /// The job.
+    /// Slot of the job; part of the key so that jobs with equal UIDs stay apart.
     pub job: JobId,
 }
 
@@ -126,7 +126,7 @@ impl RankSet {
         Self { words: vec![0; words], summary: vec![0; words.div_ceil(WORD)] }
     }
 
-    /// Puts `rank` in.
+    /// Adds `rank`; panics where it is not below the length of the set.
     #[inline]
     pub fn insert(&mut self, rank: usize) {
         let word = rank / WORD;
@@ -134,7 +134,7 @@ impl RankSet {
         self.summary[word / WORD] |= 1 << (word % WORD);
     }
 
-    /// Takes `rank` out.
+    /// Removes `rank`; a rank below the length that is not in the set is ignored.
     #[inline]
     pub fn remove(&mut self, rank: usize) {
         let word = rank / WORD;
@@ -177,7 +177,7 @@ impl RankSet {
         })
     }
 
-    /// True without members.
+    /// Whether the set has no members.
     pub fn is_empty(&self) -> bool {
         self.summary.iter().all(|word| *word == 0)
     }
@@ -198,7 +198,7 @@ pub struct FreeGpuIndex {
     idle_of: Vec<u32>,
     /// What is free or becoming free at each rank, where pods may be placed.
     free_of: Vec<FreeGpuCapacity>,
-    /// Sum of `free_of`.
+    /// Sum of `free_of` over all ranks.
     total_free: FreeGpuCapacity,
     /// How many nodes are in each bucket.
     bucket_counts: Vec<u32>,
@@ -209,7 +209,7 @@ pub struct FreeGpuIndex {
 /// GPUs that are free or becoming free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FreeGpuCapacity {
-    /// Hundredths of devices.
+    /// Hundredths of devices, whole and shared.
     pub centi: i64,
     /// MiB of device memory.
     pub mib: i64,
@@ -218,7 +218,7 @@ pub struct FreeGpuCapacity {
 /// What is free on one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FreeGpus {
-    /// Devices free now.
+    /// Whole devices that are free now.
     pub(crate) idle: i64,
     /// Devices free now or becoming free.
     pub(crate) later: i64,

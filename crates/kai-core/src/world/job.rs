@@ -9,7 +9,7 @@ use crate::status::Status;
 use crate::time::Timestamp;
 use crate::world::node::Accepted;
 
-/// A pod group.
+/// A pod group with its tree of members and their pods.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// False for a slot whose pod group is gone.
@@ -63,7 +63,7 @@ pub enum Member {
 pub struct Leaf {
     /// Name that pods refer to.
     pub name: Text,
-    /// Set above.
+    /// Position of the set that the leaf is a direct member of.
     pub parent: usize,
     /// How many pods are needed.
     pub min_available: u32,
@@ -71,7 +71,7 @@ pub struct Leaf {
     pub topology: Option<TopologyConstraint>,
     /// Pods in task order.
     pub tasks: Vec<TaskId>,
-    /// Pods per status.
+    /// Number of its pods in each status.
     pub counts: StatusCounts,
 }
 
@@ -80,7 +80,7 @@ pub struct Leaf {
 pub struct StatusCounts([u32; Status::COUNT]);
 
 impl StatusCounts {
-    /// Pods with `status`.
+    /// Number of pods with `status`.
     #[inline]
     pub fn of(&self, status: Status) -> u32 {
         self.0[status as usize]
@@ -117,7 +117,7 @@ impl StatusCounts {
         self.active_allocated() + self.of(Status::Releasing) + self.of(Status::StuckInReleasing)
     }
 
-    /// All pods.
+    /// Number of pods, whatever their status.
     pub fn total(&self) -> u32 {
         self.0.iter().sum()
     }

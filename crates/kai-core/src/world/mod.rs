@@ -213,24 +213,24 @@ impl World {
         self.naive = naive;
     }
 
-    /// The configuration.
+    /// Configuration that plans of this world follow.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The node `id`.
+    /// The node in slot `id`; the slot may be dead.
     #[inline]
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
 
-    /// The job `id`.
+    /// The job in slot `id`; the slot may be dead.
     #[inline]
     pub fn job(&self, id: JobId) -> &Job {
         &self.jobs[id.index()]
     }
 
-    /// The task `id`.
+    /// The task in slot `id`; the slot may be dead.
     #[inline]
     pub fn task(&self, id: TaskId) -> &Task {
         &self.tasks[id.index()]

@@ -33,9 +33,9 @@ pub struct Node {
     pub spec: Box<NodeSpec>,
     /// Position among all nodes by name.
     pub rank: u32,
-    /// Nodes like it.
+    /// Class of nodes with the same GPUs, for reports.
     pub class: ClassId,
-    /// Its devices.
+    /// Number, memory and sharing of its GPUs.
     pub gpus: GpuFacts,
     /// Devices offered through claims.
     pub claimable_gpus: i64,
@@ -45,15 +45,15 @@ pub struct Node {
     pub allocatable: ResourceVector,
     /// Why no pod may be placed on it.
     pub unusable: Option<Text>,
-    /// What is left.
+    /// Idle, releasing and used amounts.
     pub amounts: NodeAmounts,
-    /// Shared devices.
+    /// Shared devices; one without pods has no memory in use.
     pub groups: Vec<GpuGroup>,
     /// Pods that occupy it.
     pub residents: Vec<Resident>,
     /// Residents that asked for MIG by annotation.
     pub legacy_mig_residents: Vec<TaskId>,
-    /// NUMA zones.
+    /// Its NUMA zones with what is free of each; none where no zones are known.
     pub numa: Option<Box<NumaState>>,
 }
 
@@ -73,7 +73,7 @@ pub enum Mig {
 /// The vectors of a node that change when pods are placed and evicted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeAmounts {
-    /// Free now.
+    /// Free now; negative where pods hold more than there is.
     pub idle: ResourceVector,
     /// Held by releasing pods, less what nominated pods will take; can be negative.
     pub releasing: ResourceVector,
@@ -94,7 +94,7 @@ pub struct GpuGroup {
     pub allocated_mib: i64,
     /// Counted once in the node's releasing devices because all of it is releasing; under `kai` alone.
     pub counted_as_releasing: bool,
-    /// What it holds.
+    /// Kind of pods that share the device.
     pub kind: GroupKind,
 }
 
@@ -116,13 +116,13 @@ impl Default for GroupKind {
 /// A pod on a node, as the node accounts it. A pod that moves is on two nodes for a while.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resident {
-    /// The pod.
+    /// The pod, by slot.
     pub task: TaskId,
     /// The status it is accounted with.
     pub status: Status,
-    /// Its shared devices.
+    /// Shared devices that it has on this node.
     pub groups: Groups,
-    /// Its NUMA zones.
+    /// NUMA zones that it has on this node.
     pub zones: ZonePlacement,
 }
 
@@ -133,9 +133,9 @@ pub enum DeviceDemand {
     Vector,
     /// Memory of each of several distinct devices.
     Shared {
-        /// MiB of each.
+        /// MiB of each device.
         mib: i64,
-        /// Devices.
+        /// Number of distinct devices.
         devices: i64,
         /// Which devices it can join.
         kind: GroupKind,
@@ -145,9 +145,9 @@ pub enum DeviceDemand {
 /// What a pod on a node costs its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Accepted {
-    /// Millicores.
+    /// Processor time, in millicores.
     pub cpu_milli: i64,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     pub memory_bytes: i64,
     /// Hundredths of a GPU.
     pub gpu_centi: i64,
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// The node's name.
+    /// Name of the node.
     pub fn name(&self) -> &Text {
         &self.spec.name
     }

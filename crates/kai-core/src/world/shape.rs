@@ -44,28 +44,28 @@ impl Portion {
 pub enum GpuDemand {
     /// Nothing through the device plugin.
     None,
-    /// Whole devices.
+    /// Whole devices of one node.
     Whole {
-        /// Devices.
+        /// Number of devices, all of one node.
         count: i64,
     },
     /// A part of each of several devices.
     Portion {
         /// Fraction of each device.
         portion: Portion,
-        /// Devices.
+        /// Number of distinct devices, each of which must fit the portion.
         devices: i64,
     },
     /// Memory of each of several devices.
     Memory {
         /// MiB of one device.
         mib: i64,
-        /// Devices.
+        /// Number of distinct devices, each of which must fit the memory.
         devices: i64,
     },
-    /// MIG instances.
+    /// Instances of MIG profiles.
     Mig {
-        /// `(slot, instances)`.
+        /// Slot of each profile with the number of instances.
         instances: Vec<(usize, i64)>,
         /// Compute slices in all: what the request costs a queue.
         slices: i64,
@@ -94,9 +94,9 @@ pub struct Shape {
 /// What a request costs a queue before a node is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCost {
-    /// Millicores.
+    /// Processor time, in millicores.
     pub cpu_milli: i64,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     pub memory_bytes: i64,
     /// Hundredths of a GPU.
     pub gpu_centi: i64,
@@ -105,7 +105,7 @@ pub struct QueueCost {
 }
 
 impl QueueCost {
-    /// Adds `other`.
+    /// Adds `other` field by field, wrapping.
     pub fn add(&mut self, other: &Self) {
         self.cpu_milli = self.cpu_milli.wrapping_add(other.cpu_milli);
         self.memory_bytes = self.memory_bytes.wrapping_add(other.memory_bytes);
@@ -113,7 +113,7 @@ impl QueueCost {
         self.gpu_memory_mib = self.gpu_memory_mib.wrapping_add(other.gpu_memory_mib);
     }
 
-    /// Subtracts `other`.
+    /// Subtracts `other` field by field, wrapping: the exact inverse of [`Self::add`].
     pub fn sub(&mut self, other: &Self) {
         self.cpu_milli = self.cpu_milli.wrapping_sub(other.cpu_milli);
         self.memory_bytes = self.memory_bytes.wrapping_sub(other.memory_bytes);

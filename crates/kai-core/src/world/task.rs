@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::world::node::{Accepted, Groups};
 use crate::world::shape::ShapeId;
 
-/// A pod.
+/// A pod with its place in a job and on a node.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// False for a slot whose pod is gone.
@@ -32,15 +32,15 @@ pub struct Task {
 /// What changes while a cycle runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskState {
-    /// Status.
+    /// Status as objects and decisions in flight say, and as the cycle changed it.
     pub status: Status,
     /// The status was given in this cycle and is not committed.
     pub tentative: bool,
     /// Node it is on, or is nominated to.
     pub node: Option<NodeId>,
-    /// Shared devices.
+    /// Shared devices that it has, or is nominated to.
     pub groups: Groups,
-    /// NUMA zones.
+    /// NUMA zones that it has, or is expected to get.
     pub zones: ZonePlacement,
     /// What it costs its queue on that node.
     pub accepted: Accepted,

@@ -90,7 +90,7 @@ impl Totals {
         self.foreign.add(request);
     }
 
-    /// Counts it out.
+    /// Reverts [`Self::add_foreign`] of the same request.
     pub(crate) fn remove_foreign(&mut self, request: &ResourceVector) {
         self.foreign.sub(request);
     }

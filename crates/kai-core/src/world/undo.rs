@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 use crate::world::node::{Accepted, GpuGroup, NodeAmounts, Resident};
 use crate::world::task::TaskState;
 
-/// One saved value.
+/// A value that a write replaced.
 #[derive(Clone, Debug)]
 pub(crate) enum Undo {
     /// State of a task.
@@ -20,7 +20,7 @@ pub(crate) enum Undo {
     Groups(NodeId, Vec<GpuGroup>),
     /// A resident was added last.
     ResidentAdded(NodeId),
-    /// A resident changed.
+    /// A resident changed: its position and what it was.
     ResidentChanged(NodeId, usize, Resident),
     /// What a queue holds: all, and what may not be preempted.
     Queue(QueueId, Amounts, Amounts),
@@ -40,7 +40,7 @@ pub(crate) enum Undo {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Checkpoint(usize);
 
-/// The log.
+/// Saved values in the order of the writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UndoLog {
     /// Saved values, each with the state the world was in before the write.

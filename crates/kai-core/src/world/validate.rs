@@ -12,7 +12,7 @@ use crate::input::{NodeSpec, NumaSpec, Object, PodGroupSpec, PodSpec, QueueSpec,
 pub struct InputProblem {
     /// The object, as kind and name.
     pub object: String,
-    /// The field.
+    /// Field or annotation that is wrong, as its API calls it.
     pub field: &'static str,
     /// What is wrong, and what was expected.
     pub message: String,

@@ -23,14 +23,14 @@ pub struct Decided {
     pub bound: usize,
     /// Nominated to resources of releasing pods.
     pub pipelined: usize,
-    /// Evicted for good.
+    /// Evicted and not placed again in the plan.
     pub releasing: usize,
     /// Evicted, and nominated to another node.
     pub moved: usize,
 }
 
 impl Decided {
-    /// Nothing happened.
+    /// No pod was bound, nominated or evicted.
     const NOTHING: Self = Self { bound: 0, pipelined: 0, releasing: 0, moved: 0 };
 
     /// Pods whose names begin with `prefix` by what the plan makes of them.

@@ -81,10 +81,10 @@ impl Family {
     }
 }
 
-/// One world.
+/// One world of a kind and size, as `kai bench core` names it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Case {
-    /// Its kind.
+    /// Kind of the world.
     pub family: Family,
     /// How large it is: nodes, or what the name says.
     pub size: usize,
@@ -98,7 +98,7 @@ pub struct BenchError(pub String);
 /// A world ready for cycles.
 #[derive(Debug)]
 pub struct Built {
-    /// The world.
+    /// World with all objects of the case applied.
     pub world: World,
     /// The moment of the cycle.
     pub now: Timestamp,
@@ -132,7 +132,7 @@ impl Case {
         Ok(cases)
     }
 
-    /// Makes the world.
+    /// Makes the world; fails where the core refuses one of its objects.
     pub fn build(self) -> Result<Built, BenchError> {
         let blueprint = worlds::blueprint(self)?;
         let mut world = World::new(blueprint.config);

@@ -65,7 +65,7 @@ pub(super) fn node(number: usize, own: Labels) -> NodeSpec {
 /// A queue to be.
 #[derive(Clone, Debug)]
 pub(super) struct QueueSketch {
-    /// Name.
+    /// Name that jobs and child queues refer to.
     pub(super) name: Text,
     /// Queue above; none: the implicit root.
     pub(super) parent: Option<Text>,
@@ -122,11 +122,11 @@ fn queue(sketch: &QueueSketch, parent: Option<Text>, position: usize) -> QueueSp
 /// A job to be: equal pods that start together.
 #[derive(Clone, Debug)]
 pub(super) struct JobSketch {
-    /// Name.
+    /// Name of the pod group.
     pub(super) name: Text,
-    /// Its queue.
+    /// Name of its leaf queue.
     pub(super) queue: Text,
-    /// How many pods.
+    /// Number of its pods; all are needed to start.
     pub(super) pods: usize,
     /// Whole GPUs of each pod.
     pub(super) gpus: i64,

@@ -13,7 +13,7 @@ use super::{BenchError, Built, Case, Family, Mismatch};
 pub struct Steady {
     built: Built,
     nodes: usize,
-    /// Events so far.
+    /// Number of events that happened so far.
     events: usize,
 }
 
@@ -33,7 +33,7 @@ impl Steady {
         Ok(Self { built, nodes, events: 0 })
     }
 
-    /// The world.
+    /// The world as the events so far left it.
     pub fn built(&self) -> &Built {
         &self.built
     }

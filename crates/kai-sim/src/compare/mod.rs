@@ -17,9 +17,9 @@ pub struct Mismatch {
     pub subject: String,
     /// Which property of it.
     pub property: String,
-    /// What was expected.
+    /// Expected value, as text.
     pub expected: String,
-    /// What came about.
+    /// Value of the outcome, as text.
     pub actual: String,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Moment {
 pub struct Difference {
     /// When it was found.
     pub moment: Moment,
-    /// What it is.
+    /// Expectation that did not hold.
     pub mismatch: Mismatch,
     /// What the last cycle did.
     pub events: Vec<Event>,

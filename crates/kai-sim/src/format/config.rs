@@ -40,9 +40,9 @@ impl fmt::Display for Action {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plugin {
-    /// The plugin's name.
+    /// Name of the plugin, as in KAI's configuration.
     pub name: String,
-    /// Its arguments.
+    /// Arguments by name; values are text, also numbers.
     #[serde(default)]
     pub args: StringMap,
 }
@@ -77,12 +77,12 @@ pub struct ConfigLayer {
 /// What a layer says about the bounds of the victim search.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum BudgetSetting {
-    /// Nothing.
+    /// The layer does not mention bounds: those below apply.
     #[default]
     Unsaid,
-    /// There are none.
+    /// The key is `null`: the search has no bounds.
     Unbounded,
-    /// These.
+    /// These bounds, each merged over the layer below.
     Bounds(BudgetLayer),
 }
 
@@ -116,7 +116,7 @@ pub enum CompatibilityChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WholeGpuPolicy {
-    /// A physical device.
+    /// A whole physical device.
     #[default]
     Physical,
     /// The share of one replica of a device.
@@ -163,7 +163,7 @@ pub struct ParamsLayer {
 pub struct BudgetLayer {
     /// Per action, `default` for those not named.
     pub action_s: Option<BTreeMap<String, f64>>,
-    /// Per job.
+    /// Seconds for each job.
     pub job_s: Option<f64>,
     /// What a job gets at least.
     pub min_job_s: Option<f64>,

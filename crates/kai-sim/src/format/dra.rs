@@ -8,7 +8,7 @@ use super::StringMap;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "DeviceClassKeys")]
 pub struct DeviceClass {
-    /// Its name.
+    /// Name that claims refer to.
     pub name: String,
     /// Extension: requests of this resource are served by its devices where a node has none of it.
     pub extended_resource: Option<String>,
@@ -43,7 +43,7 @@ impl From<DeviceClassKeys> for DeviceClass {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceSlice {
-    /// Its name.
+    /// Name of the slice object.
     pub name: String,
     /// The driver; devices of `nvidia.com/gpu` count as GPUs of the node.
     pub driver: String,
@@ -66,7 +66,7 @@ pub struct ResourceSlice {
 pub struct ResourceClaim {
     /// Its name, unique in the namespace.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the claim, that of the jobs that use it.
     #[serde(default)]
     pub namespace: String,
     /// Its labels; the queue label is checked for GPU classes.
@@ -74,7 +74,7 @@ pub struct ResourceClaim {
     pub labels: StringMap,
     /// What it asks for.
     pub requests: Vec<ClaimRequest>,
-    /// What it has.
+    /// Allocation and reservations before the first cycle; absent: none.
     pub status: Option<ClaimStatus>,
 }
 
@@ -84,9 +84,9 @@ pub struct ResourceClaim {
 pub struct ClaimRequest {
     /// Its name inside the claim.
     pub name: String,
-    /// The device class.
+    /// Name of the device class.
     pub device_class: String,
-    /// How many.
+    /// Number of devices of that class.
     pub count: i64,
 }
 
@@ -113,7 +113,7 @@ impl ClaimStatus {
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct ClaimAllocation {
-    /// The devices.
+    /// Devices that the claim was given.
     pub devices: AllocatedDevices,
     /// The nodes from which they can be used, in Kubernetes form.
     pub node_selector: Option<serde_json::Map<String, serde_json::Value>>,
@@ -137,11 +137,11 @@ pub struct AllocatedDevices {
 pub struct AllocatedDevice {
     /// The request it answers.
     pub request: String,
-    /// The driver.
+    /// Driver that publishes the device.
     pub driver: String,
-    /// The pool.
+    /// Pool of the driver that the device is in.
     pub pool: String,
-    /// The device.
+    /// Name of the device in its pool.
     pub device: String,
 }
 
@@ -152,11 +152,11 @@ pub struct ClaimConsumer {
     /// API group; empty for pods.
     #[serde(default)]
     pub api_group: String,
-    /// `pods`.
+    /// Kind of the consumer; `pods` is the only one.
     pub resource: String,
     /// Name of the pod.
     pub name: String,
-    /// Its uid.
+    /// UID of the pod; consumers are matched by name.
     #[serde(default)]
     pub uid: String,
 }

@@ -13,9 +13,9 @@ use super::status::Status;
 pub struct Expectation {
     /// By job; applies to all its tasks.
     pub jobs: BTreeMap<String, TaskExpectation>,
-    /// By task.
+    /// By task; applies to this task alone.
     pub tasks: BTreeMap<String, TaskExpectation>,
-    /// By node.
+    /// By node; what is free or being released there.
     pub nodes: BTreeMap<String, NodeExpectation>,
     /// Where jobs and their parts are.
     pub placements: Vec<Placement>,
@@ -54,9 +54,9 @@ impl Default for Expectation {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum WakeUp {
-    /// At this time.
+    /// At this time, in seconds of the scenario's clock.
     At(f64),
-    /// Not at all.
+    /// Time alone changes nothing.
     Word(Never),
 }
 
@@ -108,9 +108,9 @@ pub struct TaskExpectation {
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeExpectation {
-    /// Free devices.
+    /// Devices that are free, fractions included.
     pub idle_gpus: Option<f64>,
-    /// Devices being released.
+    /// Devices that are being released, fractions included.
     pub releasing_gpus: Option<f64>,
     /// Free amounts by zone index.
     pub numa_available: BTreeMap<usize, ZoneAmounts>,
@@ -120,7 +120,7 @@ pub struct NodeExpectation {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct ZoneAmounts {
-    /// By resource.
+    /// Free amounts by resource name.
     #[serde(deserialize_with = "whole_map")]
     pub amounts: AmountMap,
 }
@@ -129,7 +129,7 @@ pub struct ZoneAmounts {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
-    /// The job.
+    /// Name of the job whose tasks are meant.
     pub job: String,
     /// The pod set; absent: all.
     pub sub_group: Option<String>,
@@ -149,7 +149,7 @@ pub struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountExpectation {
-    /// The status.
+    /// Status that is counted.
     pub status: Status,
     /// Only tasks of this job.
     pub job: Option<String>,
@@ -157,7 +157,7 @@ pub struct CountExpectation {
     pub queue: Option<String>,
     /// Only tasks on this node.
     pub node: Option<String>,
-    /// Exactly so many.
+    /// Exactly this number of tasks.
     pub equals: Option<usize>,
     /// At least so many.
     pub at_least: Option<usize>,
@@ -171,7 +171,7 @@ pub struct CountExpectation {
 pub struct CallLimits {
     /// Tasks placed on free resources.
     pub bind_max: Option<usize>,
-    /// Tasks evicted.
+    /// Tasks that are evicted.
     pub evict_max: Option<usize>,
     /// Nominated tasks: they wait for resources that are being released.
     pub pipeline_max: Option<usize>,

@@ -4,11 +4,11 @@ use serde::Deserialize;
 
 use super::task::Task;
 
-/// One job.
+/// A pod group with its tasks, as a document writes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// Its name.
+    /// Name, unique in the scenario.
     pub name: String,
     /// Its namespace, and that of its tasks.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Job {
     pub on_evict: OnEvict,
     /// Its parts; absent: one pod set `default` that needs all tasks.
     pub sub_groups: Option<SubGroup>,
-    /// Its tasks.
+    /// Pods of the job, in the order of the document.
     pub tasks: Vec<Task>,
 }
 
@@ -54,9 +54,9 @@ fn fifty() -> i64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemptibility {
-    /// They may.
+    /// They may, as far as the actions allow.
     Preemptible,
-    /// They may not.
+    /// They may not, and the job must fit its queue's quota.
     NonPreemptible,
     /// Those that the job needs may not, those beyond may.
     SemiPreemptible,
@@ -65,7 +65,7 @@ pub enum Preemptibility {
 /// Whether other tasks may be evicted for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 pub enum PreemptionPolicy {
-    /// They may.
+    /// They may, as the actions allow.
     #[default]
     PreemptLowerPriority,
     /// They may not: the job waits for free resources.
@@ -79,7 +79,7 @@ pub enum OnEvict {
     /// It comes back as Pending.
     #[default]
     Reset,
-    /// It stays Releasing.
+    /// It stays Releasing and holds its resources.
     Hold,
 }
 
@@ -123,7 +123,7 @@ pub struct PodSet {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyConstraint {
-    /// The topology.
+    /// Name of the topology whose levels are meant.
     pub topology: String,
     /// All tasks are in one domain of this level.
     pub required: Option<String>,

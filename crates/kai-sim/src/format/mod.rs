@@ -66,7 +66,7 @@ pub const SCHEMA: &str = "scenario/v1";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Always [`SCHEMA`].
+    /// Always [`SCHEMA`]; other values are errors.
     pub schema: SchemaName,
     /// Unique and path-like; where absent, the file gives the name.
     pub id: Option<String>,
@@ -75,10 +75,10 @@ pub struct Scenario {
     /// Where the case comes from, free form.
     #[serde(default)]
     pub origin: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Tags for filtering.
+    /// Tags by which scenarios are filtered.
     #[serde(default)]
     pub features: Vec<String>,
-    /// Remarks for people.
+    /// Remarks for people; not read.
     #[serde(default)]
     pub notes: Vec<String>,
     /// How the scheduler is set up.
@@ -101,7 +101,7 @@ pub struct Scenario {
 /// The only schema this reader knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum SchemaName {
-    /// The first version.
+    /// The first and only version.
     #[serde(rename = "scenario/v1")]
     V1,
 }
@@ -114,10 +114,10 @@ pub enum ExpectSource {
     Test,
     /// Assertions of the original test, rewritten by hand.
     Transcribed,
-    /// Ours.
+    /// Written for this project.
     #[default]
     Own,
-    /// There are none.
+    /// The scenario has no expectations.
     None,
 }
 
@@ -128,7 +128,7 @@ pub struct Cluster {
     /// Topologies, levels from outermost to innermost.
     #[serde(default)]
     pub topologies: Vec<Topology>,
-    /// The nodes.
+    /// Nodes that exist before the first cycle.
     pub nodes: Vec<Node>,
     /// Device classes; any device satisfies any class.
     #[serde(default)]
@@ -144,7 +144,7 @@ pub struct Cluster {
     /// Whether queues without any parent are put under a root `default`.
     #[serde(default = "yes")]
     pub implicit_root_queue: bool,
-    /// The pod groups.
+    /// Pod groups with their tasks; a later position is a later creation unless said otherwise.
     pub jobs: Vec<Job>,
     /// Extension: volume claims that exist.
     #[serde(default)]
@@ -152,10 +152,10 @@ pub struct Cluster {
     /// Extension: volumes that exist.
     #[serde(default)]
     pub pvs: Vec<PersistentVolume>,
-    /// Extension: storage classes.
+    /// Extension: storage classes that exist.
     #[serde(default)]
     pub storage_classes: Vec<StorageClass>,
-    /// Extension: CSI drivers.
+    /// Extension: CSI drivers that exist.
     #[serde(default)]
     pub csi_drivers: Vec<CsiDriver>,
     /// Extension: free storage per class and node set.
@@ -167,12 +167,12 @@ pub struct Cluster {
     /// Extension: pods of other schedulers.
     #[serde(default)]
     pub foreign_pods: Vec<ForeignPod>,
-    /// Extension: disruption budgets.
+    /// Extension: disruption budgets that exist.
     #[serde(default)]
     pub disruption_budgets: Vec<DisruptionBudget>,
 }
 
-/// Labels or annotations.
+/// Labels, annotations or arguments, by key.
 pub type StringMap = BTreeMap<String, String>;
 
 pub(crate) fn yes() -> bool {

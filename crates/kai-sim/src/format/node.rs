@@ -14,7 +14,7 @@ use super::number::{AmountMap, whole, whole_map};
 pub struct Topology {
     /// Name that constraints refer to.
     pub name: String,
-    /// The levels.
+    /// Levels from outermost to innermost.
     pub levels: Vec<TopologyLevel>,
 }
 
@@ -22,13 +22,13 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopologyLevel {
-    /// The node label.
+    /// Key of the node label whose values name the domains.
     pub label: String,
     /// Another name for the level.
     pub alias: Option<String>,
 }
 
-/// One node.
+/// A node, as a document writes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
@@ -45,7 +45,7 @@ pub struct Node {
     pub gpu_memory_mib: i64,
     /// Whether that memory is known to the scheduler; absent: whether the label says it.
     pub gpu_memory_known: Option<bool>,
-    /// Model, informative.
+    /// Model of its devices; not read.
     pub gpu_product: Option<String>,
     /// How devices are split.
     pub mig_strategy: Option<MigStrategy>,
@@ -60,7 +60,7 @@ pub struct Node {
     /// Extension: UUIDs of devices that were observed on the node.
     #[serde(default)]
     pub gpu_uuids_seen: Vec<String>,
-    /// Extension: taints.
+    /// Extension: taints that tasks must tolerate.
     #[serde(default)]
     pub taints: Vec<Taint>,
     /// Extension: the node is cordoned.
@@ -81,13 +81,13 @@ fn hundred() -> i64 {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Allocatable {
-    /// Processor time.
+    /// Processor time, in millicores.
     #[serde(deserialize_with = "whole")]
     pub cpu_milli: i64,
-    /// Memory.
+    /// Amount of memory, in bytes.
     #[serde(deserialize_with = "whole")]
     pub memory_bytes: i64,
-    /// Pod slots.
+    /// Most pods that the node takes.
     pub pods: i64,
     /// Whole devices offered by the device plugin.
     pub gpus: i64,
@@ -115,7 +115,7 @@ impl Default for Allocatable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MigStrategy {
-    /// Not at all.
+    /// The devices are not split.
     None,
     /// All in the same way, each slice counted as a device.
     Single,
@@ -127,7 +127,7 @@ pub enum MigStrategy {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Numa {
-    /// How strictly.
+    /// How strictly the kubelet aligns pods with zones.
     pub policy: NumaPolicy,
     /// What is aligned as one.
     pub scope: NumaScope,
@@ -139,13 +139,13 @@ pub struct Numa {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NumaPolicy {
-    /// Not at all.
+    /// The kubelet does not align pods.
     None,
-    /// If possible.
+    /// On the fewest zones if possible; otherwise on any.
     BestEffort,
     /// On the fewest zones that could hold the request.
     Restricted,
-    /// On one zone.
+    /// On one zone; a pod that does not fit one is refused.
     SingleNumaNode,
 }
 
@@ -153,22 +153,22 @@ pub enum NumaPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NumaScope {
-    /// Each container.
+    /// Each container is aligned by itself.
     Container,
-    /// The pod.
+    /// All containers of the pod are aligned together.
     Pod,
 }
 
-/// One NUMA zone.
+/// A NUMA zone, as a document writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumaZone {
     /// Its name; the trailing number orders the zones.
     pub id: String,
-    /// What it has.
+    /// Amounts that pods may use, by resource name.
     #[serde(deserialize_with = "whole_map")]
     pub allocatable: AmountMap,
-    /// What is free.
+    /// Amounts that are free, by resource name.
     #[serde(deserialize_with = "whole_map")]
     pub available: AmountMap,
 }
@@ -177,9 +177,9 @@ pub struct NumaZone {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Taint {
-    /// Its key.
+    /// Key that tolerations name.
     pub key: String,
-    /// Its value.
+    /// Value that tolerations compare; empty: none.
     #[serde(default)]
     pub value: String,
     /// What it does to pods.
@@ -200,10 +200,10 @@ pub enum TaintEffect {
 /// Whether a condition of a node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The node reports that the condition holds.
     True,
-    /// It does not.
+    /// The node reports that the condition does not hold.
     False,
-    /// It is unknown.
+    /// The node does not report the condition.
     Unknown,
 }

@@ -14,7 +14,7 @@ pub type AmountMap = BTreeMap<String, i64>;
 pub enum Amount {
     /// At most this much.
     Limited(f64),
-    /// No bound.
+    /// No bound, written as `unlimited`.
     Unlimited,
 }
 

@@ -4,11 +4,11 @@ use serde::Deserialize;
 
 use super::number::Amount;
 
-/// One queue.
+/// A queue, as a document writes it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
-    /// Its name.
+    /// Name that jobs and child queues refer to.
     pub name: String,
     /// The queue above it; absent: the root of a tree.
     pub parent: Option<String>,
@@ -57,10 +57,10 @@ pub struct ShareLayer {
 #[derive(Clone, Copy, Debug, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Usage {
-    /// Of the GPUs.
+    /// Part of the cluster's GPUs, 0 to 1.
     pub gpu: f64,
-    /// Of the processors.
+    /// Part of the cluster's processor time, 0 to 1.
     pub cpu: f64,
-    /// Of the memory.
+    /// Part of the cluster's memory, 0 to 1.
     pub memory: f64,
 }

@@ -22,7 +22,7 @@ pub struct Reference {
     pub cycles: Vec<ReferenceCycle>,
 }
 
-/// One recorded cycle.
+/// A cycle of the recorded run, or a comparison without one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ReferenceCycle {
@@ -30,7 +30,7 @@ pub struct ReferenceCycle {
     pub actions: Vec<String>,
     /// Whether expectations were compared with it.
     pub compared: bool,
-    /// What was done.
+    /// Calls of the cycle, in the order in which they were made.
     pub events: Vec<ReferenceEvent>,
     /// The states of all tasks; only in the first entry.
     pub tasks: BTreeMap<String, ReferenceTask>,
@@ -45,14 +45,14 @@ pub struct ReferenceCycle {
 /// The recorded state of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReferenceTask {
-    /// Its status.
+    /// Status at the end of the cycle.
     pub status: Status,
-    /// Its node.
+    /// Name of its node in the record; none where it has none.
     pub node: Option<String>,
-    /// Its shared devices.
+    /// Shared devices that it sits on.
     #[serde(default)]
     pub gpu_groups: Vec<String>,
-    /// Its NUMA zones.
+    /// Positions of its NUMA zones.
     #[serde(default)]
     pub numa_zones: Vec<usize>,
 }
@@ -60,10 +60,10 @@ pub struct ReferenceTask {
 /// What was free on a node.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ReferenceNode {
-    /// Free devices.
+    /// Devices that are free, fractions included.
     #[serde(default)]
     pub idle_gpus: f64,
-    /// Devices being released.
+    /// Devices that are being released, fractions included.
     #[serde(default)]
     pub releasing_gpus: f64,
     /// Free amounts by zone.
@@ -79,11 +79,11 @@ pub struct ReferenceEvent {
     pub action: String,
     /// `bind`, `evict` or `pipeline`.
     pub op: Call,
-    /// The task.
+    /// Name of the task.
     pub task: String,
-    /// The node.
+    /// Name of the node that the call is about.
     pub node: Option<String>,
-    /// The shared devices.
+    /// Shared devices that it gets or had.
     #[serde(default)]
     pub gpu_groups: Vec<String>,
     /// The job for which a victim was evicted.
@@ -98,7 +98,7 @@ pub struct ReferenceEvent {
 pub enum Call {
     /// It is placed on free resources.
     Bind,
-    /// It is evicted.
+    /// It is evicted from its node.
     Evict,
     /// It is nominated: it waits for resources that are being released.
     Pipeline,

@@ -98,13 +98,13 @@ fn one() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A job comes.
+    /// A job is created with its tasks.
     AddJob(Box<Job>),
     /// A job is deleted.
     DeleteJob(String),
     /// A task changes its status by itself.
     SetTask(TaskStatus),
-    /// A node comes.
+    /// A node joins the cluster.
     AddNode(Box<Node>),
     /// A node is removed; its tasks become Failed.
     RemoveNode(String),
@@ -118,9 +118,9 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskStatus {
-    /// The task.
+    /// Name of the task.
     pub task: String,
-    /// The status.
+    /// Status that it has from then on.
     pub status: Status,
 }
 
@@ -128,8 +128,8 @@ pub struct TaskStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeLabels {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// The labels.
+    /// Labels that replace those it had.
     pub labels: StringMap,
 }

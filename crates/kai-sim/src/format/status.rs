@@ -22,17 +22,17 @@ pub enum Status {
     Binding,
     /// Is bound to its node and about to start.
     Bound,
-    /// Runs.
+    /// At least one of its containers runs.
     Running,
     /// Was evicted and still holds its resources.
     Releasing,
-    /// Ended well.
+    /// It ended without an error.
     Succeeded,
-    /// Ended badly.
+    /// It ended with an error, or lost its node.
     Failed,
     /// The node of the task does not report.
     Unknown,
-    /// Is gone.
+    /// It no longer exists.
     Deleted,
     /// Was evicted long ago and still holds its resources.
     StuckInReleasing,

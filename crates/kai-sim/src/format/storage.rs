@@ -12,10 +12,10 @@ use super::task::{NodeExpression, ObjectName};
 pub struct VolumeClaim {
     /// Its name, by which tasks refer to it.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the claim, that of the jobs that use it.
     #[serde(default)]
     pub namespace: String,
-    /// The storage class.
+    /// Name of the storage class; empty: none.
     #[serde(default)]
     pub storage_class: String,
     /// How far it is.
@@ -39,22 +39,22 @@ pub enum VolumeClaimPhase {
     /// Waits for a volume.
     #[default]
     Pending,
-    /// Has one.
+    /// It has a volume.
     Bound,
-    /// Had one.
+    /// It had a volume that no longer exists.
     Lost,
 }
 
-/// A volume.
+/// A persistent volume, as a document writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PersistentVolume {
-    /// Its name.
+    /// Name that claims refer to.
     pub name: String,
-    /// The storage class.
+    /// Name of the storage class; empty: none.
     #[serde(default)]
     pub storage_class: String,
-    /// Its size.
+    /// Size in bytes; claims of more do not fit.
     #[serde(default, deserialize_with = "whole")]
     pub capacity_bytes: i64,
     /// Nodes that reach it: alternatives, all demands of one must hold; empty: all nodes.
@@ -68,7 +68,7 @@ pub struct PersistentVolume {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StorageClass {
-    /// Its name.
+    /// Name that claims, volumes and capacities refer to.
     pub name: String,
     /// Provisioner of the volumes; `kubernetes.io/no-provisioner`: none.
     pub provisioner: String,
@@ -80,14 +80,14 @@ pub struct StorageClass {
 /// When a claim gets its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 pub enum BindingMode {
-    /// At once.
+    /// When the claim is created, whatever node its pod gets.
     #[default]
     Immediate,
     /// When the node of its pod is known.
     WaitForFirstConsumer,
 }
 
-/// A storage driver.
+/// A CSI driver, with whether free storage is known.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CsiDriver {
@@ -102,14 +102,14 @@ pub struct CsiDriver {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CsiCapacity {
-    /// Its name.
+    /// Name of the capacity object.
     pub name: String,
-    /// The storage class.
+    /// Name of the storage class whose volumes it can hold.
     pub storage_class: String,
     /// Labels of the nodes; empty: all nodes.
     #[serde(default)]
     pub match_labels: StringMap,
-    /// What is free.
+    /// Bytes that can still be provisioned.
     #[serde(deserialize_with = "whole")]
     pub capacity_bytes: i64,
 }

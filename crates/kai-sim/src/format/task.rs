@@ -6,7 +6,7 @@ use super::StringMap;
 use super::number::{AmountMap, whole, whole_map};
 use super::status::Status;
 
-/// One task.
+/// A pod of a job, as a document writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Task {
@@ -14,7 +14,7 @@ pub struct Task {
     pub name: Option<String>,
     /// Absent: Pending, or what gates and bind request make of it.
     pub status: Option<Status>,
-    /// Where it is.
+    /// Name of its node; absent: it has none.
     pub node: Option<String>,
     /// Its pod set; absent: `default`.
     pub sub_group: Option<String>,
@@ -62,10 +62,10 @@ pub struct Task {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
-    /// Processor time.
+    /// Processor time, in millicores.
     #[serde(deserialize_with = "whole")]
     pub cpu_milli: i64,
-    /// Memory.
+    /// Amount of memory, in bytes.
     #[serde(deserialize_with = "whole")]
     pub memory_bytes: i64,
     /// Devices, in one of several forms.
@@ -85,20 +85,20 @@ impl Default for Request {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "GpuRequestKeys")]
 pub enum GpuRequest {
-    /// Whole devices.
+    /// Number of whole devices.
     Count(i64),
     /// A part of each of some devices.
     Fraction {
         /// The part of each.
         fraction: f64,
-        /// How many devices.
+        /// Number of distinct devices; at least 1.
         devices: i64,
     },
     /// An amount of memory of each of some devices.
     Memory {
         /// The memory of each.
         mib: i64,
-        /// How many devices.
+        /// Number of distinct devices; at least 1.
         devices: i64,
     },
     /// MIG slices by resource name.
@@ -182,11 +182,11 @@ impl TryFrom<GpuRequestKeys> for GpuRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeExpression {
-    /// The label.
+    /// Key of the node label.
     pub key: String,
     /// How it is compared.
     pub op: NodeOperator,
-    /// With what.
+    /// Values it is compared with; one for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
     #[serde(default)]
     pub values: Vec<String>,
 }
@@ -198,9 +198,9 @@ pub enum NodeOperator {
     In,
     /// Its value is none of these, or it is absent.
     NotIn,
-    /// It is there.
+    /// The label is present, whatever its value.
     Exists,
-    /// It is absent.
+    /// The label is absent.
     DoesNotExist,
     /// Its value is a greater integer.
     Gt,
@@ -231,7 +231,7 @@ pub struct Toleration {
     /// How the value is compared.
     #[serde(default)]
     pub operator: TolerationOperator,
-    /// The taint's value.
+    /// Value of the taint; read with the operator `Equal` only.
     #[serde(default)]
     pub value: String,
     /// The taint's effect; absent: any.
@@ -241,7 +241,7 @@ pub struct Toleration {
 /// How a toleration compares the taint's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 pub enum TolerationOperator {
-    /// It is equal.
+    /// The values are equal.
     #[default]
     Equal,
     /// It does not matter.
@@ -252,9 +252,9 @@ pub enum TolerationOperator {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostPort {
-    /// The port.
+    /// Port number on the node.
     pub port: u16,
-    /// The protocol.
+    /// Protocol; ports of different protocols do not collide.
     #[serde(default)]
     pub protocol: Protocol,
     /// The address; absent: all of the node's.
@@ -270,12 +270,12 @@ fn any_address() -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
-    /// TCP.
+    /// Ports of the Transmission Control Protocol; the default.
     #[default]
     Tcp,
-    /// UDP.
+    /// Ports of the User Datagram Protocol.
     Udp,
-    /// SCTP.
+    /// Ports of the Stream Control Transmission Protocol.
     Sctp,
 }
 
@@ -293,12 +293,12 @@ pub enum ComputeMode {
 /// Quality of service of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 pub enum Qos {
-    /// Requests equal limits.
+    /// Requests equal limits of every container; NUMA alignment depends on it.
     Guaranteed,
-    /// Something is requested.
+    /// Something is requested, and requests do not equal limits.
     #[default]
     Burstable,
-    /// Nothing is requested.
+    /// Nothing is requested by the pod.
     BestEffort,
 }
 
@@ -306,7 +306,7 @@ pub enum Qos {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BindRequest {
-    /// The chosen node.
+    /// Name of the node that was chosen.
     pub node: String,
     /// How far it came.
     #[serde(default)]
@@ -333,10 +333,10 @@ impl BindRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindPhase {
-    /// Under way.
+    /// Not finished; the task counts as Binding.
     #[default]
     Pending,
-    /// Done.
+    /// Finished; the pod is bound.
     Succeeded,
     /// Failed at least once.
     Failed,
@@ -346,10 +346,10 @@ pub enum BindPhase {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectName {
-    /// The namespace.
+    /// Namespace; absent: the empty one, which jobs have by default.
     #[serde(default)]
     pub namespace: String,
-    /// The name.
+    /// Name in the namespace.
     pub name: String,
 }
 
@@ -357,17 +357,17 @@ pub struct ObjectName {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForeignPod {
-    /// Its name.
+    /// Name, unique in its namespace.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the pod; affinity terms select by it.
     #[serde(default)]
     pub namespace: String,
-    /// Where it is.
+    /// Name of the node whose capacity it holds.
     pub node: String,
     /// What it takes; devices in whole numbers or MIG slices.
     #[serde(default)]
     pub request: Request,
-    /// Its labels.
+    /// Labels that affinity terms select by.
     #[serde(default)]
     pub labels: StringMap,
     /// Ports it takes on its node.
@@ -382,7 +382,7 @@ pub struct ForeignPod {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DisruptionBudget {
-    /// Its name.
+    /// Name, unique in its namespace.
     pub name: String,
     /// Its namespace; it covers pods of the same.
     #[serde(default)]

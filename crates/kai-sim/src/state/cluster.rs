@@ -16,9 +16,9 @@ use crate::format::{
 pub struct ClusterState {
     /// How the scheduler is set up.
     pub config: Config,
-    /// Topologies.
+    /// Topologies that constraints refer to.
     pub topologies: Vec<Topology>,
-    /// Nodes, as listed.
+    /// Nodes, in the order of the document.
     pub nodes: Vec<Node>,
     /// Queues, the implicit root included.
     pub queues: Vec<Queue>,
@@ -38,37 +38,37 @@ pub struct ClusterState {
     pub config_maps: Vec<ObjectName>,
     /// Pods of other schedulers.
     pub foreign_pods: Vec<ForeignPod>,
-    /// Disruption budgets.
+    /// Disruption budgets that protect tasks.
     pub disruption_budgets: Vec<DisruptionBudget>,
 }
 
 /// Volumes and what belongs to them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Storage {
-    /// Claims.
+    /// Volume claims of tasks.
     pub claims: Vec<VolumeClaim>,
-    /// Volumes.
+    /// Persistent volumes that exist.
     pub volumes: Vec<PersistentVolume>,
-    /// Classes.
+    /// Storage classes of claims and volumes.
     pub classes: Vec<StorageClass>,
-    /// Drivers.
+    /// CSI drivers that provision volumes.
     pub drivers: Vec<CsiDriver>,
-    /// Free storage.
+    /// Free storage per class and set of nodes.
     pub capacities: Vec<CsiCapacity>,
 }
 
-/// A node.
+/// A node with every default spelled out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// All labels.
+    /// Labels, those about GPUs and the node's own name included.
     pub labels: StringMap,
-    /// Annotations.
+    /// Annotations, such as overrides of GPU count and memory.
     pub annotations: StringMap,
     /// UUIDs of devices that were observed on it.
     pub gpu_uuids_seen: Vec<String>,
-    /// What it offers.
+    /// Amounts that pods may use.
     pub allocatable: Allocatable,
     /// Memory of each device as advertised, not rounded.
     pub gpu_memory_mib: i64,
@@ -76,11 +76,11 @@ pub struct Node {
     pub gpu_memory_known: bool,
     /// How its devices are split.
     pub mig_strategy: Option<MigStrategy>,
-    /// NUMA zones.
+    /// NUMA zones and alignment; none: not reported.
     pub numa: Option<Numa>,
-    /// Taints.
+    /// Taints that tasks must tolerate.
     pub taints: Vec<Taint>,
-    /// It is cordoned.
+    /// The node is cordoned: no task is placed on it.
     pub unschedulable: bool,
     /// Conditions by type; none: ready, no pressure.
     pub conditions: BTreeMap<String, ConditionStatus>,
@@ -88,10 +88,10 @@ pub struct Node {
     pub whole_gpu_policy: WholeGpuPolicy,
 }
 
-/// A queue.
+/// A queue with every default spelled out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
-    /// Its name.
+    /// Name that jobs and child queues refer to.
     pub name: String,
     /// The queue above it.
     pub parent: Option<String>,
@@ -126,14 +126,14 @@ pub struct Share {
     pub over_quota_weight: f64,
 }
 
-/// A job.
+/// A pod group with every default spelled out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name.
+    /// Name, unique in the scenario.
     pub name: String,
     /// Its namespace, and that of its tasks.
     pub namespace: String,
-    /// Its queue.
+    /// Name of its queue.
     pub queue: String,
     /// Jobs of higher priority come first.
     pub priority: i64,
@@ -159,22 +159,22 @@ pub struct Job {
     pub preemption_policy: PreemptionPolicy,
     /// What becomes of an evicted task.
     pub on_evict: OnEvict,
-    /// Its parts.
+    /// Tree of its sub-groups; the root has no name.
     pub sub_groups: SubGroup,
-    /// Its tasks.
+    /// Tasks, in the order of the document.
     pub tasks: Vec<Task>,
 }
 
-/// A task.
+/// A pod of a job with every default spelled out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// Its name, unique in the scenario.
     pub name: String,
-    /// Its status.
+    /// Status at this moment.
     pub status: Status,
     /// Where it is; means something only while it occupies a node.
     pub node: Option<String>,
-    /// Its pod set.
+    /// Name of its pod set.
     pub sub_group: String,
     /// What it asks for.
     pub request: Request,

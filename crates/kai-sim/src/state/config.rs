@@ -14,7 +14,7 @@ pub struct Config {
     pub actions: Vec<Action>,
     /// The plugins, in order; one that is not listed has no influence.
     pub plugins: Vec<Plugin>,
-    /// Parameters.
+    /// Parameters that belong to no plugin.
     pub params: Params,
     /// Bounds of the victim search, if the scenario sets any of its own.
     pub search_budgets: Option<SearchBudgets>,
@@ -63,7 +63,7 @@ pub struct Params {
 pub struct SearchBudgets {
     /// Per action, `default` for those not named.
     pub action_s: BTreeMap<String, f64>,
-    /// Per job.
+    /// Seconds for each job.
     pub job_s: f64,
     /// What a job gets at least.
     pub min_job_s: f64,

@@ -10,13 +10,13 @@ use crate::format::SCHEMA;
 /// A file that says it is a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioFile {
-    /// Where it is.
+    /// Path of the file.
     pub file: PathBuf,
     /// The id of a scenario that names none: the path below the folder that was named.
     pub default_id: String,
 }
 
-/// What was found.
+/// Scenario files under the paths that were named, and what was wrong with others.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// Scenario files, each once, in the order of the paths and by name inside a folder.

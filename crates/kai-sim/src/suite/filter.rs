@@ -31,7 +31,7 @@ impl IdPattern {
         Self(text.into())
     }
 
-    /// Whether `id` matches.
+    /// Whether `id` matches the pattern.
     pub fn matches(&self, id: &str) -> bool {
         if self.0.contains(['*', '?']) {
             let pattern: Vec<char> = self.0.chars().collect();

@@ -38,9 +38,9 @@ pub enum Verdict {
 /// One scenario that was run.
 #[derive(Clone, Debug)]
 pub struct ScenarioResult {
-    /// Its id.
+    /// Id of the scenario: what it says, or its path.
     pub id: String,
-    /// How it ended.
+    /// Whether it passed, and why not.
     pub verdict: Verdict,
     /// The states of each cycle in which actions ran.
     pub cycles: Vec<CycleStates>,

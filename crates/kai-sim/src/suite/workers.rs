@@ -14,7 +14,7 @@ use crate::state::ClusterState;
 /// How the files are run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Which of them.
+    /// Which scenarios are run.
     pub filter: Filter,
     /// What to compare besides the expectations.
     pub options: RunOptions,
@@ -30,7 +30,7 @@ pub trait Progress: Sync {
     fn advanced(&self, done: usize, total: usize);
 }
 
-/// Ignores progress.
+/// Progress that is not reported.
 impl Progress for () {
     fn advanced(&self, _done: usize, _total: usize) {}
 }

@@ -24,7 +24,7 @@ use crate::world::undo::Undo;
 /// A claim as the cycle left it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ClaimView<'a> {
-    /// Devices it has.
+    /// Devices that it has now; none before it is allocated.
     pub allocation: Option<&'a Allocation>,
     /// Pods that use it, by name in its namespace.
     pub reserved_for: &'a [Text],

@@ -38,7 +38,7 @@ struct Ask {
 pub struct ContainerAsk {
     /// Position of the container: init containers first.
     pub container: usize,
-    /// The resource.
+    /// Name of the extended resource.
     pub resource: Text,
     /// Name of its request.
     pub request: Text,

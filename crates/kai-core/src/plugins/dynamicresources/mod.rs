@@ -53,11 +53,11 @@ impl TaskClaims {
 /// Objects that must look anew after devices or claims changed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Touched {
-    /// Something is different.
+    /// The update changed what the planner knows.
     pub changed: bool,
-    /// Nodes by name.
+    /// Names of nodes whose supply of devices changed.
     pub nodes: Vec<Text>,
-    /// Pods.
+    /// Pods whose claims changed.
     pub pods: Vec<ObjectName>,
 }
 

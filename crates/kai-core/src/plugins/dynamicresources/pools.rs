@@ -17,7 +17,7 @@ pub(super) struct Pools {
 #[derive(Clone, Debug, Default)]
 struct Pool {
     slices: BTreeMap<Text, PublishedSlice>,
-    /// The newest generation.
+    /// Newest generation of its slices; older slices do not count.
     generation: i64,
     /// All slices of the newest generation are there, and no two list the same device.
     is_complete: bool,

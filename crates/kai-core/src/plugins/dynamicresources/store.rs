@@ -41,7 +41,7 @@ pub struct Claims {
     pub(super) taken: FxHashMap<DeviceRef, SmallVec<[usize; 1]>>,
 }
 
-/// A claim.
+/// A claim with its spec and with what the cycle changes of it.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) spec: ClaimSpec,
@@ -60,7 +60,7 @@ pub struct ClaimState {
 }
 
 impl Claims {
-    /// An empty store.
+    /// A store without classes, slices and claims.
     pub(crate) fn new(compatibility: Compatibility) -> Self {
         Self { compatibility, ..Self::default() }
     }

@@ -23,7 +23,7 @@ use crate::world::task::Task;
 /// What one pod needs of storage capacities, computed once for all nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct StorageDemand {
-    /// Bytes per class.
+    /// Bytes that the pod needs of each storage class.
     wanted: BTreeMap<Text, i64>,
     /// Claims whose owner is gone.
     orphans: Vec<ObjectName>,

@@ -279,7 +279,7 @@ impl PodBuilder {
         self
     }
 
-    /// Runs on `node`.
+    /// Makes it a running pod of `node`.
     pub(crate) fn on(mut self, node: &str) -> Self {
         self.spec.node = Some(node.into());
         self.spec.status = Status::Running;

@@ -13,7 +13,7 @@ pub(super) struct FixedText {
 }
 
 impl FixedText {
-    /// The refusal.
+    /// The refusal as data; shares the text.
     pub(super) fn refusal(&self) -> NodeRefusal {
         NodeRefusal::Rule { rule: self.rule, text: Text::clone(&self.text) }
     }

@@ -17,7 +17,7 @@ pub(super) const CENTI: i64 = 100;
 /// What pods ask for together.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
-    /// Number of pods.
+    /// Number of pods that must fit one domain.
     pub(super) pods: i64,
     /// Resources that some pod asks for, pod slots left out.
     pub(super) entries: Vec<Entry>,
@@ -31,7 +31,7 @@ pub(super) struct Demand {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) slot: usize,
-    /// Over all pods.
+    /// Sum over all pods of the sub-group.
     pub(super) sum: i64,
     /// Of one pod at most.
     most: i64,

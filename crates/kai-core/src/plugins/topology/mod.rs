@@ -40,11 +40,11 @@ pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
 /// A sub-group whose pods look for nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SubGroupRequest<'a> {
-    /// The job.
+    /// Job of the sub-group.
     pub(crate) job: JobId,
     /// The set or leaf of the job.
     pub(crate) member: Member,
-    /// Its constraint.
+    /// Topology constraint of the member; none: any nodes do.
     pub(crate) constraint: Option<&'a TopologyConstraint>,
     /// Leaves below the member that receive pods in this attempt.
     pub(crate) leaves: &'a [usize],

@@ -5,7 +5,7 @@ use crate::input::{ObjectName, Text};
 /// Why a sub-group finds no domain, or why one domain is too small for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopologyRefusal {
-    /// The job.
+    /// Namespace and name of the pod group.
     pub job: ObjectName,
     /// The sub-group; none: the whole job.
     pub sub_group: Option<Text>,
@@ -13,11 +13,11 @@ pub struct TopologyRefusal {
     pub topology: Text,
     /// The label of the level that is required.
     pub required: Option<Text>,
-    /// What is wrong.
+    /// Why no domain fits, or one does not.
     pub kind: TopologyRefusalKind,
 }
 
-/// What is wrong.
+/// Why no domain fits, or one does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TopologyRefusalKind {
     /// There is no such topology.
@@ -38,7 +38,7 @@ pub enum TopologyRefusalKind {
     },
     /// One domain can hold too few pods.
     PodCapacity {
-        /// Its id.
+        /// Label values of the domain, joined by dots.
         domain: Text,
         /// Pods it can hold.
         capacity: i64,
@@ -47,9 +47,9 @@ pub enum TopologyRefusalKind {
     },
     /// One domain has too little of some resources.
     Shortages {
-        /// Its id.
+        /// Label values of the domain, joined by dots.
         domain: Text,
-        /// What it lacks.
+        /// Resources of which too little is free.
         shortages: Vec<DomainShortage>,
     },
     /// No domain of the wanted levels fits.
@@ -68,7 +68,7 @@ pub enum LevelRole {
 /// Too little of one resource in one domain.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DomainShortage {
-    /// What lacks.
+    /// Resource of which too little is free.
     pub what: ShortOf,
     /// How much was asked for.
     pub requested: i64,
@@ -81,18 +81,18 @@ pub struct DomainShortage {
 pub enum ShortOf {
     /// Instances of a MIG profile.
     MigProfile(Text),
-    /// GPUs, in hundredths.
+    /// GPUs in hundredths of a device.
     Gpus,
-    /// Millicores.
+    /// Processor time, in millicores.
     Cpu,
-    /// Bytes.
+    /// Amount of memory, in bytes.
     Memory,
-    /// Another resource.
+    /// Another resource by name, in the unit of the node's allocatable.
     Named(Text),
 }
 
 impl TopologyRefusal {
-    /// KAI's machine-readable reason.
+    /// Machine-readable reason of the refusal, as KAI writes it.
     pub fn reason(&self) -> &'static str {
         match self.kind {
             TopologyRefusalKind::PodCapacity { .. } | TopologyRefusalKind::Shortages { .. } => {
@@ -110,7 +110,7 @@ impl TopologyRefusal {
         )
     }
 
-    /// KAI's message.
+    /// Messages of the refusal in KAI's words, joined by commas.
     pub fn text(&self) -> String {
         self.messages().join(", ")
     }

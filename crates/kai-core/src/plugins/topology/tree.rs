@@ -34,7 +34,7 @@ pub(super) struct Tree {
     domain_of_rank: Vec<u32>,
 }
 
-/// A domain.
+/// A domain: nodes with the same label values down to one level.
 #[derive(Clone, Debug)]
 pub(super) struct Domain {
     /// Label values joined by dots.

@@ -24,7 +24,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Namespace of everything.
+/// Namespace of all objects of the random worlds.
 pub(crate) const NAMESPACE: &str = "team";
 
 /// The moment of planning.

@@ -108,7 +108,7 @@ fn objects(state: &ClusterState) -> BTreeMap<ObjectKey, Object> {
     objects
 }
 
-/// The core's settings.
+/// Settings of a scenario as configuration of the core.
 pub(crate) fn core_config(settings: &crate::state::Config) -> Config {
     config::translate(settings)
 }
