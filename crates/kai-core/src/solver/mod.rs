@@ -8,11 +8,9 @@
 pub(crate) mod accumulate;
 pub(crate) mod bounds;
 pub(crate) mod budget;
-pub(crate) mod consolidation;
 pub(crate) mod generators;
 pub(crate) mod gpu_filter;
-pub(crate) mod preempt;
-pub(crate) mod reclaim;
+pub(crate) mod reclaim_rules;
 pub(crate) mod recorded;
 pub(crate) mod ruled_out;
 pub(crate) mod signatures;

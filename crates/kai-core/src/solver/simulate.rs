@@ -15,7 +15,7 @@ use crate::placement::node_set::NodeSet;
 use crate::plugins::minruntime::Cause;
 use crate::solver::recorded::RecordedVictims;
 use crate::solver::victim_queue::fill_of_part;
-use crate::solver::{Probe, Rules, Search, reclaim};
+use crate::solver::{Probe, Rules, Search, reclaim_rules};
 use crate::status::Status;
 use crate::world::index::{JobKey, RankSet};
 use crate::world::node::Accepted;
@@ -149,8 +149,8 @@ fn is_acceptable(
     }
     match &mut search.rules {
         Rules::Reclaim(validator) => {
-            let required = reclaim::required(cycle, search.job, probe.tasks);
-            let verdict = reclaim::validate(cycle, validator, required, victims, charged);
+            let required = reclaim_rules::required(cycle, probe.tasks);
+            let verdict = reclaim_rules::validate(cycle, validator, required, victims, charged);
             if let Err(refusal) = verdict {
                 search.report.refusal = Some(refusal);
                 return false;
