@@ -8,6 +8,8 @@ pub enum Status {
     Pending,
     /// Waits for its scheduling gates.
     Gated,
+    /// Waits until a bind that failed may be tried again.
+    BackingOff,
     /// Placed on free resources in this cycle, not yet committed.
     Allocated,
     /// Nominated: waits for resources that other pods are releasing.
@@ -34,12 +36,13 @@ pub enum Status {
 
 impl Status {
     /// How many statuses there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
 
     /// All statuses, in declaration order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Pending,
         Self::Gated,
+        Self::BackingOff,
         Self::Allocated,
         Self::Pipelined,
         Self::Binding,
@@ -73,6 +76,16 @@ impl Status {
 
     /// Runs, waits or is placed: anything that may still do work.
     pub fn is_alive(self) -> bool {
-        self.is_active_allocated() || matches!(self, Self::Pending | Self::Gated)
+        self.is_active_allocated() || self.is_waiting()
+    }
+
+    /// Has no node yet.
+    pub fn is_waiting(self) -> bool {
+        self == Self::Pending || self.is_held_back()
+    }
+
+    /// Has no node yet, and no plan may give it one now.
+    pub fn is_held_back(self) -> bool {
+        matches!(self, Self::Gated | Self::BackingOff)
     }
 }

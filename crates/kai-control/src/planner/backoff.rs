@@ -171,10 +171,10 @@ impl Backoffs {
         self.entries.remove(&(pod.clone(), Wait::Eviction));
     }
 
-    /// Is the pod of this UID left alone?
-    pub fn holds(&self, pod: &ObjectName, uid: &Text, wait: Wait) -> bool {
+    /// Until when the pod of this UID is left alone; none: it is not.
+    pub fn until(&self, pod: &ObjectName, uid: &Text, wait: Wait) -> Option<Timestamp> {
         let entry = self.entries.get(&(pod.clone(), wait));
-        entry.is_some_and(|entry| entry.uid == *uid && entry.until.is_some())
+        entry.filter(|entry| entry.uid == *uid).and_then(|entry| entry.until)
     }
 
     /// When the next wait ends.
@@ -217,12 +217,12 @@ mod tests {
         let (pod, uid): (ObjectName, Text) = (ObjectName::new("a", "p"), "u".into());
         let mut backoffs = Backoffs::default();
         backoffs.eviction_refused(&pod, &uid, at(0));
-        assert!(backoffs.holds(&pod, &uid, Wait::Eviction));
-        assert!(!backoffs.holds(&pod, &uid, Wait::Bind));
-        assert!(!backoffs.holds(&pod, &"other".into(), Wait::Eviction));
+        assert!(backoffs.until(&pod, &uid, Wait::Eviction).is_some());
+        assert!(backoffs.until(&pod, &uid, Wait::Bind).is_none());
+        assert!(backoffs.until(&pod, &"other".into(), Wait::Eviction).is_none());
         assert_eq!(backoffs.next(), Some(at(1)));
         assert_eq!(backoffs.expire(at(1)), std::slice::from_ref(&pod));
-        assert!(!backoffs.holds(&pod, &uid, Wait::Eviction));
+        assert!(backoffs.until(&pod, &uid, Wait::Eviction).is_none());
         assert_eq!(backoffs.next(), None);
         backoffs.eviction_refused(&pod, &uid, at(1));
         assert_eq!(backoffs.next(), Some(at(3)));
@@ -258,7 +258,7 @@ mod tests {
         assert!(backoffs.avoided(&pod, &uid).is_empty());
         backoffs.bind_failed(&pod, &uid, &"n".into(), "refused", at(1));
         backoffs.expire(at(2));
-        assert!(!backoffs.holds(&pod, &uid, Wait::Bind), "it may go elsewhere");
+        assert!(backoffs.until(&pod, &uid, Wait::Bind).is_none(), "it may go elsewhere");
         assert_eq!(backoffs.avoided(&pod, &uid), [Text::from("n")]);
         assert_eq!(backoffs.next(), Some(at(3)));
         backoffs.bind_failed(&pod, &uid, &"n".into(), "another reason", at(2));
@@ -297,7 +297,7 @@ mod tests {
         assert!(backoffs.avoided(&pod, &uid).is_empty());
         assert!(!backoffs.forgive_first_bind(&pod, &uid, &"n".into(), "refused"), "only one");
         backoffs.bind_failed(&pod, &uid, &"n".into(), "refused", at(0));
-        assert!(backoffs.holds(&pod, &uid, Wait::Bind));
+        assert!(backoffs.until(&pod, &uid, Wait::Bind).is_some());
         backoffs.expire(at(1));
         assert_eq!(backoffs.avoided(&pod, &uid), [Text::from("n")], "the second of its kind there");
         assert!(backoffs.forgive_first_bind(&pod, &"re-created".into(), &"n".into(), "refused"));

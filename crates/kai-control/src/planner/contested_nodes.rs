@@ -141,7 +141,7 @@ impl Planner {
                 && request
                     .is_some_and(|request| request.spec.selected_node.as_deref() == Some(&**node));
             let may_be_evicted = !self.contested.reverted.contains_key(*name)
-                && !self.backoffs.holds(name, &base.uid, Wait::Eviction);
+                && self.backoffs.until(name, &base.uid, Wait::Eviction).is_none();
             base.role == PodRole::Workload && (is_bound || is_requested) && may_be_evicted
         });
         let mut binds: Vec<Revertible> = ours

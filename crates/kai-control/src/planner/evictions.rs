@@ -82,10 +82,7 @@ impl Planner {
         let mut pods = self.members.get(job).into_iter().flatten().chain(self.own_groups.get(job));
         pods.any(|pod| {
             let entry = self.pods.get(pod);
-            entry.is_some_and(|entry| {
-                matches!(entry.base.status, Status::Pending | Status::Gated)
-                    && entry.base.node.is_none()
-            })
+            entry.is_some_and(|entry| entry.base.status.is_waiting() && entry.base.node.is_none())
         })
     }
 

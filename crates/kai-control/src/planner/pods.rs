@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kai_api::names::gpu;
 use kai_api::view::Pod as GroupingView;
-use kai_core::input::pod::PodRole;
-use kai_core::input::selectors::{LabelSelector, NodeTerm, Operator, Requirement};
-use kai_core::input::{BudgetSpec, Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
+use kai_core::input::pod::{Backoff, PodRole, RetryAfter};
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
 use kai_core::status::Status;
 use kai_core::time::Timestamp;
 use kai_translate::{pod, pod_group, time};
@@ -17,9 +16,6 @@ use kai_workloads::{Decision, PodGroupPlan, group_pod};
 use super::{Planner, Publish, Wait};
 use crate::grouper::{Grouped, Grouping, for_its_author};
 use crate::orders::Order;
-
-/// Label that only the planner's copy of a pod carries while it may not be evicted.
-const HELD: &str = "kai.scheduler/may-not-be-evicted-now";
 
 /// A pod.
 pub(super) struct PodEntry {
@@ -211,7 +207,6 @@ impl Planner {
         self.in_flight.remove(name);
         self.evictions.forget(name);
         self.contested.forget(name);
-        self.forget_object(ObjectKey::Budget(hold_name(name)));
         self.forget_object(ObjectKey::Pod(name.clone()));
         self.forget_object(ObjectKey::BindRequest(name.clone()));
         self.world.forget(name);
@@ -356,24 +351,23 @@ impl Planner {
             spec.nominated_node.clone_from(&entry.nominated);
         }
         let uid = &entry.base.uid;
-        let backs_off = self.backoffs.holds(name, uid, Wait::Bind) && !self.is_being_bound(name);
-        // A failed bind request has the name of the next one until it is gone.
-        let waits = backs_off || self.failed_requests.contains_key(name);
-        if spec.status == Status::Pending && waits {
-            spec.status = Status::Gated;
-        }
-        avoid(&mut spec, &self.backoffs.avoided(name, uid));
-        let held = self.backoffs.holds(name, uid, Wait::Eviction);
-        let budget = if held {
-            spec.labels.insert(HELD.into(), uid.clone());
-            let labels = [(Text::from(HELD), uid.clone())].into();
-            let selector = LabelSelector::exact(&labels);
-            Delta::Set(Object::Budget(BudgetSpec { name: hold_name(name), selector, allowed: 0 }))
-        } else {
-            Delta::Remove(ObjectKey::Budget(hold_name(name)))
+        spec.backoff = Backoff {
+            retry_after: self.retry_after(name, uid),
+            protected_until: self.backoffs.until(name, uid, Wait::Eviction),
         };
-        self.tell(budget);
+        if spec.node.is_none() {
+            spec.constraints.avoided_nodes = self.backoffs.avoided(name, uid);
+        }
         self.tell(Delta::Set(Object::Pod(Box::new(spec))));
+    }
+
+    /// When the pod may be bound again; none: now.
+    fn retry_after(&self, pod: &ObjectName, uid: &Text) -> Option<RetryAfter> {
+        if self.failed_requests.contains_key(pod) {
+            return Some(RetryAfter::Cleanup);
+        }
+        let until = self.backoffs.until(pod, uid, Wait::Bind);
+        until.filter(|_| !self.is_being_bound(pod)).map(RetryAfter::Moment)
     }
 }
 
@@ -402,33 +396,10 @@ impl Planner {
     }
 }
 
-/// Keeps a pod off nodes by the same means by which it could itself.
-fn avoid(pod: &mut PodSpec, nodes: &[Text]) {
-    if nodes.is_empty() || pod.node.is_some() {
-        return;
-    }
-    let terms = &mut pod.constraints.node_terms;
-    if terms.is_empty() {
-        terms.push(NodeTerm { labels: Vec::new(), fields: Vec::new() });
-    }
-    for term in terms {
-        term.fields.push(Requirement {
-            key: "metadata.name".into(),
-            operator: Operator::NotIn,
-            values: nodes.to_vec(),
-        });
-    }
-}
-
 /// The group that a pod names.
 pub(super) fn named_group(pod: &PodSpec) -> Option<ObjectName> {
     let name = pod.group.clone()?;
     Some(ObjectName { namespace: pod.name.namespace.clone(), name })
-}
-
-/// No object can have this name.
-fn hold_name(pod: &ObjectName) -> ObjectName {
-    ObjectName::new(pod.namespace.clone(), format!("/{}", pod.name))
 }
 
 /// The name of a group that is to be.

@@ -64,7 +64,7 @@ pub struct Member {
 impl Member {
     /// It waits for a node.
     pub fn waits(&self) -> bool {
-        matches!(self.status, Status::Pending | Status::Gated)
+        self.status.is_waiting()
     }
 }
 

@@ -218,7 +218,9 @@ fn not_ready(held_back: &[HeldBack]) -> Option<Text> {
     let mut text = "Job is not ready for scheduling.".to_owned();
     let mut found = false;
     for reason in held_back {
-        let HeldBack::NotReady { sub_group, needed, exist, gated } = reason else { continue };
+        let HeldBack::NotReady { sub_group, needed, exist, gated, backing_off } = reason else {
+            continue;
+        };
         found = true;
         let (of, end) = match sub_group {
             None => (String::new(), ""),
@@ -226,8 +228,12 @@ fn not_ready(held_back: &[HeldBack]) -> Option<Text> {
         };
         let _ = write!(
             text,
-            " Waiting for {needed} pods{of}, currently {exist} exist, {gated} are gated{end}"
+            " Waiting for {needed} pods{of}, currently {exist} exist, {gated} are gated"
         );
+        if *backing_off > 0 {
+            let _ = write!(text, ", {backing_off} are retried soon after a failed bind");
+        }
+        text.push_str(end);
     }
     found.then(|| text.into())
 }

@@ -96,17 +96,22 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
     let giving = giving_queues(cycle.world);
     let mut spared = FxHashSet::default();
     spared.insert(job);
-    if !cycle.world.budgets.is_empty() {
+    if !cycle.world.budgets.is_empty() || !cycle.world.protected_pods.is_empty() {
         for (name, queue) in &giving {
             let running: Vec<JobId> =
                 cycle.world.job_index.of(*queue).running.iter().map(|key| key.job).collect();
             for victim in running {
-                if let Some(budget) = cycle.protecting_budget(victim) {
+                let verdict = if cycle.is_eviction_refused(victim) {
+                    VictimVerdict::EvictionRefused
+                } else if let Some(budget) = cycle.protecting_budget(victim) {
                     report.budgets.insert(budget);
-                    spared.insert(victim);
-                    let victim = cycle.world.job(victim).spec.name.clone();
-                    report.note(name, VictimVerdict::DisruptionBudget, &victim);
-                }
+                    VictimVerdict::DisruptionBudget
+                } else {
+                    continue;
+                };
+                spared.insert(victim);
+                let victim = cycle.world.job(victim).spec.name.clone();
+                report.note(name, verdict, &victim);
             }
         }
     }

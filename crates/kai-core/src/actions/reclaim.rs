@@ -153,6 +153,8 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         for victim in victims {
             let verdict = if cycle.is_too_young(Cause::Reclaim, job, victim) {
                 VictimVerdict::YoungerThanMinRuntime
+            } else if cycle.is_eviction_refused(victim) {
+                VictimVerdict::EvictionRefused
             } else if let Some(budget) = protecting_budget(cycle, job, victim) {
                 report.budgets.insert(budget);
                 VictimVerdict::DisruptionBudget

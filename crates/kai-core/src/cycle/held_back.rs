@@ -17,7 +17,7 @@ impl Cycle<'_> {
         let job = self.world.job(id);
         let mut found: Vec<HeldBack> = self.strays(job).into_iter().collect();
         let tried = self.fits.get(&id).is_some_and(|fit| !fit.says_nothing());
-        if tried || job.counts.of(Status::Pending) + job.counts.of(Status::Gated) == 0 {
+        if tried || job.counts.count(Status::is_waiting) == 0 {
             return found;
         }
         let Some(queue) = job.queue else { return found };
@@ -59,19 +59,20 @@ impl Cycle<'_> {
     }
 }
 
-/// The first leaf that lacks pods; the first of all where none does and every pod is gated.
+/// The first leaf that lacks pods; the first of all where none does and every pod is held back.
 fn lacking(job: &Job) -> HeldBack {
     let alive = |leaf: &Leaf| leaf.counts.count(Status::is_alive);
-    let gated = |leaf: &Leaf| leaf.counts.of(Status::Gated);
-    let lacks = |leaf: &&Leaf| alive(leaf) - gated(leaf) < leaf.min_available;
+    let held = |leaf: &Leaf| leaf.counts.count(Status::is_held_back);
+    let lacks = |leaf: &&Leaf| alive(leaf) - held(leaf) < leaf.min_available;
     let found =
-        job.leaves.iter().find(lacks).or_else(|| job.leaves.iter().find(|leaf| gated(leaf) > 0));
+        job.leaves.iter().find(lacks).or_else(|| job.leaves.iter().find(|leaf| held(leaf) > 0));
     let Some(leaf) = found else { return HeldBack::NotReached };
     let only = job.leaves.len() == 1 && &*leaf.name == crate::input::pod_group::DEFAULT_LEAF;
     HeldBack::NotReady {
         sub_group: (!only).then(|| leaf.name.clone()),
         needed: leaf.min_available,
         exist: alive(leaf),
-        gated: gated(leaf),
+        gated: leaf.counts.of(Status::Gated),
+        backing_off: leaf.counts.of(Status::BackingOff),
     }
 }

@@ -330,7 +330,7 @@ impl World {
     pub(crate) fn is_ready(&self, id: JobId) -> bool {
         let job = self.job(id);
         let ready = |counts: &StatusCounts, need: u32| {
-            counts.count(Status::is_alive) - counts.of(Status::Gated) >= need
+            counts.count(Status::is_alive) - counts.count(Status::is_held_back) >= need
         };
         Self::set_holds(job, 0, &|leaf| {
             ready(&job.leaves[leaf].counts, job.leaves[leaf].min_available)

@@ -11,10 +11,12 @@ use crate::time::Timestamp;
 use crate::world::World;
 
 impl World {
-    /// Some victim could be spared: there are budgets, or some queue lets jobs run for a while.
+    /// Some victim could be spared: there are budgets or pods that may not be evicted now, or some queue lets jobs run for a
+    /// while.
     pub(crate) fn may_protect_victims(&self) -> bool {
         let budgets = !self.config.compatibility.is_kai() && !self.budgets.is_empty();
         budgets
+            || !self.protected_pods.is_empty()
             || self.policy.min_runtime.as_ref().is_some_and(|arguments| {
                 arguments.has_defaults()
                     || self.queue_ids.values().any(|queue| {
@@ -49,6 +51,16 @@ impl Cycle<'_> {
         of_job.iter().all(|(victim, tasks)| {
             minruntime::allows_victims(self.world, self.now, cause, taker, *victim, tasks)
         })
+    }
+
+    /// A pod of the job may not be evicted now: the API server refused it a moment ago.
+    pub(crate) fn is_eviction_refused(&self, victim: JobId) -> bool {
+        !self.world.protected_pods.is_empty()
+            && self.world.job(victim).tasks().any(|task| {
+                let task = self.world.task(task);
+                task.spec.backoff.protected_until.is_some()
+                    && task.state.status.is_active_allocated()
+            })
     }
 
     /// The disruption budget that does not allow the eviction of the job: none is left for one of its pods, or, where the

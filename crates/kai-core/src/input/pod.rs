@@ -39,8 +39,29 @@ pub struct PodSpec {
     pub claims: Vec<Text>,
     /// Node it was nominated to in an earlier cycle.
     pub nominated_node: Option<Text>,
+    /// What earlier attempts on it showed.
+    pub backoff: Backoff,
     /// What NUMA alignment looks at.
     pub numa: NumaDemand,
+}
+
+/// Until when a pod is left as it is, because an attempt on it failed. The controller that carries plans out sets a moment and
+/// clears it when it has come: while it is set it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Backoff {
+    /// When it may be bound again; none: now.
+    pub retry_after: Option<RetryAfter>,
+    /// When it may be evicted again; none: now.
+    pub protected_until: Option<Timestamp>,
+}
+
+/// When a pod may be bound again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetryAfter {
+    /// At this moment.
+    Moment(Timestamp),
+    /// When the failed bind request is removed, whose name the next one has.
+    Cleanup,
 }
 
 /// What a pod is to the scheduler.
@@ -122,6 +143,8 @@ pub struct PodConstraints {
     pub node_selector: Vec<(Text, Text)>,
     /// Required node affinity: one term must match; none given: no requirement.
     pub node_terms: Vec<NodeTerm>,
+    /// Nodes on which its binds failed and are not tried now.
+    pub avoided_nodes: Vec<Text>,
     /// Tolerations of node taints.
     pub tolerations: Vec<Toleration>,
     /// Host ports it needs.

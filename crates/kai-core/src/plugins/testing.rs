@@ -7,7 +7,7 @@ use crate::config::{Config, PluginSpec};
 use crate::fairness::Amounts;
 use crate::ids::{NodeId, TaskId};
 use crate::input::node::{Allocatable, ObservedGpus};
-use crate::input::pod::{GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole};
+use crate::input::pod::{Backoff, GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole};
 use crate::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use crate::input::{
     Delta, NodeSpec, Object, ObjectName, PodGroupSpec, PodSpec, QueueSpec, Text, TopologyLevel,
@@ -85,6 +85,7 @@ pub(crate) fn pod(name: &str, group: &str, gpus: i64) -> PodSpec {
         constraints: PodConstraints::default(),
         claims: Vec::new(),
         nominated_node: None,
+        backoff: Backoff::default(),
         numa: NumaDemand::default(),
     }
 }

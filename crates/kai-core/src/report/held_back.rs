@@ -6,7 +6,7 @@ use crate::input::Text;
 /// Why a waiting job was not even tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HeldBack {
-    /// Too few of its pods exist, or too many of them are gated.
+    /// Too few of its pods exist, or too many of them are gated or back off.
     NotReady {
         /// The sub-group that lacks pods; none for a job without sub-groups.
         sub_group: Option<Text>,
@@ -16,6 +16,8 @@ pub enum HeldBack {
         exist: u32,
         /// Of those, how many wait for their scheduling gates.
         gated: u32,
+        /// Of those, how many wait until a bind that failed may be tried again.
+        backing_off: u32,
     },
     /// Pods that name a sub-group the job does not have.
     UnknownSubGroup {

@@ -42,6 +42,8 @@ pub enum Rule {
     Taint,
     /// Labels do not match.
     NodeAffinity,
+    /// A bind of the pod failed there a moment ago.
+    Avoided,
     /// Other pods are where they must not be, or not where they must.
     PodAffinity,
     /// A volume cannot be reached or made.

@@ -74,6 +74,8 @@ pub enum VictimVerdict {
     PriorityNotLower,
     /// A disruption budget protects it.
     DisruptionBudget,
+    /// The API server refused the eviction of one of its pods, and it is not tried again yet.
+    EvictionRefused,
     /// More jobs come before it than may be moved at once.
     BeyondMostMoved,
     /// Nothing spares it, but no set of victims it could be in helps.

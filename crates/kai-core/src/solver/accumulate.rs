@@ -221,7 +221,9 @@ impl AffinityFilter {
             .copied()
             .filter(|task| {
                 let constraints = &cycle.world.shape_of(*task).constraints;
-                !constraints.node_selector.is_empty() || !constraints.node_terms.is_empty()
+                !constraints.node_selector.is_empty()
+                    || !constraints.node_terms.is_empty()
+                    || !constraints.avoided_nodes.is_empty()
             })
             .collect();
         if tasks.is_empty() {

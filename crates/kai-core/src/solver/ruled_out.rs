@@ -49,6 +49,7 @@ pub(super) fn asks_for_devices_only(world: &World, search: &Search, task: TaskId
         && world.task(task).claims.is_empty()
         && shape.constraints.node_selector.is_empty()
         && shape.constraints.node_terms.is_empty()
+        && shape.constraints.avoided_nodes.is_empty()
         && job.sets.iter().all(|set| set.topology.is_none())
         && job.leaves.iter().all(|leaf| leaf.topology.is_none())
 }

@@ -296,7 +296,8 @@ impl World {
     fn settle_assumption(&mut self, spec: &PodSpec) {
         let settled = match self.assumed.get(&spec.name) {
             Some(Assumed::Bind { uid, .. }) => {
-                *uid != spec.uid || spec.node.is_some() || spec.status != Status::Pending
+                let waits = spec.status == Status::Pending && spec.backoff.retry_after.is_none();
+                *uid != spec.uid || spec.node.is_some() || !waits
             }
             Some(Assumed::Eviction { uid, .. }) => *uid != spec.uid || !spec.status.is_alive(),
             None => false,

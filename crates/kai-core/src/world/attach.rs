@@ -70,6 +70,9 @@ impl World {
             TaskId::new(self.tasks.len() - 1)
         };
         self.task_ids.insert(name, id);
+        if self.task(id).spec.backoff.protected_until.is_some() {
+            self.protected_pods.insert(id);
+        }
         if let Some(group) = self.group_of(id) {
             self.pods_of_group.entry(group).or_default().insert(id);
         }
@@ -82,6 +85,7 @@ impl World {
             return Effect::default();
         };
         self.detach(id);
+        self.protected_pods.remove(&id);
         if let Some(group) = self.group_of(id) {
             unlist(&mut self.pods_of_group, &group, id);
         }
@@ -213,6 +217,9 @@ impl World {
             observed.status = Status::Binding;
             observed.node = Some(bind.node.clone());
             observed.groups = bind.gpu_groups.to_vec();
+        }
+        if observed.status == Status::Pending && spec.backoff.retry_after.is_some() {
+            observed.status = Status::BackingOff;
         }
         let evicted = in_flight.is_some_and(|assumed| assumed.evicts(&spec.uid));
         if evicted && observed.status.is_alive() {

@@ -387,11 +387,9 @@ impl World {
     }
 
     pub(crate) fn has_waiting_pods(&self, id: JobId) -> bool {
-        let waits = |status| matches!(status, Status::Pending | Status::Gated);
         let job = self.job(id);
-        job.counts.of(Status::Pending) > 0
-            || job.counts.of(Status::Gated) > 0
-            || job.strays.iter().any(|task| waits(self.task(*task).state.status))
+        job.counts.count(Status::is_waiting) > 0
+            || job.strays.iter().any(|task| self.task(*task).state.status.is_waiting())
     }
 
     /// Hundredths of GPUs that the job's placed pods cost.

@@ -99,6 +99,8 @@ pub struct World {
     pub(crate) config_maps: BTreeSet<ObjectName>,
     pub(crate) namespaces: BTreeMap<Text, NamespaceSpec>,
     pub(crate) budgets: BTreeMap<ObjectName, BudgetSpec>,
+    /// Pods that may not be evicted now.
+    pub(crate) protected_pods: BTreeSet<TaskId>,
     pub(crate) totals: Totals,
     pub(crate) job_index: JobIndex,
     /// Jobs of which only the core may not be preempted.
@@ -188,6 +190,7 @@ impl World {
             config_maps: BTreeSet::new(),
             namespaces: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            protected_pods: BTreeSet::new(),
             totals: Totals::default(),
             job_index: JobIndex::default(),
             semi_preemptible: BTreeSet::new(),

@@ -2,7 +2,9 @@
 
 use kai_core::fairness::{Amounts, UNLIMITED};
 use kai_core::input::node::{Allocatable, ObservedGpus};
-use kai_core::input::pod::{GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, PodSpec};
+use kai_core::input::pod::{
+    Backoff, GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, PodSpec,
+};
 use kai_core::input::pod_group::{
     DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility, TopologyConstraint,
 };
@@ -234,6 +236,7 @@ impl JobSketch {
             constraints: PodConstraints::default(),
             claims: Vec::new(),
             nominated_node: None,
+            backoff: Backoff::default(),
             numa: NumaDemand::default(),
         }
     }

@@ -24,6 +24,7 @@ pub(super) fn constraints(pod: &view::Pod) -> PodConstraints {
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),
         node_terms: affinity.map(required_nodes).unwrap_or_default(),
+        avoided_nodes: Vec::new(),
         tolerations: spec.tolerations.iter().filter_map(tolerations::of_pod).collect(),
         host_ports: host_ports(pod),
         pod_affinity,

@@ -10,7 +10,7 @@ mod request;
 mod status;
 
 use kai_api::names::{defaults, gpu as gpu_names, objects, workload};
-use kai_core::input::pod::PodRole;
+use kai_core::input::pod::{Backoff, PodRole};
 use kai_core::input::{ObjectName, PodSpec, Text};
 use kai_core::time::{Span, Timestamp};
 
@@ -113,6 +113,7 @@ pub fn translate(pod: &view::Pod, rules: &PodRules) -> Translated<PodSpec> {
         constraints,
         claims: claims(pod),
         nominated_node: selectors::non_empty(pod.status.nominated_node_name.as_ref()),
+        backoff: Backoff::default(),
         numa,
         name,
     };

@@ -61,6 +61,12 @@ pub(super) fn check_taints(
     if tolerate_all(tolerations, taints) { Ok(()) } else { Err(texts::TAINT.refusal()) }
 }
 
+/// Binds of the pod did not fail on the node just now.
+pub(super) fn check_avoided(constraints: &PodConstraints, node: &Node) -> Result<(), NodeRefusal> {
+    let avoids = constraints.avoided_nodes.contains(node.name());
+    if avoids { Err(texts::AVOIDED.refusal()) } else { Ok(()) }
+}
+
 /// The node has the labels of the selector and satisfies one required term.
 pub(super) fn check_node_affinity(
     constraints: &PodConstraints,
@@ -69,11 +75,12 @@ pub(super) fn check_node_affinity(
     if matches_node(constraints, node) { Ok(()) } else { Err(texts::NODE_AFFINITY.refusal()) }
 }
 
-/// The same as a plain answer.
+/// The same as a plain answer, for nodes that the pod does not avoid.
 pub(crate) fn matches_node(constraints: &PodConstraints, node: &Node) -> bool {
     let labels = &node.spec.labels;
     let terms = &constraints.node_terms;
-    constraints.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    !constraints.avoided_nodes.contains(node.name())
+        && constraints.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
         && (terms.is_empty() || terms.iter().any(|term| term.matches(node.name(), labels)))
 }
 

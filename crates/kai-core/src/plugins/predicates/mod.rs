@@ -137,7 +137,8 @@ impl TaskContext {
             || world.config.params.restrict_node_scheduling
             || !constraints.host_ports.is_empty()
             || !constraints.node_selector.is_empty()
-            || !constraints.node_terms.is_empty();
+            || !constraints.node_terms.is_empty()
+            || !constraints.avoided_nodes.is_empty();
         Self {
             task,
             queue_capacity: QueueCapacity::new(world, task),
@@ -202,6 +203,7 @@ impl TaskContext {
             kubernetes::check_ports(world, self.task, &constraints.host_ports, node)?;
         }
         kubernetes::check_taints(&constraints.tolerations, &node.spec.taints)?;
+        kubernetes::check_avoided(constraints, node)?;
         kubernetes::check_node_affinity(constraints, node)?;
         if let Some(facts) = &self.affinity {
             facts.check(constraints, node)?;

@@ -6,8 +6,8 @@ use crate::fairness::{Amounts, UNLIMITED};
 use crate::ids::TaskId;
 use crate::input::node::{Allocatable, NodeSpec, ObservedGpus, Taint};
 use crate::input::pod::{
-    GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm, TermNamespaces,
-    Toleration,
+    Backoff, GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm,
+    TermNamespaces, Toleration,
 };
 use crate::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, PodGroupSpec, Preemptibility};
 use crate::input::selectors::{LabelSelector, Labels, Operator, Requirement};
@@ -252,6 +252,7 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
             constraints: PodConstraints::default(),
             claims: Vec::new(),
             nominated_node: None,
+            backoff: Backoff::default(),
             numa: NumaDemand::default(),
         }),
     }

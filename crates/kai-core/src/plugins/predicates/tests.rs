@@ -4,7 +4,7 @@ use super::testing::{Cluster, NAMESPACE, gpu_node, node, pod, queue};
 use super::{TaskContext, check_task, check_task_beyond_eviction};
 use crate::compatibility::Compatibility;
 use crate::input::node::{Taint, TaintEffect};
-use crate::input::pod::{GpuRequest, HostPort, PodRole};
+use crate::input::pod::{GpuRequest, HostPort, PodRole, RetryAfter};
 use crate::input::pod_group::Preemptibility;
 use crate::input::selectors::{NodeTerm, Operator};
 use crate::input::{Object, ObjectName};
@@ -74,6 +74,33 @@ fn all_objections_are_reported_at_once_and_victims_change_only_some() {
     };
     assert!(check_task(&cluster.world, conflict_only).is_err());
     assert!(check_task_beyond_eviction(&cluster.world, conflict_only).is_ok());
+}
+
+#[test]
+fn nodes_on_which_a_bind_failed_are_avoided() {
+    let mut cluster = Cluster::new();
+    cluster.node(node("n"));
+    cluster.node(node("m"));
+    let mut failed = pod("p");
+    failed.spec.constraints.avoided_nodes = vec!["n".into()];
+    let task = cluster.pod(failed);
+    let text = "node(s) failed to bind the Pod a moment ago";
+    assert_eq!(cluster.refusal(task, "n").unwrap(), text);
+    assert_eq!(cluster.refusal(task, "m"), None);
+}
+
+#[test]
+fn pod_that_backs_off_is_held_back_as_a_gated_pod_is() {
+    let mut cluster = Cluster::new();
+    cluster.node(node("n"));
+    let mut failed = pod("p");
+    failed.spec.backoff.retry_after = Some(RetryAfter::Cleanup);
+    let task = cluster.pod(failed);
+    assert_eq!(cluster.world.task(task).state.status, Status::BackingOff);
+    let mut gated = pod("q").status(Status::Gated);
+    gated.spec.backoff.retry_after = Some(RetryAfter::Cleanup);
+    let task = cluster.pod(gated);
+    assert_eq!(cluster.world.task(task).state.status, Status::Gated);
 }
 
 #[test]

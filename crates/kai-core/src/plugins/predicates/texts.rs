@@ -43,6 +43,7 @@ fixed_texts! {
     HOST_PORTS = HostPorts, "node(s) didn't have free ports for the requested pod ports";
     TAINT = Taint, "node(s) had untolerated taint(s)";
     NODE_AFFINITY = NodeAffinity, "node(s) didn't match Pod's node affinity/selector";
+    AVOIDED = Avoided, "node(s) failed to bind the Pod a moment ago";
     POD_AFFINITY = PodAffinity, "node(s) didn't match pod affinity rules";
     POD_ANTI_AFFINITY = PodAffinity, "node(s) didn't match pod anti-affinity rules";
     EXISTING_ANTI_AFFINITY = PodAffinity,

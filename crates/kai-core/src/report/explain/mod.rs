@@ -81,14 +81,18 @@ fn paragraph(text: &mut String, title: &str, body: &str) {
 /// Why a job was not tried.
 pub fn held_back(reason: &HeldBack) -> String {
     match reason {
-        HeldBack::NotReady { sub_group, needed, exist, gated } => {
+        HeldBack::NotReady { sub_group, needed, exist, gated, backing_off } => {
             let pods = match sub_group {
                 None => "pods".to_owned(),
                 Some(name) => format!("pods for SubGroup {name}"),
             };
+            let retries = match backing_off {
+                0 => String::new(),
+                pods => format!(", {pods} are retried soon after a failed bind"),
+            };
             format!(
                 "Job is not ready for scheduling. Waiting for {needed} {pods}, currently {exist} exist, \
-                 {gated} are gated"
+                 {gated} are gated{retries}"
             )
         }
         HeldBack::UnknownSubGroup { sub_group, pods } => format!(
@@ -263,6 +267,7 @@ fn verdict_text(verdict: VictimVerdict) -> &'static str {
         VictimVerdict::NotPreemptible => "they may not be preempted",
         VictimVerdict::PriorityNotLower => "their priority is not lower",
         VictimVerdict::DisruptionBudget => "a disruption budget protects them",
+        VictimVerdict::EvictionRefused => "the API server refused an eviction a moment ago",
         VictimVerdict::BeyondMostMoved => "more jobs come before them than may be moved at once",
         VictimVerdict::TakenInVain => "taking them does not help",
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kai_core::input::pod::{
-    GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, Toleration,
+    Backoff, GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, Toleration,
 };
 use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use kai_core::input::selectors::{LabelSelector, Labels};
@@ -137,6 +137,7 @@ pub(crate) fn bare_pod(name: &str) -> PodSpec {
         constraints: PodConstraints::default(),
         claims: Vec::new(),
         nominated_node: None,
+        backoff: Backoff::default(),
         numa: NumaDemand::default(),
     }
 }

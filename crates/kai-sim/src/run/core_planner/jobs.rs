@@ -1,8 +1,8 @@
 //! Jobs, tasks, bindings under way, foreign pods and disruption budgets in the core's words.
 
 use kai_core::input::pod::{
-    ComputeMode, GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm,
-    TermNamespaces, Toleration,
+    Backoff, ComputeMode, GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole,
+    PodTerm, TermNamespaces, Toleration,
 };
 use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use kai_core::input::{
@@ -138,6 +138,7 @@ fn pod(job: &Job, task: &Task) -> PodSpec {
         constraints: constraints(task),
         claims,
         nominated_node: task.nominated_node.as_deref().map(text),
+        backoff: Backoff::default(),
         numa: NumaDemand {
             guaranteed: task.qos == Qos::Guaranteed,
             containers: Vec::new(),
@@ -170,6 +171,7 @@ fn foreign_pod(name: ObjectName, foreign: &format::ForeignPod) -> PodSpec {
         },
         claims: Vec::new(),
         nominated_node: None,
+        backoff: Backoff::default(),
         numa: NumaDemand::default(),
     }
 }
@@ -220,6 +222,7 @@ fn constraints(task: &Task) -> PodConstraints {
     PodConstraints {
         node_selector: selector.map(|(key, value)| (text(key), text(value))).collect(),
         node_terms: node_terms(&task.node_affinity),
+        avoided_nodes: Vec::new(),
         tolerations: task.tolerations.iter().map(toleration).collect(),
         host_ports: task.host_ports.iter().map(host_port).collect(),
         pod_affinity: task.pod_affinity.iter().map(pod_term).collect(),
@@ -287,7 +290,8 @@ fn status(status: format::Status) -> Status {
 pub(super) fn status_back(status: Status) -> format::Status {
     match status {
         Status::Pending => format::Status::Pending,
-        Status::Gated => format::Status::Gated,
+        // The format has no attempts that fail.
+        Status::Gated | Status::BackingOff => format::Status::Gated,
         Status::Allocated => format::Status::Allocated,
         Status::Pipelined => format::Status::Pipelined,
         Status::Binding => format::Status::Binding,
