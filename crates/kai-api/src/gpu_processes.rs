@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Processes of one pod on a device.
+/// Processes of one pod that may use a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodProcesses {
     /// UID of the pod.
@@ -17,8 +17,8 @@ pub struct PodProcesses {
     pub why: String,
 }
 
-/// What the library that limits GPU memory does in a process. The order is from the best to the worst: of several
-/// processes of a pod the worst counts.
+/// What the library that limits GPU memory does in the processes of a pod. The order of the states of a process that uses
+/// the device is from the best to the worst: of several the worst counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObservedGuard {
@@ -34,6 +34,12 @@ pub enum ObservedGuard {
     Failed,
     /// The process uses the device without it.
     Absent,
+    /// No process of the pod uses the device. Processes have loaded the library and CUDA.
+    Idle,
+    /// No process of the pod uses the device. Processes have loaded the library, none has loaded CUDA.
+    NoCuda,
+    /// No process of the pod uses the device, and none has loaded the library.
+    NoLibrary,
 }
 
 impl ObservedGuard {
@@ -46,6 +52,9 @@ impl ObservedGuard {
             Self::Unknown => "unknown",
             Self::Failed => "failed",
             Self::Absent => "absent",
+            Self::Idle => "idle",
+            Self::NoCuda => "nocuda",
+            Self::NoLibrary => "nolibrary",
         }
     }
 }
@@ -71,8 +80,10 @@ mod tests {
         assert_eq!(text, r#"[{"uid":"u","mib":7,"guard":"absent","why":"static"}]"#);
         assert_eq!(parse(&text), Some(vec![absent]));
         assert_eq!(parse("GPU-1=7"), None);
-        let all = [ObservedGuard::Enforcing, ObservedGuard::Reporting, ObservedGuard::Off];
-        for one in all.into_iter().chain([ObservedGuard::Unknown, ObservedGuard::Failed]) {
+        let using = [ObservedGuard::Enforcing, ObservedGuard::Reporting, ObservedGuard::Off];
+        let failing = [ObservedGuard::Unknown, ObservedGuard::Failed, ObservedGuard::Absent];
+        let idle = [ObservedGuard::Idle, ObservedGuard::NoCuda, ObservedGuard::NoLibrary];
+        for one in using.into_iter().chain(failing).chain(idle) {
             assert_eq!(serde_json::json!(one), one.name());
         }
     }

@@ -311,10 +311,16 @@ impl Binder {
             rung,
             platform: climb.platform,
             class: climb.class,
+            observes_processes: false,
         };
-        let pod = reservation::manifest(blueprint, &self.settings.reservation);
+        let plain = Box::new(reservation::manifest(blueprint, &self.settings.reservation));
+        let observes = self.settings.observes_processes() && !blueprint.is_fake;
+        let observing = observes.then(|| {
+            let blueprint = Blueprint { observes_processes: true, ..blueprint };
+            Box::new(reservation::manifest(blueprint, &self.settings.reservation))
+        });
         self.facts.expect_reservation(name.clone());
-        self.orders.push(Order::Reserve { device: key.clone(), pod: Box::new(pod) });
+        self.orders.push(Order::Reserve { device: key.clone(), plain, observing });
         memory.making = Some((name, rung));
         memory.busy = true;
     }

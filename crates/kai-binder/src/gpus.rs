@@ -185,6 +185,7 @@ pub fn reservation_pod(
         rung: Ladder::default().next(&climb.rungs),
         platform: climb.platform,
         class: climb.class,
+        observes_processes: settings.observes_processes(),
     };
     reservation::manifest(blueprint, &settings.reservation)
 }

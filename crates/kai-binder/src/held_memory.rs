@@ -123,15 +123,30 @@ fn is_enforcing(limits: &str) -> bool {
     limits.split(' ').any(|word| word == "mode=enforce")
 }
 
-/// The status of a pod that follows from its processes. None: what it shows stays. A pod that ran a program without the
+/// The status says that no process used the GPU so far: it may still become anything.
+fn is_of_unused_gpu(status: &str) -> bool {
+    let reason = status.strip_prefix(guard::NOT_ENFORCEABLE);
+    status.starts_with(guard::NOT_OBSERVED)
+        || reason.is_some_and(|reason| [guard::NO_LIBRARY, guard::NO_CUDA].contains(&reason))
+}
+
+/// The status of a pod that follows from its processes. None: what it shows stays. A pod that used the GPU without the
 /// library can do so again, so that it never becomes enforced.
 fn observed_status(pod: &PodFacts, seen: &PodProcesses) -> Option<String> {
     let (_, limits) = pod.limits.text.as_ref()?;
     let shown = pod.limits.status.as_deref().unwrap_or_default();
-    if shown.starts_with(guard::NOT_ENFORCEABLE) || shown == guard::OFF {
+    let is_unused = is_of_unused_gpu(shown);
+    if (shown.starts_with(guard::NOT_ENFORCEABLE) && !is_unused) || shown == guard::OFF {
         return None;
     }
     Some(match seen.guard {
+        ObservedGuard::Idle if is_unused => format!("{}{}", guard::NOT_OBSERVED, guard::UNUSED),
+        ObservedGuard::NoCuda if is_unused => {
+            format!("{}{}", guard::NOT_ENFORCEABLE, guard::NO_CUDA)
+        }
+        ObservedGuard::NoLibrary if is_unused => {
+            format!("{}{}", guard::NOT_ENFORCEABLE, guard::NO_LIBRARY)
+        }
         ObservedGuard::Enforcing if is_enforcing(limits) => guard::ENFORCED.to_owned(),
         ObservedGuard::Enforcing | ObservedGuard::Reporting => guard::REPORTED.to_owned(),
         ObservedGuard::Failed | ObservedGuard::Absent => {
@@ -140,7 +155,11 @@ fn observed_status(pod: &PodFacts, seen: &PodProcesses) -> Option<String> {
         ObservedGuard::Unknown if shown.starts_with(guard::NOT_OBSERVED) => {
             format!("{}{}", guard::NOT_OBSERVED, seen.why)
         }
-        ObservedGuard::Off | ObservedGuard::Unknown => return None,
+        ObservedGuard::Off
+        | ObservedGuard::Unknown
+        | ObservedGuard::Idle
+        | ObservedGuard::NoCuda
+        | ObservedGuard::NoLibrary => return None,
     })
 }
 
@@ -421,6 +440,30 @@ mod tests {
             let keys: Vec<String> =
                 written(&mut binder, 0).into_iter().map(|(_, key, _)| key).collect();
             assert_eq!(keys, [guard::USED], "{status}");
+        }
+    }
+
+    #[test]
+    fn status_of_a_pod_that_does_not_use_the_gpu_follows_its_processes() {
+        let no_library = format!("{}{}", guard::NOT_ENFORCEABLE, guard::NO_LIBRARY);
+        let no_cuda = format!("{}{}", guard::NOT_ENFORCEABLE, guard::NO_CUDA);
+        for (shown, state, expected) in [
+            (NOT_YET, "nolibrary", Some(&*no_library)),
+            (NOT_YET, "nocuda", Some(&*no_cuda)),
+            (NOT_YET, "idle", Some(NOT_YET)),
+            (&no_library, "nocuda", Some(&*no_cuda)),
+            (&no_cuda, "idle", Some(NOT_YET)),
+            (&no_library, "enforcing", Some(guard::ENFORCED)),
+            (guard::ENFORCED, "nolibrary", None),
+            ("not enforceable: process serve uses the GPU without the library", "nocuda", None),
+        ] {
+            let seen = json!([{"uid": "p", "mib": 0, "guard": state}]);
+            let mut binder = binder(&[observing("1", "0", Some(&seen)), tenant("p", shown)]);
+            let written = written(&mut binder, 0).into_iter();
+            let status = written.filter(|(_, key, _)| key == guard::STATUS).map(|(.., text)| text);
+            let status: Vec<String> = status.collect();
+            let expected = expected.filter(|expected| *expected != shown);
+            assert_eq!(status.first().map(String::as_str), expected, "{shown}, {state}");
         }
     }
 

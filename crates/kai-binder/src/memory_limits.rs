@@ -146,8 +146,8 @@ impl Binder {
 
     /// Why it is not known whether the library limits the processes of a pod that is bound now.
     fn why_not_observed(&self) -> &'static str {
-        if self.settings.reservation.observe_processes {
-            "no process of the pod uses the GPU"
+        if self.settings.observes_processes() {
+            guard::UNUSED
         } else {
             "reservation pods do not see processes, set resourceReservation.observeProcesses"
         }

@@ -188,11 +188,13 @@ pub(super) struct Blueprint<'a> {
     pub(super) platform: Platform,
     /// The runtime class, where the rung has one.
     pub(super) class: Option<&'a str>,
+    /// It sees the processes of its node.
+    pub(super) observes_processes: bool,
 }
 
 /// The reservation pod.
 pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings) -> Value {
-    let Blueprint { name, device, tolerations, is_fake, rung, platform, class } = blueprint;
+    let Blueprint { name, device, tolerations, rung, platform, class, .. } = blueprint;
     let field = |variable: &str, path: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut container = json!({
         "name": objects::RESERVATION_CONTAINER,
@@ -227,7 +229,7 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
     if let Some(security) = &settings.pod_security {
         json::set(&mut pod, &["spec", "securityContext"], security.clone());
     }
-    if is_fake {
+    if blueprint.is_fake {
         // The program that simulates such nodes writes the device on the pod.
         if let Some(container) = pod.pointer_mut("/spec/containers/0") {
             json::set(container, &["image"], "ubuntu");
@@ -242,7 +244,7 @@ pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings)
         json!(platform.name()),
     );
     profile::equip(&mut pod, rung, class, settings);
-    if settings.observe_processes {
+    if blueprint.observes_processes {
         profile::let_observe_processes(&mut pod);
     }
     pod
@@ -275,7 +277,8 @@ mod tests {
 
     fn blueprint<'a>(name: &'a ObjectName, device: &'a DeviceKey, rung: Rung) -> Blueprint<'a> {
         let (platform, class) = (Platform::Standard, Some("nvidia"));
-        Blueprint { name, device, tolerations: &[], is_fake: false, rung, platform, class }
+        let (tolerations, is_fake, observes_processes) = (&[], false, false);
+        Blueprint { name, device, tolerations, is_fake, rung, platform, class, observes_processes }
     }
 
     /// The fields that Pod Security asks for at its level `restricted`; host paths and privilege are for Jetsons only.
@@ -299,10 +302,10 @@ mod tests {
     #[test]
     fn reservation_pods_see_processes_of_the_node_only_where_that_is_set() {
         let (device, name) = (device(), ObjectName::new("r", "p"));
-        let made = |observe_processes, rung| {
-            let settings =
-                ReservationSettings { observe_processes, ..ReservationSettings::default() };
-            manifest(blueprint(&name, &device, rung), &settings)
+        let settings = ReservationSettings::default();
+        let made = |observes_processes, rung| {
+            let blueprint = Blueprint { observes_processes, ..blueprint(&name, &device, rung) };
+            manifest(blueprint, &settings)
         };
         let blind = made(false, Rung::Plain);
         assert!(blind["spec"]["hostPID"].is_null());

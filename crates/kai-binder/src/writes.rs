@@ -22,8 +22,9 @@ use super::{DeviceKey, config_maps, holdings};
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
-    /// Make the reservation pod of a device.
-    Reserve { device: DeviceKey, pod: Box<Value> },
+    /// Create the reservation pod of a device: the one that observes processes, or without it or where it is forbidden the
+    /// plain one.
+    Reserve { device: DeviceKey, plain: Box<Value>, observing: Option<Box<Value>> },
     /// Remove a reservation pod.
     Release { device: DeviceKey, pod: ObjectName, uid: Text },
     /// Remove a reservation pod of which nobody waits to hear that it is gone.
@@ -125,8 +126,11 @@ pub(super) type Written = Outcome<Answer>;
 /// Carries an order out.
 pub(super) async fn carry_out(writer: &Writer, order: Order) -> Option<Report> {
     match order {
-        Order::Reserve { device, pod } => {
-            let ended = reserve(writer, pod).await;
+        Order::Reserve { device, plain, observing } => {
+            let ended = match observing {
+                Some(observing) => reserve_observing(writer, observing, plain).await,
+                None => reserve(writer, plain).await,
+            };
             Some(Report::Reserved { device, ended })
         }
         Order::Release { device, pod, uid } => {
@@ -213,6 +217,25 @@ async fn write_step(
             writer.write(&Write::Delete(target, Delete::default())).await?;
             Ok(Answer::Nothing)
         }
+    }
+}
+
+/// Creates a reservation pod that observes processes. Pod Security or a rule of the platform may forbid what it needs for
+/// that: sharing a GPU goes on without it.
+async fn reserve_observing(
+    writer: &Writer,
+    observing: Box<Value>,
+    plain: Box<Value>,
+) -> Outcome<Box<view::Pod>> {
+    match reserve(writer, observing).await {
+        Err(Failure::Forbidden { reason } | Failure::Denied { reason }) => {
+            tracing::warn!(
+                reason,
+                "reservation pod may not observe processes, whether memory limits are enforced stays unknown: allow hostPID and SYS_PTRACE in its namespace, or set resourceReservation.observeProcesses=false"
+            );
+            reserve(writer, plain).await
+        }
+        ended => ended,
     }
 }
 

@@ -53,8 +53,8 @@ pub struct Wanted<'a> {
     pub metrics_authentication: bool,
     /// MiB of each GPU that are never given out, until a reservation pod measured what the driver keeps.
     pub gpu_memory_reserve_mib: u32,
-    /// Reservation pods see the processes of their nodes.
-    pub observe_processes: bool,
+    /// Reservation pods see the processes of their nodes. None: where the cluster limits GPU memory.
+    pub observe_processes: Option<bool>,
     /// How long disruption budgets may delay reclaim: a duration, or `forever`.
     pub disruption_budget_delay: &'a str,
 }
@@ -103,8 +103,9 @@ impl Wanted<'_> {
         let reserve = (self.gpu_memory_reserve_mib > 0
             && counts.iter().any(|one| functions.contains(one)))
         .then(|| format!("--gpu-memory-reserve-mib={}", self.gpu_memory_reserve_mib));
-        let observes = self.observe_processes && functions.contains(&Function::Binder);
-        let observe = observes.then(|| "--resource-reservation-observe-processes".to_owned());
+        let observe = self.observe_processes.filter(|_| functions.contains(&Function::Binder));
+        let observe =
+            observe.map(|observe| format!("--resource-reservation-observe-processes={observe}"));
         reserve.into_iter().chain(observe).collect()
     }
 }
@@ -156,7 +157,8 @@ pub fn objects(wanted: Wanted<'_>) -> Vec<Value> {
         all.extend(webhooks(wanted.scheduler_name));
     }
     if wanted.openshift {
-        all.extend(openshift::constraints(&accounts(&all), wanted.numa_agent));
+        let observes = wanted.observe_processes == Some(true);
+        all.extend(openshift::constraints(&accounts(&all), wanted.numa_agent, observes));
     }
     all
 }
@@ -399,7 +401,7 @@ mod tests {
             metrics_authentication: false,
             scale_adjuster: false,
             gpu_memory_reserve_mib: 0,
-            observe_processes: false,
+            observe_processes: None,
             numa_agent: false,
             gpu_sharing: false,
             openshift: false,
@@ -540,6 +542,18 @@ mod tests {
             let reservation =
                 "system:serviceaccount:kai-resource-reservation:kai-resource-reservation";
             assert!(users.contains(reservation));
+        }
+        let observing =
+            Wanted { openshift: true, observe_processes: Some(true), ..usual(Layout::Process) };
+        for (wanted, observes) in
+            [(Wanted { openshift: true, ..usual(Layout::Process) }, false), (observing, true)]
+        {
+            let made = objects(wanted);
+            let mut constraints =
+                made.iter().filter(|one| one["kind"] == "SecurityContextConstraints");
+            let reservation =
+                constraints.find(|one| one["metadata"]["name"] == "kai-resource-reservation");
+            assert_eq!(reservation.expect("constraints")["allowHostPID"], observes);
         }
         let binder = objects(Wanted { openshift: true, ..usual(Layout::Process) });
         let arguments = &binder[0]["spec"]["template"]["spec"]["containers"][0]["args"];

@@ -225,7 +225,8 @@ impl Configured {
         }
         let kubelet = wanted.kubelet_pod_resources.filter(|folder| !folder.is_empty());
         take(&mut to.kubelet_pod_resources, &usual.kubelet_pod_resources, Some(kubelet));
-        take(&mut to.observe_processes, &usual.observe_processes, wanted.observe_processes);
+        let observe = wanted.observe_processes.map(Some);
+        take(&mut to.observe_processes, &usual.observe_processes, observe);
         match wanted.tegra.map(|tegra| serde_json::from_value(json!(tegra))).transpose() {
             Ok(tegra) => take(&mut to.tegra, &usual.tegra, tegra),
             Err(error) => {
@@ -425,7 +426,7 @@ mod tests {
         };
         assert_eq!(binder.reservation.tegra, tegra);
         assert_eq!(binder.reservation.kubelet_pod_resources.as_deref(), Some("/k"));
-        assert!(binder.reservation.observe_processes);
+        assert_eq!(binder.reservation.observe_processes, Some(true));
         assert_eq!(
             (config.params.gpu_memory_reserve_mib, binder.gpu_memory_reserve_mib),
             (450, 450)

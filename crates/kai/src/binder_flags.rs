@@ -65,9 +65,9 @@ pub(crate) struct BinderArguments {
     resource_reservation_kubelet_pod_resources: Option<String>,
 
     /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), so that the memory which each
-    /// sharing pod holds is known, and whether its limit is enforced.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN", action = clap::ArgAction::Set)]
-    resource_reservation_observe_processes: bool,
+    /// sharing pod holds is known, and whether its limit is enforced [default: true if the cluster limits GPU memory].
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN")]
+    resource_reservation_observe_processes: Option<bool>,
 
     /// Name devices to containers in CDI notation; auto follows the ClusterPolicy of NVIDIA's GPU Operator.
     #[arg(long, value_enum, default_value = "auto")]

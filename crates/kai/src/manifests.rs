@@ -42,9 +42,9 @@ pub(crate) struct ManifestsArguments {
     gpu_memory_reserve_mib: u32,
 
     /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), so that the memory which each
-    /// sharing pod holds is known, and whether its limit is enforced
-    #[arg(long)]
-    observe_processes: bool,
+    /// sharing pod holds is known, and whether its limit is enforced [default: true if the cluster limits GPU memory]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN")]
+    observe_processes: Option<bool>,
 
     /// Install on `OpenShift`: fix no user id and add `SecurityContextConstraints`
     #[arg(long)]

@@ -51,6 +51,14 @@
 {{- if ne $least "off" -}}{{ $least }}{{- end -}}
 {{- end -}}
 
+{{/* Not empty if reservation pods see the processes of their nodes. */}}
+{{- define "kai.observesProcesses" -}}
+{{- $set := .Values.global.resourceReservation.observeProcesses -}}
+{{- if kindIs "bool" $set -}}{{- if $set -}}true{{- end -}}
+{{- else if include "kai.gpuMemoryEnforcement" . -}}true
+{{- end -}}
+{{- end -}}
+
 {{/* Plugins of the binder, with those that the sharing mode asks for. */}}
 {{- define "kai.binderPlugins" -}}
 {{- $plugins := deepCopy (.Values.binder.plugins | default dict) -}}
@@ -123,7 +131,7 @@
 {{- $args = append $args (printf "--resource-reservation-pull-policy=%s" (include "kai.pullPolicy" .)) -}}
 {{- if include "kai.openshift" . -}}{{- $args = append $args (printf "--resource-reservation-container-security-context=%s" (include "kai.openshiftReservationSecurity" .)) -}}{{- end -}}
 {{- if gt (int $v.global.gpuMemoryReserveMib) 0 -}}{{- $args = append $args (printf "--gpu-memory-reserve-mib=%d" (int $v.global.gpuMemoryReserveMib)) -}}{{- end -}}
-{{- if $reservation.observeProcesses -}}{{- $args = append $args "--resource-reservation-observe-processes" -}}{{- end -}}
+{{- if kindIs "bool" $reservation.observeProcesses -}}{{- $args = append $args (printf "--resource-reservation-observe-processes=%t" $reservation.observeProcesses) -}}{{- end -}}
 {{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
 {{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}

@@ -27,6 +27,16 @@ pub const NOT_ENFORCEABLE: &str = "not enforceable: ";
 /// follows.
 pub const NOT_OBSERVED: &str = "not yet observed: ";
 
+/// Reason after [`NOT_OBSERVED`]: the library is ready, and nothing was allocated yet.
+pub const UNUSED: &str = "no process of the pod uses the GPU";
+
+/// Reason after [`NOT_ENFORCEABLE`], until a process of the pod uses the GPU.
+pub const NO_LIBRARY: &str =
+    "no process of the pod has loaded the library (static, musl, or a loader of its own)";
+
+/// Reason after [`NOT_ENFORCEABLE`], until a process of the pod loads CUDA.
+pub const NO_CUDA: &str = "no process of the pod has loaded CUDA";
+
 /// Annotation on a sharing pod: most MiB of each device, above `gpu-memory`, which the scheduler places by.
 pub const MEMORY_LIMIT: &str = "gpu-memory.limit";
 
@@ -50,6 +60,9 @@ pub const LIBRARY_FOLDER: &str = "/kai-guard/lib";
 
 /// Folder of the limits file in the container.
 pub const LIMITS_FOLDER: &str = "/kai-guard/limits";
+
+/// File with the limits in its folder.
+pub const LIMITS: &str = "limits";
 
 /// Folder of the usage region in the container.
 pub const USAGE_FOLDER: &str = "/kai-guard/usage";

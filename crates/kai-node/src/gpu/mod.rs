@@ -11,6 +11,7 @@
 //! | [`granted`] | which device it is by the names that the device plugin gave it |
 //! | [`discovery`] | which device is ours, and what to do where none is |
 //! | [`held_memory`] | memory that the driver keeps, and that processes hold |
+//! | `idle_pods` | pods that share a device and do not use it yet |
 //! | [`process_view`] | which pods use a device, and whether the library is in their processes |
 //! | [`publish`] | what a reservation pod writes on itself |
 //! | [`tegra`] | signs of a Tegra system as a container sees them |
@@ -20,6 +21,7 @@ pub mod discovery;
 pub mod driver;
 pub mod granted;
 pub mod held_memory;
+mod idle_pods;
 pub mod library;
 pub mod listed;
 pub mod nvml;

@@ -16,14 +16,21 @@ use kai_guard::usage::{self, Guard};
 use serde::Serialize;
 
 use crate::gpu::held_memory::NOTABLE_MIB;
+use crate::gpu::idle_pods::idle_pods;
 use crate::gpu::nvml::Nvml;
 
+/// Why nothing is known of a process.
+const UNREADABLE: &str = "the memory map of its process cannot be read";
+/// Name of CUDA's driver library, without its version.
+const CUDA_LIBRARY: &str = "/libcuda.so";
 /// Longest account of a container that is read, in bytes.
 const LONGEST_REGION: u64 = 8 << 20;
 /// Longest reason that is written, in characters.
 const LONGEST_REASON: usize = 160;
 /// Characters of a pod's UID.
 const UID_LENGTH: usize = 36;
+/// Looks at the processes on the device for one look at all processes of the node, which takes longer.
+const LOOKS_PER_SEARCH: u32 = 4;
 
 /// A process that uses a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,17 +67,22 @@ pub fn observe_device(nvml: &dyn Nvml, uuid: &str, proc: &Path) -> Option<Vec<Ob
 pub struct ProcessView {
     uuid: String,
     proc: PathBuf,
+    /// Looks since the start.
+    looks: u32,
+    /// Pods that share the device and did not use it when all processes were searched last.
+    idle: BTreeMap<String, ObservedGuard>,
     written: Option<Vec<PodProcesses>>,
 }
 
 impl ProcessView {
     /// Of the device with this UUID; `proc` is where the node's processes are, `/proc`.
     pub fn of(uuid: &str, proc: &Path) -> Self {
-        Self { uuid: uuid.to_owned(), proc: proc.to_owned(), written: None }
+        let (uuid, proc) = (uuid.to_owned(), proc.to_owned());
+        Self { uuid, proc, looks: 0, idle: BTreeMap::new(), written: None }
     }
 
-    /// Pods whose processes use the device now, if that is worth writing: the first time, when pods or the state of the
-    /// library changed, and when the memory of a pod changed notably.
+    /// Pods that share the device, if they are worth writing: the first time, when pods or the state of the library
+    /// changed, and when the memory of a pod changed notably.
     pub fn changed(&mut self, nvml: &dyn Nvml) -> Option<Vec<PodProcesses>> {
         let pods = self.pods(nvml)?;
         if self.written.as_ref().is_some_and(|written| !is_notable(written, &pods)) {
@@ -80,7 +92,7 @@ impl ProcessView {
         Some(pods)
     }
 
-    fn pods(&self, nvml: &dyn Nvml) -> Option<Vec<PodProcesses>> {
+    fn pods(&mut self, nvml: &dyn Nvml) -> Option<Vec<PodProcesses>> {
         let mut bytes: BTreeMap<String, (u64, ObservedGuard, String)> = BTreeMap::new();
         for process in observe_device(nvml, &self.uuid, &self.proc)? {
             let Some(uid) = process.pod else { continue };
@@ -89,6 +101,14 @@ impl ProcessView {
             if process.guard >= known.1 {
                 (known.1, known.2) = (process.guard, process.why);
             }
+        }
+        if self.looks.is_multiple_of(LOOKS_PER_SEARCH) {
+            self.idle = idle_pods(&self.proc, &self.uuid);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        for (uid, guard) in &self.idle {
+            let why = if *guard == ObservedGuard::Unknown { UNREADABLE } else { "" };
+            bytes.entry(uid.clone()).or_insert_with(|| (0, *guard, why.to_owned()));
         }
         let pods = bytes.into_iter().map(|(uid, (bytes, guard, why))| PodProcesses {
             uid,
@@ -108,13 +128,13 @@ fn is_notable(before: &[PodProcesses], after: &[PodProcesses]) -> bool {
     before.len() != after.len() || !before.iter().zip(after).all(|(one, other)| is_same(one, other))
 }
 
-fn read_text(path: &Path) -> Option<String> {
+pub(super) fn read_text(path: &Path) -> Option<String> {
     fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// UID of the pod in a control group, as the kubelet names it: `pod<uid>`, with hyphens or with underscores where systemd
 /// makes the groups.
-fn pod_uid(cgroup: &str) -> Option<String> {
+pub(super) fn pod_uid(cgroup: &str) -> Option<String> {
     let mut parts = cgroup.split(['/', '\n']).rev();
     let uid = |part: &str| {
         let part = part.strip_suffix(".slice").unwrap_or(part);
@@ -127,28 +147,40 @@ fn pod_uid(cgroup: &str) -> Option<String> {
 
 /// What the library does in a process of the node, and why it does not limit it. None: the process has ended.
 fn observe(folder: &Path) -> Option<(ObservedGuard, String)> {
-    match maps_library(&folder.join("maps")) {
-        Ok(Some(true)) => Some(account(folder)),
-        Ok(Some(false)) => {
+    match mapped(&folder.join("maps"), false) {
+        Ok(Some(Mapped { library: true, .. })) => Some(account(folder)),
+        Ok(Some(_)) => {
             let why = "uses the GPU without the library (static, musl, or a loader of its own)";
             Some((ObservedGuard::Absent, format!("{} {why}", process_name(folder))))
         }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            let why = "the memory map of its process cannot be read".to_owned();
-            Some((ObservedGuard::Unknown, why))
+            Some((ObservedGuard::Unknown, UNREADABLE.to_owned()))
         }
         Ok(None) | Err(_) => None,
     }
 }
 
-/// Whether the library is in a memory map; none: the map is empty. Read line by line: a tenant can make it long.
-fn maps_library(maps: &Path) -> std::io::Result<Option<bool>> {
+/// What a process has mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// The library that limits GPU memory.
+    pub(super) library: bool,
+    /// CUDA's driver library.
+    pub(super) cuda: bool,
+}
+
+/// What is in a memory map; none: the map is empty. Read line by line, because a tenant can make it long, and only until
+/// what is looked for was found.
+pub(super) fn mapped(maps: &Path, looks_for_cuda: bool) -> std::io::Result<Option<Mapped>> {
     let library = format!("{}/{}", guard::LIBRARY_FOLDER, guard::LIBRARY);
     let mut found = None;
     for line in BufReader::new(File::open(maps)?).split(b'\n') {
-        let has_it = String::from_utf8_lossy(&line?).contains(&library);
-        found = Some(has_it);
-        if has_it {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        let mapped: &mut Mapped = found.get_or_insert_default();
+        mapped.library |= line.contains(&library);
+        mapped.cuda |= line.contains(CUDA_LIBRARY);
+        if mapped.library && (mapped.cuda || !looks_for_cuda) {
             break;
         }
     }
@@ -196,7 +228,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Opens a file that a tenant made: no link, and nothing that waits for a writer.
-fn open(path: &Path) -> std::io::Result<File> {
+pub(super) fn open(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -205,29 +237,29 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::gpu) mod tests {
     use super::*;
     use crate::gpu::discovery::Device;
     use crate::gpu::listed::ListedNvml;
     use crate::gpu::nvml::GpuProcess;
 
-    const UID: &str = "0a1b2c3d-0000-4000-8000-00000000000a";
-    const OTHER: &str = "0a1b2c3d-0000-4000-8000-00000000000b";
-    const LIBRARY: &str =
+    pub(in crate::gpu) const UID: &str = "0a1b2c3d-0000-4000-8000-00000000000a";
+    pub(in crate::gpu) const OTHER: &str = "0a1b2c3d-0000-4000-8000-00000000000b";
+    pub(in crate::gpu) const LIBRARY: &str =
         "7f00-7f01 r-xp 00000000 00:2f 12 /kai-guard/lib/libkai_guard.so\n7f02-7f03 rw-p 0 0 0\n";
 
     /// A folder like `/proc`.
-    struct Proc(PathBuf);
+    pub(in crate::gpu) struct Proc(pub(in crate::gpu) PathBuf);
 
     impl Proc {
-        fn new(test: &str) -> Self {
+        pub(in crate::gpu) fn new(test: &str) -> Self {
             let folder =
                 std::env::temp_dir().join(format!("kai-proc-{test}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&folder);
             Self(folder)
         }
 
-        fn process(&self, pid: u32, cgroup: &str, maps: &str) -> PathBuf {
+        pub(in crate::gpu) fn process(&self, pid: u32, cgroup: &str, maps: &str) -> PathBuf {
             let folder = self.0.join(pid.to_string());
             fs::create_dir_all(folder.join("root/kai-guard/usage")).expect("a folder");
             fs::write(folder.join("cgroup"), cgroup).expect("a file");
@@ -261,7 +293,7 @@ mod tests {
         ListedNvml { devices: vec![device], processes, ..ListedNvml::default() }
     }
 
-    fn slice(uid: &str) -> String {
+    pub(in crate::gpu) fn slice(uid: &str) -> String {
         let uid = uid.replace('-', "_");
         format!("0::/../../kubepods-burstable-pod{uid}.slice/cri-containerd-0a.scope\n")
     }
@@ -304,6 +336,25 @@ mod tests {
         let seen = view.changed(&nvml(&[(1, 500), (2, 700), (5, 1)])).expect("another process");
         assert_eq!((seen[0].mib, seen[0].guard), (501, ObservedGuard::Absent));
         assert_eq!(view.changed(&nvml(&[])), Some(Vec::new()), "all ended");
+    }
+
+    #[test]
+    fn pod_that_does_not_use_the_device_is_listed_until_it_does() {
+        let proc = Proc::new("idle");
+        let static_program = "400000-401000 r-xp 0 0 0 /bin/serve\n";
+        let folder = proc.process(1, &slice(UID), static_program);
+        let limits = folder.join("root/kai-guard/limits/..data");
+        fs::create_dir_all(&limits).expect("a folder");
+        fs::write(limits.join("limits"), "v1 mode=enforce device=GPU-1,limit=9").expect("a file");
+        let mut view = ProcessView::of("GPU-1", &proc.0);
+        let seen = view.changed(&nvml(&[])).expect("the first");
+        assert_eq!((seen[0].mib, seen[0].guard), (0, ObservedGuard::NoLibrary));
+        let seen = view.changed(&nvml(&[(1, 70)])).expect("it uses the device");
+        assert_eq!((seen.len(), seen[0].mib, seen[0].guard), (1, 70, ObservedGuard::Absent));
+        fs::remove_dir_all(&folder).expect("the process ends");
+        let seen: Vec<usize> =
+            (0..4).filter_map(|_| view.changed(&nvml(&[])).map(|pods| pods.len())).collect();
+        assert_eq!(seen, [1, 0], "gone with the next search");
     }
 
     #[test]

@@ -44,6 +44,15 @@ pub struct BinderSettings {
     pub gpu_memory_reserve_mib: i64,
 }
 
+impl BinderSettings {
+    /// Reservation pods see the processes of their nodes. Without a setting they do where the cluster limits GPU memory: an
+    /// administrator who turns limits on is to know where they hold.
+    pub fn observes_processes(&self) -> bool {
+        let limits = self.enforcement != Enforcement::Off;
+        self.reservation.observe_processes.unwrap_or(limits)
+    }
+}
+
 /// How devices are reserved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservationSettings {
@@ -63,8 +72,9 @@ pub struct ReservationSettings {
     pub tegra: TegraSettings,
     /// The folder of nodes with the kubelet's socket, for nodes on which NVML cannot be used; none: it is not asked.
     pub kubelet_pod_resources: Option<String>,
-    /// They see the processes of their nodes: which pods use a device, and whether the library limits them.
-    pub observe_processes: bool,
+    /// They see the processes of their nodes: which pods use a device, and whether the library limits them. None: where
+    /// the cluster limits GPU memory.
+    pub observe_processes: Option<bool>,
     /// How long one may take to name its device.
     pub wait: Span,
     /// Resources beside the device, a `ResourceRequirements`.
@@ -181,7 +191,7 @@ impl Default for ReservationSettings {
             pull_policy: "IfNotPresent".to_owned(),
             tegra: TegraSettings::default(),
             kubelet_pod_resources: None,
-            observe_processes: false,
+            observe_processes: None,
             wait: seconds(defaults::RESERVATION_WAIT_SECONDS),
             resources: None,
             pod_security: None,

@@ -103,6 +103,11 @@ fn chart_renders_the_objects_that_kai_manifests_prints() {
             "--gpu-memory-reserve-mib 450 --observe-processes",
         ),
         (
+            "--set openshift=true --set global.resourceReservation.observeProcesses=true",
+            "--openshift --observe-processes",
+        ),
+        ("--set global.resourceReservation.observeProcesses=false", "--observe-processes=false"),
+        (
             "--set global.queueAuthorization=true --set prometheus.authenticateMetrics=true",
             "--queue-authorization --metrics-authentication",
         ),

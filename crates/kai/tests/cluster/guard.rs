@@ -36,10 +36,11 @@ async fn restricted_namespaces_accept_pods_with_the_library() {
     let memory = json!({"metadata": {"labels": {"nvidia.com/gpu.memory": "32600"}}});
     world.patch("/api/v1/nodes/guarded-n", &memory).await;
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    world.start_admitting("kai", &GUARDED).await;
+    let observing = ["--resource-reservation-observe-processes"];
+    world.start_admitting("kai", &[&GUARDED[..], &observing].concat()).await;
     let labels = json!({"pod-security.kubernetes.io/enforce": "restricted", "kai.scheduler/gpu-memory-enforcement": "enforce"});
     world.patch("/api/v1/namespaces/guarded", &json!({"metadata": {"labels": labels}})).await;
-    // Reservation pods pass the same standard.
+    // Reservation pods pass the same standard, without the processes that they should observe.
     let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     let reservations = "/api/v1/namespaces/kai-resource-reservation";
     world.patch(reservations, &json!({"metadata": {"labels": restricted}})).await;
@@ -67,6 +68,8 @@ async fn restricted_namespaces_accept_pods_with_the_library() {
     let annotations = &pod["metadata"]["annotations"];
     assert_eq!(annotations[STATUS], "not enforceable: device guarded-n-0 has no UUID");
     assert_eq!(annotations[LIMITS], "v1 mode=off", "nothing that CUDA knows is limited");
+    let [reservation] = &world.reservations().await[..] else { panic!("one device is shared") };
+    assert!(reservation["spec"]["hostPID"].is_null(), "{reservation}");
     tenants_change_nothing(&world).await;
 }
 
@@ -99,8 +102,8 @@ async fn measured_memory_and_observed_processes_reach_the_pods_on_the_device() {
     let memory = json!({"metadata": {"labels": {"nvidia.com/gpu.memory": "32600"}}});
     world.patch("/api/v1/nodes/held-n", &memory).await;
     let agents = NodeAgents::start(&world, Answer::OwnUuid);
-    let flags = ["--gpu-memory-enforcement=enforce", "--resource-reservation-observe-processes"];
-    world.start_admitting("kai", &[&GUARDED[..], &flags].concat()).await;
+    let enforcing = ["--gpu-memory-enforcement=enforce"];
+    world.start_admitting("kai", &[&GUARDED[..], &enforcing].concat()).await;
     for name in ["p", "q"] {
         let mut pod = restricted_pod(&world, &json!({"gpu-memory": "4000"}));
         pod["metadata"]["name"] = json!(name);
@@ -115,7 +118,7 @@ async fn measured_memory_and_observed_processes_reach_the_pods_on_the_device() {
     assert!(shows("p", STATUS, "not yet observed: no process of the pod uses the GPU").await);
     assert!(shows("p", LIMITS, &format!("v1 mode=enforce device={DEVICE},limit=4000")).await);
     let [reservation] = &world.reservations().await[..] else { panic!("one device is shared") };
-    assert_eq!(reservation["spec"]["hostPID"], true);
+    assert_eq!(reservation["spec"]["hostPID"], true, "observed, since limits are enforced");
     let account = "kai-resource-reservation";
     let agent = world.client_of(account, account).await;
     let name = reservation["metadata"]["name"].as_str().expect("a name");

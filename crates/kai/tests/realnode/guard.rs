@@ -36,6 +36,7 @@ fn cuda_image(site: &Site) -> PathBuf {
     run(Command::new("sh").arg(STUB).arg(&stub));
     let mut image = Image::program(CUDA, &stub.join("workload"), "/bin/workload").expect("files");
     image.files.push((stub.join("workload"), "/bin/gpu-guarded".into()));
+    image.files.push(("/bin/sleep".into(), "/bin/glibc-sleep".into()));
     for library in ["libcuda.so.1", "libnvidia-ml.so.1"] {
         image.files.push((stub.join(library), Path::new("/stub").join(library)));
     }
@@ -96,8 +97,7 @@ async fn enforcing(name: &'static str) -> Site {
     site.node(&plan).await;
     site.advertise("n1", gpus).await;
     let flags = ["--gpu-memory-enforcement=enforce", "--guard-image", GUARD_IMAGE];
-    let more = ["--guard-pull-policy=Never", "--resource-reservation-observe-processes"];
-    site.start_kai(&[&flags[..], &more].concat()).await;
+    site.start_kai(&[&flags[..], &["--guard-pull-policy=Never"]].concat()).await;
     site
 }
 
@@ -109,8 +109,10 @@ fn a_process_is_stopped_at_the_limit_of_its_pod() {
     }
     sandboxed(TEST, async || {
         let site = enforcing("guard").await;
-        for (name, image) in [("cuda", CUDA), ("static", MUSL), ("musl", MUSL), ("idle", BUSYBOX)] {
-            let memory = json!({"gpu-memory": "8000"});
+        for (name, image) in
+            [("cuda", CUDA), ("plain", CUDA), ("static", MUSL), ("musl", MUSL), ("idle", BUSYBOX)]
+        {
+            let memory = json!({"gpu-memory": "6000"});
             site.world.create_pod(&pod(&site, name, image, &memory)).await;
             site.wait_running(name).await;
         }
@@ -120,10 +122,10 @@ fn a_process_is_stopped_at_the_limit_of_its_pod() {
     });
 }
 
-/// All processes of the container together get 8000 MiB, whatever their environment says.
+/// All processes of the container together get 6000 MiB, whatever their environment says.
 fn processes_are_stopped(site: &Site) {
     let limits = site.exec("cuda", &["cat", "/kai-guard/limits/limits"]);
-    assert_eq!(limits, format!("v1 mode=enforce device={DEVICE},limit=8000"));
+    assert_eq!(limits, format!("v1 mode=enforce device={DEVICE},limit=6000"));
     for command in [
         &["/bin/workload", "fill", "linear", "64"][..],
         &["env", "LD_PRELOAD=", "/bin/workload", "fill", "vmm", "64"],
@@ -131,11 +133,11 @@ fn processes_are_stopped(site: &Site) {
         let told = site.exec("cuda", command);
         let (codes, got) = (numbers(&told, "code"), numbers(&told, "allocated_mib"));
         assert!(!codes.is_empty() && codes.iter().all(|code| *code == 2), "{told}");
-        let close = |mib: &u64| (6_800..=8_000).contains(mib);
+        let close = |mib: &u64| (4_800..=6_000).contains(mib);
         assert!(!got.is_empty() && got.iter().all(close), "{told}");
     }
     let seen = site.exec("cuda", &["/bin/workload", "info"]);
-    assert_eq!(numbers(&seen, "total_mib"), [8000], "{seen}");
+    assert_eq!(numbers(&seen, "total_mib"), [6000], "{seen}");
     let change = "echo > /kai-guard/lib/libkai_guard.so";
     let mut written =
         site.world.kubectl_command(&["exec", "cuda", "-n", "guard", "--", "sh", "-c", change]);
@@ -153,17 +155,22 @@ fn others_behave_as_without(site: &Site) {
 
 /// The reservation pod, in the PID namespace of the node, sees the library in one program and not in the others.
 async fn annotations_tell(site: &Site) {
+    const NO_LIBRARY: &str = "not enforceable: no process of the pod has loaded the library (static, musl, or a loader of its own)";
     const WITHOUT: &str = "uses the GPU without the library (static, musl, or a loader of its own)";
     let status = async |name: &str| {
         let pod = site.world.see_pod(name).await.expect("the pod");
         let shown = &pod["metadata"]["annotations"]["kai.scheduler/gpu-memory-enforcement-status"];
         shown.as_str().map(str::to_owned)
     };
-    let not_yet = "not yet observed: no process of the pod uses the GPU";
-    for name in ["cuda", "static", "musl", "idle"] {
-        assert_eq!(status(name).await.as_deref(), Some(not_yet), "{name}");
+    let becomes = async |name: &str, expected: &str| {
+        let what = format!("{name}: {expected}");
+        site.world.wait(&what, async || status(name).await.as_deref() == Some(expected)).await;
+    };
+    for name in ["cuda", "plain", "static", "musl", "idle"] {
+        becomes(name, NO_LIBRARY).await;
     }
     for (name, program) in [
+        ("plain", "/bin/glibc-sleep 600"),
         ("cuda", "sleep 600 | /bin/gpu-guarded hold 64"),
         ("static", "/bin/gpu-static"),
         ("musl", "/bin/gpu-musl"),
@@ -175,10 +182,10 @@ async fn annotations_tell(site: &Site) {
         ("static", format!("not enforceable: process gpu-static {WITHOUT}")),
         ("musl", format!("not enforceable: process gpu-musl {WITHOUT}")),
     ] {
-        let what = format!("{name}: {expected}");
-        site.world.wait(&what, async || status(name).await.as_deref() == Some(&expected)).await;
+        becomes(name, &expected).await;
     }
-    assert_eq!(status("idle").await.as_deref(), Some(not_yet));
+    becomes("plain", "not enforceable: no process of the pod has loaded CUDA").await;
+    assert_eq!(status("idle").await.as_deref(), Some(NO_LIBRARY));
     let pod = site.world.see_pod("static").await.expect("the pod");
     let annotations = &pod["metadata"]["annotations"];
     assert_eq!(annotations["kai.scheduler/gpu-memory-used"], format!("{DEVICE}=300"));
@@ -186,7 +193,7 @@ async fn annotations_tell(site: &Site) {
     let app = ["--resource-reservation-app-label", site.world.name];
     let table = site.world.kai("gpus", "kai", &app).await;
     for cell in
-        ["guard/cuda (8000, holds 300)", "guard/idle (8000, holds 0)", "guard/cuda: enforced"]
+        ["guard/cuda (6000, holds 300)", "guard/idle (6000, holds 0)", "guard/cuda: enforced"]
     {
         assert!(table.contains(cell), "{cell}: {table}");
     }
