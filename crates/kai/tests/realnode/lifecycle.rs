@@ -1,204 +1,177 @@
 //! Install, upgrade, uninstall and install again with Helm, while pods share a GPU: a real kubelet runs our own image.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
-use kai_testenv::{Image, helm};
-use serde_json::{Value, json};
-
-use crate::sandboxed;
-use crate::site::{Gpus, Site, is_true};
-
-const IMAGE: &str = concat!("localhost/kai-scheduler/kai:", env!("CARGO_PKG_VERSION"));
-const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/chart");
-const ONE: Gpus = Gpus { count: 1, replicas: 10, mib: 16_000 };
-const NODE: &str = "n1";
-
-/// A site with a node that has our image, and Helm.
-struct Cluster {
-    site: Site,
-    helm: PathBuf,
-}
-
-impl Cluster {
-    async fn new(name: &'static str, helm: PathBuf) -> Self {
-        let mut site = Site::bare(name).await;
-        let class = json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"});
-        site.world.create("/apis/node.k8s.io/v1/runtimeclasses", &class).await;
-        let mut plan =
-            site.plan(NODE, &[("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "16000")]);
-        let program = site.stripped_kai();
-        plan.images.push(Image::write_product(IMAGE, &program, &site.folder).expect("an image"));
-        site.node(&plan).await;
-        site.advertise(NODE, ONE).await;
-        Self { site, helm }
-    }
-
-    fn helm(&self, arguments: &str) {
-        let mut shell = Command::new("sh");
-        let home = self.site.folder.join("helm");
-        for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-            shell.env(variable, &home);
-        }
-        shell.env("KUBECONFIG", self.site.plane.admin_kubeconfig());
-        let ended = shell.args(["-ec", &format!("{} {arguments}", self.helm.display())]).output();
-        let ended = ended.expect("a shell");
-        assert!(ended.status.success(), "{arguments}: {}", String::from_utf8_lossy(&ended.stderr));
-    }
-
-    fn install(&self, values: &str) {
-        self.helm(&format!(
-            "upgrade -i kai-scheduler -n kai-scheduler --create-namespace --set global.gpuSharing=true {values} {CHART}"
-        ));
-    }
-
-    /// Pods of the scheduler, as they are now. There is no other scheduler: those that have no node are bound here.
-    async fn scheduler_pods(&self) -> Vec<Value> {
-        let path = "/api/v1/namespaces/kai-scheduler/pods";
-        let list = self.site.world.get(path).await.unwrap_or_default();
-        let pods = list["items"].as_array().cloned().unwrap_or_default();
-        for pod in pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null()) {
-            let name = pod["metadata"]["name"].as_str().expect("a name");
-            let binding = json!({
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": name},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
-            });
-            let _ = self.site.world.try_create(&format!("{path}/{name}/binding"), &binding).await;
-        }
-        pods
-    }
-
-    /// Waits until the rollout of this many replicas is over.
-    async fn wait_ready(&self, replicas: u64) {
-        let path = "/apis/apps/v1/namespaces/kai-scheduler/deployments/scheduler";
-        self.site
-            .world
-            .wait("the scheduler is ready", async || {
-                let pods = self.scheduler_pods().await;
-                let deployment = self.site.world.get(path).await.unwrap_or_default();
-                let status = &deployment["status"];
-                let is = |field: &str| status[field].as_u64() == Some(replicas);
-                status["observedGeneration"] == deployment["metadata"]["generation"]
-                    && is("updatedReplicas")
-                    && is("readyReplicas")
-                    && pods.len() as u64 == replicas
-            })
-            .await;
-    }
-
-    /// Creates a pod with a quarter of the GPU and waits until it runs.
-    async fn share(&self, name: &str) {
-        let mut pod = self.site.pod(name, &json!({"gpu-fraction": "0.25"}), &json!({}));
-        pod["spec"]["schedulerName"] = json!("kai-scheduler");
-        pod["metadata"]["labels"] = json!({"kai.scheduler/queue": "default-queue"});
-        let path = format!("/api/v1/namespaces/{}/pods", self.site.world.name);
-        // A replica that has just ended may still be among the endpoints of the webhook.
-        self.site
-            .world
-            .wait("the pod is admitted", async || {
-                self.site.world.try_create(&path, &pod).await.is_ok()
-            })
-            .await;
-        self.site.wait_running(name).await;
-    }
-
-    /// What must not change while the scheduler comes and goes: pods, their restarts, and the reservation.
-    async fn workload(&self, names: &[&str]) -> Value {
-        let mut all = Vec::new();
-        for name in names {
-            let pod = self.site.world.see_pod(name).await.expect("the pod");
-            assert!(is_true(&pod, "Ready"), "{pod}");
-            let restarts = pod["status"]["containerStatuses"][0]["restartCount"].clone();
-            all.push(json!([pod["metadata"]["uid"], restarts, self.site.devices(name)]));
-        }
-        let reservations = self.site.reservations().await;
-        let reserved = reservations.iter().map(|pod| {
-            json!([pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]])
-        });
-        json!({"pods": all, "reservations": reserved.collect::<Vec<_>>()})
-    }
-}
-
-/// Runs a test inside a sandbox, with Helm; it is built outside, where Go's modules can be reached.
-fn with_helm<F: Future<Output = ()>>(test: &'static str, run: impl FnOnce(PathBuf) -> F) {
-    match helm().expect("Helm builds") {
-        Ok(helm) => sandboxed(test, || run(helm)),
-        Err(why) => why.skip(test),
-    }
-}
+use crate::installation::tell;
+use crate::release::{NAMESPACE, NEXT, Release, VERSION, with_helm};
 
 #[test]
-#[ignore = "not seen to pass yet: cargo test -p kai --test realnode lifecycle -- --ignored"]
 fn pods_that_share_a_gpu_outlive_upgrade_and_reinstallation() {
     let test = "lifecycle::pods_that_share_a_gpu_outlive_upgrade_and_reinstallation";
     with_helm(test, async |helm| {
-        let cluster = Cluster::new("lifecycle", helm).await;
-        cluster.install("");
-        cluster.wait_ready(1).await;
-        cluster.share("first").await;
-        let before = cluster.workload(&["first"]).await;
+        let release = Release::new("lifecycle", helm).await;
+        release.install(VERSION, "").await;
+        release.share("first").await;
+        let before = release.workload(&["first"]).await;
+        release.edit_default_queue().await;
+        release.create_queue("team").await;
+        let queues = release.queues().await;
+        release.age_definition().await;
 
-        cluster.install("--set 'scheduler.additionalArgs[0]=--v=4'");
-        cluster.wait_ready(1).await;
-        cluster.share("second").await;
-        assert_eq!(cluster.workload(&["first"]).await, before, "after the upgrade");
-        let both = cluster.workload(&["first", "second"]).await;
-
-        cluster.helm("uninstall kai-scheduler -n kai-scheduler");
-        let world = &cluster.site.world;
-        world
-            .wait("the scheduler is gone", async || cluster.scheduler_pods().await.is_empty())
-            .await;
-        assert_eq!(cluster.workload(&["first", "second"]).await, both, "without a scheduler");
-        for kind in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
-            let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}");
-            let left = world.get(&path).await.expect("a list");
-            assert_eq!(left["items"], json!([]), "{kind} stay behind");
-        }
-        let jobs = world.get("/apis/batch/v1/jobs").await.expect("a list");
-        assert_eq!(jobs["items"], json!([]), "no Job stays behind");
-        let queue = "/apis/scheduling.run.ai/v2/queues/default-queue";
-        assert!(world.get(queue).await.is_some(), "queues are kept");
-
-        cluster.install("");
-        cluster.wait_ready(1).await;
-        cluster.share("third").await;
-        assert_eq!(
-            cluster.workload(&["first", "second"]).await,
-            both,
-            "after the second installation"
+        release.install(VERSION, "--set 'scheduler.additionalArgs[0]=--v=4'").await;
+        assert!(
+            release.definition_is_current().await,
+            "the new processes applied their definition"
         );
-        assert_eq!(cluster.site.reservations().await.len(), 1, "the reservation is adopted");
+        release.share("second").await;
+        assert_eq!(release.workload(&["first"]).await, before, "after the upgrade");
+        let both = release.workload(&["first", "second"]).await;
+
+        release.uninstall().await;
+        assert_eq!(release.workload(&["first", "second"]).await, both, "without a scheduler");
+        assert_eq!(release.queues().await, queues, "queues are kept, and so are changes of users");
+
+        release.install(VERSION, "").await;
+        release.create_sharing("third", "team").await;
+        release.site.wait_running("third").await;
+        assert_eq!(release.workload(&["first", "second"]).await, both, "installed again");
+        assert_eq!(release.site.reservations().await.len(), 1, "the reservation is adopted");
+        assert_eq!(release.queues().await, queues, "the second installation changes no queue");
+        release.remove_workload(&["first", "second", "third"]).await;
     });
 }
 
 #[test]
-#[ignore = "not seen to pass yet: cargo test -p kai --test realnode lifecycle -- --ignored"]
+fn versions_go_up_and_down_while_pods_share_a_gpu() {
+    let test = "lifecycle::versions_go_up_and_down_while_pods_share_a_gpu";
+    with_helm(test, async |helm| {
+        let release = Release::new("versions", helm).await;
+        release.install(VERSION, "--set kaiConfig.render=true").await;
+        release.share("first").await;
+        let before = release.workload(&["first"]).await;
+        release.edit_default_queue().await;
+        let queues = release.queues().await;
+
+        release.import(NEXT);
+        release.age_definition().await;
+        release.install(NEXT, "--set kaiConfig.render=true").await;
+        assert_eq!(release.images().await, [image(NEXT)]);
+        assert!(release.definition_is_current().await, "the definition is that of the new version");
+        release.wait_healthy().await;
+        release.create_queue("team").await;
+        release.create_sharing("second", "team").await;
+        release.site.wait_running("second").await;
+        assert_eq!(release.workload(&["first"]).await, before, "after the upgrade");
+        let both = release.workload(&["first", "second"]).await;
+
+        release.age_definition().await;
+        release.helm(&format!("rollback kai-scheduler -n {NAMESPACE}"));
+        release.wait_ready().await;
+        assert_eq!(release.images().await, [image(VERSION)]);
+        assert!(release.definition_is_current().await, "the definition is that of the old version");
+        release.share("third").await;
+        assert_eq!(release.workload(&["first", "second"]).await, both, "after the way back");
+        assert_eq!(release.site.reservations().await.len(), 1, "the reservation is adopted");
+        let kept = release.queues().await;
+        assert!(queues.iter().all(|queue| kept.contains(queue)), "{queues:?} are not in {kept:?}");
+        release.remove_workload(&["first", "second", "third"]).await;
+    });
+}
+
+#[test]
 fn pod_that_arrives_while_the_leader_dies_is_bound() {
     let test = "lifecycle::pod_that_arrives_while_the_leader_dies_is_bound";
     with_helm(test, async |helm| {
-        let cluster = Cluster::new("leaders", helm).await;
-        cluster.install("--set operator.replicaCount=2");
-        cluster.wait_ready(2).await;
-        cluster.share("first").await;
-        let before = cluster.workload(&["first"]).await;
-        let lease = "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/kai-scheduler";
-        let holder = async || {
-            let lease = cluster.site.world.get(lease).await.unwrap_or_default();
-            let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
-            holder.split('_').next().unwrap_or_default().to_owned()
-        };
-        let leader = holder().await;
-        assert!(!leader.is_empty(), "a replica leads");
-        let mut kill = Command::new(cluster.site.plane.program("kubectl"));
-        kill.arg("--kubeconfig").arg(cluster.site.plane.admin_kubeconfig());
-        kill.args(["-n", "kai-scheduler", "delete", "pod", &leader, "--force", "--grace-period=0"]);
-        assert!(kill.output().expect("kubectl runs").status.success());
-        cluster.share("second").await;
-        assert_ne!(holder().await, leader, "another replica leads");
-        assert_eq!(cluster.workload(&["first"]).await, before);
-        assert_eq!(cluster.site.reservations().await.len(), 1);
+        let release = Release::new("leaders", helm).await;
+        release.install(VERSION, "").await;
+        release.share("first").await;
+        let before = release.workload(&["first"]).await;
+
+        // It dies while it binds a pod, and leaves its lease as it is.
+        let leader = release.leader().await;
+        release.create_sharing("bound", "default-queue").await;
+        kill_process_of(pod_of(&leader));
+        let started = Instant::now();
+        release.create_sharing("arrived", "default-queue").await;
+        for pod in ["bound", "arrived"] {
+            release.site.wait_running(pod).await;
+        }
+        let next = release.leader().await;
+        assert_ne!(next, leader, "another process leads");
+        tell(&format!(
+            "a pod runs {:.1} s after the leader was killed\n",
+            started.elapsed().as_secs_f64()
+        ));
+        release.wait_ready().await;
+
+        // It ends in order, as when its node is drained.
+        let started = Instant::now();
+        release.kubectl(&format!("delete pod -n {NAMESPACE} {} --wait=false", pod_of(&next)));
+        release.share("last").await;
+        tell(&format!(
+            "a pod runs {:.1} s after the leader was deleted\n",
+            started.elapsed().as_secs_f64()
+        ));
+        assert_ne!(release.leader().await, next, "another process leads");
+
+        assert_eq!(release.workload(&["first"]).await, before);
+        release.workload(&["bound", "arrived", "last"]).await;
+        assert_eq!(release.site.reservations().await.len(), 1);
+        release.remove_workload(&["first", "bound", "arrived", "last"]).await;
     });
+}
+
+impl Release {
+    /// The process that holds the lease of the scheduler: its pod, an underscore, and something unique.
+    async fn leader(&self) -> String {
+        let path =
+            format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/kai-scheduler");
+        let lease = self.site.world.get(&path).await.expect("the lease");
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        assert!(!holder.is_empty(), "a replica leads: {lease}");
+        holder.to_owned()
+    }
+
+    /// Removes pods; nothing is left of them.
+    async fn remove_workload(&self, pods: &[&str]) {
+        for pod in pods {
+            self.site.remove(pod).await;
+        }
+        let site = &self.site;
+        let is_empty =
+            async || site.reservations().await.is_empty() && site.pods().await.is_empty();
+        site.world.wait("the reservation goes with the last pod", is_empty).await;
+        let requests = "/apis/scheduling.run.ai/v1alpha2";
+        let is_empty = async || site.world.list(requests, "bindrequests").await.is_empty();
+        site.world.wait("no bind request is left", is_empty).await;
+    }
+}
+
+fn image(version: &str) -> String {
+    format!("localhost/kai-scheduler/kai:{version}")
+}
+
+fn pod_of(identity: &str) -> &str {
+    identity.split('_').next().unwrap_or_default()
+}
+
+/// Kills the process of a pod at once, as a crash does. Processes of the node are visible in its sandbox.
+fn kill_process_of(pod: &str) {
+    let variable = format!("HOSTNAME={pod}");
+    let is_of_pod = |process: &Path| {
+        let read = |file: &str| std::fs::read(process.join(file)).unwrap_or_default();
+        let is_kai = read("cmdline")
+            .split(|byte| *byte == 0)
+            .next()
+            .is_some_and(|program| program.ends_with(b"/kai"));
+        is_kai && read("environ").split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let found: Vec<_> =
+        processes.map(|process| process.path()).filter(|path| is_of_pod(path)).collect();
+    let [process] = &found[..] else { panic!("not one process of {pod}: {found:?}") };
+    let number = process.file_name().expect("a number");
+    assert!(Command::new("kill").arg("-9").arg(number).status().expect("it runs").success());
 }

@@ -13,6 +13,7 @@ mod memory;
 #[allow(dead_code, reason = "what other tests need")]
 #[path = "../cluster/mortal.rs"]
 mod mortal;
+mod release;
 mod setbacks;
 mod site;
 mod tegra;
