@@ -399,7 +399,7 @@ impl Binder {
         match ended {
             Ok(_) => {
                 if self.facts.reservation(key).is_none() {
-                    memory.tries += 1; // it is on its way out, or it is none of ours
+                    memory.tries += 1; // it is terminating, or it is none of ours
                     memory.not_before = Some(now.plus(delay(memory.tries)));
                 }
             }

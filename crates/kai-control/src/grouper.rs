@@ -167,7 +167,7 @@ impl Grouper {
     }
 
     /// Finds the group of a pod, and writes it unless the pod is its own; tries until it succeeds or the pod is gone. What
-    /// fails twice in the same way is reported: owners may come into sight, or be on their way out.
+    /// fails twice in the same way is reported: owners may appear, or be in deletion.
     pub async fn group(
         &self,
         pod: Pod,

@@ -328,7 +328,7 @@ impl Room {
         self.until(&what, seen).await
     }
 
-    /// Pods whose names begin so and that are not on their way out.
+    /// Pods whose names begin so and that are not terminating.
     pub async fn pods_named(&self, prefix: &str) -> anyhow::Result<Vec<Value>> {
         let mut pods = self.all_pods().await?;
         let named = |pod: &Value| {

@@ -372,7 +372,7 @@ impl Planner {
 }
 
 impl Planner {
-    /// The group of the pod is promised as an object and is not one yet, or the pod does not name it yet. Such a pod is planned
+    /// The group of the pod is to be published as an object and is not one yet, or the pod does not name it yet. Such a pod is planned
     /// with all others, and bound by the first plan after both are observed.
     pub(super) fn awaits_its_group_object(&self, pod: &ObjectName) -> bool {
         self.settings.publish == Publish::Always

@@ -1,4 +1,4 @@
-//! Parts of GPUs.
+//! Pods with GPU fractions.
 
 use std::collections::BTreeSet;
 

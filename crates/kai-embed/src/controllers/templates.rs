@@ -132,7 +132,7 @@ pub(super) fn write(cluster: &mut Cluster, resource: &ResourceId, object: Value,
     let _ = cluster.update(&kind, object, part, &writer);
 }
 
-/// Whether a pod is neither over nor on its way out.
+/// Whether a pod has neither ended nor is terminating.
 pub(super) fn is_active(pod: &Value) -> bool {
     !is_terminating(pod) && !has_ended(pod)
 }

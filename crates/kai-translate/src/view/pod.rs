@@ -242,7 +242,7 @@ pub struct PodResourceClaim {
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: Option<String>,
-    /// The node it was promised.
+    /// The node it is nominated to.
     pub nominated_node_name: Option<String>,
     /// When the node took it.
     pub start_time: Option<String>,

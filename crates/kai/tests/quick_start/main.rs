@@ -72,7 +72,7 @@ fn batch(user: &Terminal) -> anyhow::Result<()> {
     user.until("its pods are gone", || Ok(user.pods("get pods")?.is_empty()))
 }
 
-/// With one GPU for the queue, `build` runs while `train` is still on its way out.
+/// With one GPU for the queue, `build` runs while `train` is still terminating.
 fn priority(user: &Terminal, ends: &Ends) -> anyhow::Result<()> {
     user.kubectl("apply -f docs/priority/example/limited-queue.yaml")?;
     user.kubectl("create -f docs/priority/example/train-priority-pod.yaml")?;
