@@ -92,7 +92,7 @@ pub enum StepKind {
         /// The job it moves for, when it is a victim that moves.
         for_job: Option<ObjectName>,
     },
-    /// Evict the pod.
+    /// Evict the pod from its node.
     Evict {
         /// Job that needs its capacity; none when its gang lacks members.
         for_job: Option<ObjectName>,

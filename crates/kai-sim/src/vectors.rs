@@ -173,9 +173,9 @@ pub struct VectorShare {
     pub over_quota_weight: f64,
     /// Allocated to running pods.
     pub allocated: f64,
-    /// Held by non-preemptible pods.
+    /// Allocated to non-preemptible pods.
     pub allocated_not_preemptible: f64,
-    /// Held and asked for.
+    /// Allocated, plus what pending pods request.
     pub request: f64,
     /// Past usage as a part of the cluster's capacity.
     pub usage: f64,
@@ -215,7 +215,7 @@ pub struct DividedQueue {
     pub max_allowed: f64,
     /// Weight above the quota.
     pub over_quota_weight: f64,
-    /// Held and asked for.
+    /// Allocated, plus what pending pods request.
     pub request: f64,
     /// Past usage as a part of the cluster's capacity.
     pub usage: f64,

@@ -127,7 +127,9 @@ impl Scene<'_> {
             let now = match &step.kind {
                 StepKind::Bind { node, .. } => format!("a plan made now binds it to {node}"),
                 StepKind::Nominate { node, .. } => {
-                    format!("a plan made now nominates it to {node}: it waits for other pods to end")
+                    format!(
+                        "a plan made now nominates it to {node}: it waits for other pods to end"
+                    )
                 }
                 StepKind::Evict { message, .. } => {
                     format!("a plan made now evicts it: {message}")

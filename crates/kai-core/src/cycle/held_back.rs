@@ -62,10 +62,13 @@ impl Cycle<'_> {
 /// The first leaf that lacks pods; the first of all where none does and every pod is held back.
 fn lacking(job: &Job) -> HeldBack {
     let alive = |leaf: &Leaf| leaf.counts.count(Status::is_alive);
-    let held = |leaf: &Leaf| leaf.counts.count(Status::is_held_back);
-    let lacks = |leaf: &&Leaf| alive(leaf) - held(leaf) < leaf.min_available;
-    let found =
-        job.leaves.iter().find(lacks).or_else(|| job.leaves.iter().find(|leaf| held(leaf) > 0));
+    let held_back = |leaf: &Leaf| leaf.counts.count(Status::is_held_back);
+    let lacks = |leaf: &&Leaf| alive(leaf) - held_back(leaf) < leaf.min_available;
+    let found = job
+        .leaves
+        .iter()
+        .find(lacks)
+        .or_else(|| job.leaves.iter().find(|leaf| held_back(leaf) > 0));
     let Some(leaf) = found else { return HeldBack::NotReached };
     let only = job.leaves.len() == 1 && &*leaf.name == crate::input::pod_group::DEFAULT_LEAF;
     HeldBack::NotReady {

@@ -1,6 +1,6 @@
 //! Amounts of the three resources that queues share, and how they compare with bounds.
 //!
-//! Rule: an *amount* is what is held or asked for and is never negative; a *bound* is a quota, a limit or a
+//! Rule: an *amount* is what is allocated or requested and is never negative; a *bound* is a quota, a limit or a
 //! share and may be [`UNLIMITED`], which counts as +∞ (and equals itself). All maths is `f64` in native
 //! units: milli-CPU, bytes, devices.
 

@@ -121,7 +121,7 @@ struct Division<'a> {
     tree: &'a mut QueueTree,
     resource: QueueResource,
     k: f64,
-    /// Not yet given to anybody.
+    /// What no queue was given yet.
     left: f64,
 }
 

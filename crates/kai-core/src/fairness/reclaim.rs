@@ -68,7 +68,7 @@ pub enum ReclaimRefusal {
     VictimQueueProtected {
         /// The victim's levelled queue.
         victim_level: QueueId,
-        /// What it still held when the victim was to be taken.
+        /// What it still has allocated when the victim is judged.
         remaining: Amounts,
         /// What is guaranteed to it against this reclaimer; bounds.
         protected: Amounts,
@@ -93,9 +93,9 @@ pub enum ReclaimRefusal {
         sibling: QueueId,
         /// Resource by which the two are compared.
         resource: QueueResource,
-        /// Held by fair share, of the queue.
+        /// Allocated by fair share, of the queue.
         saturation: f64,
-        /// Held by fair share, of the sibling.
+        /// Allocated by fair share, of the sibling.
         sibling_saturation: f64,
     },
 }

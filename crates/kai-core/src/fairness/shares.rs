@@ -35,11 +35,11 @@ pub struct QueueShares {
     pub lending_limit: Option<Amounts>,
     /// Weight in the division of what is left above the quotas.
     pub over_quota_weight: Amounts,
-    /// Held by all running pods.
+    /// Allocated to all running pods.
     pub allocated: Amounts,
-    /// Held by pods that may not be preempted; part of `allocated`.
+    /// Allocated to pods that may not be preempted; part of `allocated`.
     pub allocated_non_preemptible: Amounts,
-    /// Held plus asked for by pending pods.
+    /// Allocated, plus what pending pods request.
     pub request: Amounts,
     /// Past use as a part of the cluster, 0 to 1.
     pub usage: Amounts,
@@ -76,8 +76,8 @@ impl QueueShares {
         if deserved == UNLIMITED {
             return limit;
         }
-        let entitled = deserved.max(self.fair_share[resource]);
-        if limit == UNLIMITED { entitled } else { limit.min(entitled) }
+        let guaranteed = deserved.max(self.fair_share[resource]);
+        if limit == UNLIMITED { guaranteed } else { limit.min(guaranteed) }
     }
 
     /// What the queue may hold; bounds.

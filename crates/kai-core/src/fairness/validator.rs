@@ -7,7 +7,7 @@
 //! 2. In the end, at every level of the reclaimer's path: if the queue with the request is above its fair
 //!    share of an involved resource, it must stay less saturated than every sibling that lost something.
 //!    Involved are the resources of the sibling's units and of the request; the caller says which those are
-//!    because the reference overlooks GPUs held or asked for only as MIG slices.
+//!    because the reference overlooks GPUs allocated or requested only as MIG slices.
 //! 3. A reclaimer that may not be preempted must fit into the quotas of its whole path.
 
 use super::amounts::{Amounts, ResourceSet, UNLIMITED};
@@ -29,7 +29,7 @@ const NOT_LOST: u32 = u32::MAX;
 pub struct ReclaimValidator {
     reclaimer: Reclaimer,
     saturation_multiplier: f64,
-    /// What every queue held at the start, by slot.
+    /// What every queue had allocated at the start, by slot.
     allocated_at_start: Vec<Amounts>,
     path: Vec<PathQueue>,
     /// The queues that lost something, in the order of their first loss.

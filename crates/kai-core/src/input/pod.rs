@@ -58,7 +58,7 @@ pub struct Backoff {
 /// When a pod may be bound again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RetryAfter {
-    /// At this moment.
+    /// From this moment on.
     Moment(Timestamp),
     /// When the failed bind request is removed, whose name the next one has.
     Cleanup,
@@ -222,7 +222,7 @@ pub enum TermNamespaces {
     All,
     /// Those that are named, and those whose labels are selected.
     Chosen {
-        /// Namespaces by name.
+        /// Names of the namespaces.
         named: Vec<Text>,
         /// Labels of further ones; none: no further ones.
         selector: Option<LabelSelector>,

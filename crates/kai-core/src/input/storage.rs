@@ -8,7 +8,7 @@ use crate::input::{ObjectName, Text};
 pub enum StorageObject {
     /// A claim of pods for a volume.
     Claim(VolumeClaimSpec),
-    /// A persistent volume.
+    /// A persistent volume of the cluster.
     Volume(VolumeSpec),
     /// A class of volumes with its provisioner.
     Class(StorageClassSpec),
@@ -78,7 +78,7 @@ pub struct VolumeTraits {
     pub is_withdrawn: bool,
 }
 
-/// A persistent volume.
+/// A persistent volume, with what decides where it can be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeSpec {
     /// Name of the volume; the last criterion between volumes that suit.

@@ -41,7 +41,7 @@ pub(crate) fn is_silent(world: &World, task: TaskId) -> bool {
     own.is_empty() && world.terms.has_no_drawn()
 }
 
-/// The scores of domains for `task`; none when no term of anybody matches, and every node scores zero. They do
+/// The scores of domains for `task`; none when no term of any pod matches, and every node scores zero. They do
 /// not depend on the nodes that are tried. True as long as nothing in the world changes.
 pub(crate) fn scores(world: &World, task: TaskId) -> Option<DomainScores> {
     let pod = &world.task(task).spec;

@@ -95,7 +95,7 @@ struct VictimLeaf {
     left: usize,
     /// What is left of jobs that gave some pods.
     returned: Vec<Entry>,
-    /// What its victims so far held.
+    /// What its victims so far had allocated.
     given: Amounts,
     top: Option<Entry>,
 }

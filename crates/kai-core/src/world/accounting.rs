@@ -182,7 +182,7 @@ impl SharedDevice<'_> {
         }
     }
 
-    /// Idle devices, devices held whole, and devices of which a fraction is held or nominated.
+    /// Idle devices, devices allocated whole, and devices of which a fraction is allocated or nominated.
     fn known_devices(&self) -> i64 {
         let shared = self.node.groups.iter().filter(|group| group.used_mib > 0).count() as i64;
         self.node.amounts.idle.get(GPU) + self.node.amounts.used.get(GPU) + shared

@@ -75,9 +75,9 @@ pub enum Mig {
 pub struct NodeAmounts {
     /// Free now; negative where pods hold more than there is.
     pub idle: ResourceVector,
-    /// Held by releasing pods, less what nominated pods will take; can be negative.
+    /// Allocated to releasing pods, less what nominated pods will take; can be negative.
     pub releasing: ResourceVector,
-    /// Held by pods on the node, or taken by nominated pods.
+    /// Allocated to pods on the node, or taken by nominated pods.
     pub used: ResourceVector,
 }
 

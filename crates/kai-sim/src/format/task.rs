@@ -36,7 +36,7 @@ pub struct Task {
     pub pod_affinity: Vec<PodTerm>,
     /// Pods it must not be near.
     pub pod_anti_affinity: Vec<PodTerm>,
-    /// Extension: taints it puts up with.
+    /// Extension: taints it tolerates.
     pub tolerations: Vec<Toleration>,
     /// Extension: ports it takes on its node.
     pub host_ports: Vec<HostPort>,
@@ -221,7 +221,7 @@ pub struct PodTerm {
     pub namespaces: Vec<String>,
 }
 
-/// A taint a task puts up with.
+/// A taint that a task tolerates.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toleration {

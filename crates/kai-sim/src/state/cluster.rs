@@ -194,7 +194,7 @@ pub struct Task {
     pub pod_affinity: Vec<PodTerm>,
     /// Pods it must not be near.
     pub pod_anti_affinity: Vec<PodTerm>,
-    /// Taints it puts up with.
+    /// Taints that it tolerates.
     pub tolerations: Vec<Toleration>,
     /// Ports it takes on its node.
     pub host_ports: Vec<HostPort>,

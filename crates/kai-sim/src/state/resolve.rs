@@ -206,12 +206,12 @@ pub(super) fn job(written: &format::Job, age_s: f64, now_s: f64) -> Job {
 }
 
 fn gang_of(size: usize) -> SubGroup {
-    let everyone = PodSet {
+    let all_tasks = PodSet {
         name: DEFAULT_POD_SET.to_owned(),
         min_available: u32::try_from(size).unwrap_or(u32::MAX),
         topology: None,
     };
-    SubGroup { pod_sets: vec![everyone], ..SubGroup::default() }
+    SubGroup { pod_sets: vec![all_tasks], ..SubGroup::default() }
 }
 
 fn task(written: &format::Task, job: &str, position: usize) -> Task {

@@ -24,7 +24,7 @@ pub struct Settings {
     pub workers: usize,
 }
 
-/// Hears how far a set of files is.
+/// Receives the progress of a set of files.
 pub trait Progress: Sync {
     /// `done` of `total` files are dealt with.
     fn advanced(&self, done: usize, total: usize);

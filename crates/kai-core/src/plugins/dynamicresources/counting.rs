@@ -117,7 +117,7 @@ impl Claims {
         self.nodes_with_slices().map(|node| count(node)).fold(wide, i64::max)
     }
 
-    /// Whether a device is of the class, passes the selectors of an alternative and has no taint that it minds.
+    /// Whether a device is of the class, passes the selectors of an alternative and has no taint that it does not tolerate.
     pub(super) fn suits(
         &self,
         alternative: &DeviceAlternative,

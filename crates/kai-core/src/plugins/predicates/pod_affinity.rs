@@ -189,7 +189,7 @@ impl AffinityFacts {
     }
 }
 
-/// The pod has no terms of its own and no pod on any node minds it.
+/// The pod has no terms of its own and no pod on any node repels it.
 pub(super) fn is_silent(world: &World, task: TaskId) -> bool {
     let constraints = &world.task(task).spec.constraints;
     constraints.pod_affinity.is_empty()

@@ -88,7 +88,7 @@ fn constraints() -> BoxedStrategy<PodConstraints> {
 struct Life {
     status: Status,
     node: usize,
-    /// Which of the node's shared devices, as far as anyone says.
+    /// Which of the node's shared devices, where the pod names one.
     devices: Vec<usize>,
     created: u8,
     stuck_at: Option<Timestamp>,
