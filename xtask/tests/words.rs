@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Words that are not used, and what to write instead.
-const UNUSED: [(&str, &str); 16] = [
+const UNUSED: [(&str, &str); 21] = [
     ("surroundings", "environment"),
     ("told to go", "evicted"),
     ("tell to go", "evict"),
@@ -20,6 +20,11 @@ const UNUSED: [(&str, &str); 16] = [
     ("somebody", "the actor: another writer, a pod, the caller"),
     ("whoever", "the actor: the writer, the holder, the caller"),
     ("comes to no end", "is cyclic, exceeds the deadline"),
+    ("made to go", "evicted"),
+    ("make others go", "evict others"),
+    ("tells it to go", "evicts it"),
+    ("makes room", "frees capacity"),
+    ("puts up with", "tolerates"),
 ];
 
 const PLACES: [&str; 8] = [
