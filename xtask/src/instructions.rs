@@ -28,16 +28,16 @@ const CASES: [&str; 7] = [
 
 const HEADER: &str = "\
 # Instructions of one cycle of each case, as callgrind counts them in a release build. `cargo xtask test` fails when a
-# case takes over 10 % more; `cargo xtask ceilings` writes this file anew.
+# case takes over 10 % more; `cargo xtask ceilings` rewrites this file.
 ";
 
-/// Instructions by case.
+/// Highest allowed instruction count by case.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Ceilings {
     instructions: BTreeMap<String, u64>,
 }
 
-/// Counts and compares.
+/// Counts instructions and compares them with the ceilings.
 pub(crate) fn gate(root: &Path) -> anyhow::Result<Tally> {
     if !valgrind_is_here() {
         println!("SKIPPED instruction counts: valgrind is not installed and cannot be");
@@ -48,7 +48,7 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<Tally> {
     Ok(judge(&count(root)?, &ceilings.instructions))
 }
 
-/// Writes the ceilings anew.
+/// Rewrites the ceilings.
 pub(crate) fn rewrite(root: &Path) -> anyhow::Result<()> {
     ensure!(valgrind_is_here(), "valgrind is not installed");
     let counts = count(root)?;

@@ -12,7 +12,7 @@ use crate::tally::Tally;
 /// The version of cargo-deny.
 const VERSION: &str = "0.20.2";
 
-/// Checks `deny.toml`. Advisories are looked at apart: a new one has nothing to do with a change.
+/// Checks `deny.toml`. Advisories are checked separately: a new one is not caused by a change.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Tally> {
     let program = cargo_deny(root)?;
     let mut command = Command::new(program);

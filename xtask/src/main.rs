@@ -1,6 +1,9 @@
 //! Chores of the project: `cargo xtask test` runs every test there is.
 
-#![expect(clippy::print_stdout, reason = "a chore tells the person who started it how it goes")]
+#![expect(
+    clippy::print_stdout,
+    reason = "a chore reports its progress to the person who started it"
+)]
 
 mod deviations;
 mod guard;
@@ -28,10 +31,10 @@ usage: cargo xtask test [--quick]
        cargo xtask guard
 
 test      runs every check and test of the project and prints the time of each part;
-          --quick leaves out what needs API servers, kubelets or an optimised build
+          --quick skips the parts that need API servers, kubelets or an optimised build
 soak      repeats the suites N times (20) with fresh seeds and prints how often each test failed
-ceilings  counts instructions and writes benches/instruction-ceilings.toml anew
-reference writes docs/reference.md anew from the names in kai-api
+ceilings  counts instructions and rewrites benches/instruction-ceilings.toml
+reference rewrites docs/reference.md from the names in kai-api
 image     writes the container image, its bill of materials and its licences to target/image
 image-check  runs the programs of the image with a stub of NVML, other platforms under qemu
 guard     builds libkai_guard.so for x86_64 and aarch64 against glibc 2.17 into out/guard

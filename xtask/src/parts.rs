@@ -122,14 +122,14 @@ fn tests(root: &Path) -> anyhow::Result<Tally> {
         first.read_test_line(line);
         failures.read_line(line);
     })?;
-    let notes = second_try::keep_logs(&failures, root, &seed)?;
+    let log_notices = second_try::keep_logs(&failures, root, &seed)?;
     let tally = second_try::of(&failures, first.or_failed(ended_well), |name, tests| {
         let mut arguments = [TEST.as_slice(), &["--test", name, "--", "--exact"]].concat();
         arguments.extend(tests.iter().map(String::as_str));
         counted(root, cargo_with(&arguments, &variables))
     })?;
-    for note in notes {
-        println!("{note}");
+    for notice in log_notices {
+        println!("{notice}");
     }
     Ok(tally)
 }

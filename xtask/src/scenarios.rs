@@ -11,7 +11,7 @@ use crate::deviations::Deviations;
 use crate::process::cargo;
 use crate::tally::Tally;
 
-/// When everything is broken, the first few differences tell as much as all.
+/// When everything is broken, the first few differences are enough.
 const MOST_SHOWN: i64 = 25;
 
 /// What `kai scenario run --json` prints.

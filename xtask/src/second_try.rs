@@ -1,4 +1,4 @@
-//! Tests that drive other processes (API servers, kubelets, container runtimes) depend on when those get the processor. Each of
+//! Tests that drive other processes (API servers, kubelets, container runtimes) depend on how those processes are scheduled. Each of
 //! them that fails is run once more, alone, and the summary names it. All other tests must pass at once.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Counts of checks.
+/// Counts of passed, failed and skipped checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     /// May be negative while the results of tests that were skipped are still to come.

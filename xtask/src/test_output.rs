@@ -64,7 +64,7 @@ impl Failures {
         }
     }
 
-    /// Targets that failed.
+    /// Test targets that failed as a whole.
     pub(crate) fn targets(&self) -> &[String] {
         &self.targets
     }

@@ -12,7 +12,7 @@ struct Rule {
     name: &'static str,
     /// Crates of the workspace.
     ours: &'static [&'static str],
-    /// Crates of others.
+    /// Dependencies from outside the workspace.
     others: Others,
 }
 

@@ -152,9 +152,9 @@ impl Cluster {
         Ok(Some(scheduler))
     }
 
-    /// Writes that the API server served, those of kubelets left out.
+    /// Writes that the API server served, without writes of kubelets.
     pub(crate) async fn writes_but_of_kubelets(&self) -> anyhow::Result<f64> {
-        // Wrong by at most the writes of kubelets that are under way, of which there are few.
+        // Wrong by at most the writes of kubelets in flight, which are few.
         let all = writes(&self.client).await?;
         Ok(all - self.kubelet_writes.count())
     }

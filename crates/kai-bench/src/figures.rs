@@ -72,7 +72,7 @@ pub struct Fill {
     /// The same by kube-scheduler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_scheduler_pods_per_s: Option<f64>,
-    /// Of the limit.
+    /// `pods_per_s` divided by `raw_pods_per_s`; 1 is as fast as the API server allows.
     pub ratio_to_raw: f64,
     /// Create to bind, median.
     pub p50_ms: f64,
@@ -82,10 +82,10 @@ pub struct Fill {
     pub scheduler_cpu_s: f64,
 }
 
-/// Create to bind.
+/// Time from the create of a pod to its bind, as a watch shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// Median.
+    /// Median in milliseconds.
     pub p50_ms: f64,
     /// All but one in a hundred.
     pub p99_ms: f64,

@@ -32,7 +32,7 @@ impl KubeletWrites {
         kind: &'static str,
         body: &Value,
     ) {
-        // Refused ones count too: the API server counts them as well.
+        // Rejected writes count too: the API server counts them as well.
         let _ = send(client, method, path, kind, body).await;
         self.0.fetch_add(1, Ordering::SeqCst);
     }

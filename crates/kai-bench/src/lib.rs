@@ -5,7 +5,7 @@
 //! | `cluster` | the control plane under test: nodes, queues, pods, the schedulers' processes |
 //! | `load` | pods created over several connections |
 //! | `kubelets` | simulated kubelets: bound pods run, evicted pods end, reservation pods name a device |
-//! | `observer` | when pods were seen bound |
+//! | `observer` | when pods were observed as bound |
 //! | `process` | CPU time and resident memory of a process |
 //! | `requests` | writes that the API server served |
 //! | `cases` | one file per case |

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::objects::{NAMESPACE, RESERVATIONS, binding, eviction, node_name};
 
-/// Sends one request.
+/// Sends one request; returns the body of the answer.
 pub(crate) async fn send(
     client: &Client,
     method: &str,
@@ -85,7 +85,7 @@ impl Load {
         Ok(all)
     }
 
-    /// Creates objects.
+    /// Creates objects over all connections of the load client in parallel.
     pub(crate) async fn create(&self, path: &str, objects: Vec<Value>) -> anyhow::Result<()> {
         let path = path.to_owned();
         let create = move |client: Client, _, object: Value| {

@@ -55,17 +55,17 @@ struct Condition {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct ObservedPods {
     bound: BTreeMap<String, Instant>,
     unschedulable: BTreeMap<String, Instant>,
 }
 
-/// When pods were seen bound or unschedulable.
+/// Times at which pods were observed as bound or unschedulable.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Observer(Arc<Mutex<Seen>>);
+pub(crate) struct Observer(Arc<Mutex<ObservedPods>>);
 
 impl Observer {
-    /// Follows all pods until it is dropped with its runtime; every pod goes to `kubelets` as well.
+    /// Follows all pods until it is dropped with its runtime; every pod is passed to `kubelets` as well.
     pub(crate) fn start(client: Client, kubelets: UnboundedSender<Pod>) -> Self {
         let observer = Self::default();
         let own = observer.clone();
@@ -98,7 +98,7 @@ impl Observer {
         Ok(())
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn observed(&self) -> MutexGuard<'_, ObservedPods> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,52 +106,52 @@ impl Observer {
         if pod.metadata.namespace != NAMESPACE {
             return;
         }
-        let mut seen = self.seen();
+        let mut observed = self.observed();
         let name = &pod.metadata.name;
-        if pod.spec.node_name.is_some() && !seen.bound.contains_key(name) {
-            seen.bound.insert(name.clone(), Instant::now());
+        if pod.spec.node_name.is_some() && !observed.bound.contains_key(name) {
+            observed.bound.insert(name.clone(), Instant::now());
         }
         let mut conditions = pod.status.conditions.iter();
         let waits = conditions.any(|one| one.kind == "PodScheduled" && one.status == "False");
-        if waits && !seen.unschedulable.contains_key(name) {
-            seen.unschedulable.insert(name.clone(), Instant::now());
+        if waits && !observed.unschedulable.contains_key(name) {
+            observed.unschedulable.insert(name.clone(), Instant::now());
         }
     }
 
     fn forget(&self, pod: &Pod) {
         if pod.metadata.namespace == NAMESPACE {
-            let mut seen = self.seen();
-            seen.bound.remove(&pod.metadata.name);
-            seen.unschedulable.remove(&pod.metadata.name);
+            let mut observed = self.observed();
+            observed.bound.remove(&pod.metadata.name);
+            observed.unschedulable.remove(&pod.metadata.name);
         }
     }
 
     /// When each pod was bound.
     pub(crate) fn bound(&self) -> BTreeMap<String, Instant> {
-        self.seen().bound.clone()
+        self.observed().bound.clone()
     }
 
     /// Number of pods with this prefix that are bound.
     pub(crate) fn count_bound(&self, prefix: &str) -> usize {
-        self.seen().bound.keys().filter(|name| name.starts_with(prefix)).count()
+        self.observed().bound.keys().filter(|name| name.starts_with(prefix)).count()
     }
 
     /// Number of pods with this prefix that are unschedulable.
     pub(crate) fn count_unschedulable(&self, prefix: &str) -> usize {
-        self.seen().unschedulable.keys().filter(|name| name.starts_with(prefix)).count()
+        self.observed().unschedulable.keys().filter(|name| name.starts_with(prefix)).count()
     }
 
     /// When the last pod with this prefix became bound.
     pub(crate) fn last_bound(&self, prefix: &str) -> Option<Instant> {
-        let seen = self.seen();
-        seen.bound.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, at)| *at).max()
+        let observed = self.observed();
+        observed.bound.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, at)| *at).max()
     }
 
     /// When the first pod with this prefix was shown as unschedulable.
     pub(crate) fn first_unschedulable(&self, prefix: &str) -> Option<Instant> {
-        let seen = self.seen();
+        let observed = self.observed();
         let mut with_prefix =
-            seen.unschedulable.iter().filter(|(name, _)| name.starts_with(prefix));
+            observed.unschedulable.iter().filter(|(name, _)| name.starts_with(prefix));
         with_prefix.next().map(|(_, at)| *at)
     }
 
@@ -165,7 +165,7 @@ impl Observer {
         let begin = Instant::now();
         while !is_so(self) {
             if begin.elapsed() > patience {
-                let bound = self.seen().bound.len();
+                let bound = self.observed().bound.len();
                 bail!(
                     "still waiting after {} s: {what}; {bound} pods are bound",
                     patience.as_secs()

@@ -37,7 +37,7 @@ impl Pid {
         cpu_s(&stat).unwrap_or_default()
     }
 
-    /// Resident memory.
+    /// Resident memory of the process in MiB.
     pub(crate) fn rss_mib(self) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Which queues and priority classes a service account may use, by RBAC: the verb `use`, asked by `SubjectAccessReview`.
+//! Which queues and priority classes a service account may use, by RBAC: the verb `use`, checked with a `SubjectAccessReview`.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::write::Outcome;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// Who asks for a queue: a user as the API server knows it.
+/// User that requests a queue, as the API server knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Requester {
-    /// The user name.
+    /// User name, such as `system:serviceaccount:NAMESPACE:NAME`.
     #[serde(rename = "username")]
     pub user: String,
     /// The UID of the user; empty where it has none.
@@ -45,7 +45,6 @@ impl Requester {
     }
 }
 
-/// In messages.
 impl std::fmt::Display for Requester {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.user.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':')) {
@@ -72,17 +71,17 @@ struct ReviewStatus {
 pub struct Use<'a> {
     /// The namespace; role bindings of it count too.
     pub namespace: &'a str,
-    /// The verb.
+    /// Verb of RBAC, such as `use` or `get`.
     pub verb: &'a str,
-    /// The API group.
+    /// API group of the resource; empty for the core group.
     pub group: &'a str,
-    /// The resource.
+    /// Plural name of the resource, as in RBAC rules.
     pub resource: &'a str,
     /// The object; empty: all of them.
     pub name: &'a str,
 }
 
-/// Why the requester may not use the queue or the priority class in a namespace; none: it may. What is empty is not asked
+/// Why the requester may not use the queue or the priority class in a namespace; none: it may. What is empty is not checked
 /// about.
 pub async fn denial(
     client: &Client,
@@ -91,11 +90,11 @@ pub async fn denial(
     queue: &str,
     priority_class: &str,
 ) -> Outcome<Option<String>> {
-    let asked = [
+    let checks = [
         ("scheduling.run.ai", "queues", "queue", queue),
         ("scheduling.k8s.io", "priorityclasses", "priority class", priority_class),
     ];
-    for (group, resource, noun, name) in asked {
+    for (group, resource, noun, name) in checks {
         let wanted = Use { namespace, verb: "use", group, resource, name };
         if name.is_empty() || may(client, requester, wanted).await? {
             continue;

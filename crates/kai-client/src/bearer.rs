@@ -1,4 +1,4 @@
-//! Clients that present a token of the cluster: the API server says who they are (`TokenReview`) and whether they may get a path
+//! Clients that present a token of the cluster: the API server identifies them (`TokenReview`) and whether they may get a path
 //! that is no resource (`SubjectAccessReview`). Answers are kept for a minute.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ struct Kept {
     until_nanos: i64,
 }
 
-/// Decides for tokens.
+/// Decides by bearer token which clients may get a path; keeps answers for a minute.
 pub struct BearerAccess {
     client: Client,
     env: Env,
@@ -86,7 +86,7 @@ struct AccessStatus {
 }
 
 impl BearerAccess {
-    /// Decides who may get this path.
+    /// Decides which accounts may get this path.
     pub fn new(client: Client, env: Env, path: &'static str) -> Self {
         let (reviews, kept) = (Semaphore::new(AT_ONCE), Mutex::default());
         Self { client, env, path, reviews, kept }
@@ -176,10 +176,10 @@ mod tests {
 
     use super::*;
 
-    /// An API server that knows the tokens `reader` and `other`, and the paths it was asked on.
+    /// An API server that knows the tokens `reader` and `other`, and the paths of the requests it received.
     fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let paths = Arc::clone(&asked);
+        let requested_paths: Arc<Mutex<Vec<String>>> = Arc::default();
+        let paths = Arc::clone(&requested_paths);
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let path = request.uri().path().to_owned();
             paths.lock().expect("a list").push(path.clone());
@@ -199,22 +199,22 @@ mod tests {
                 Ok::<_, tower::BoxError>(http::Response::new(Body::from(answer.into_bytes())))
             }
         });
-        (Client::new(service, "default"), asked)
+        (Client::new(service, "default"), requested_paths)
     }
 
     #[tokio::test(start_paused = true)]
     async fn tokens_decide_and_answers_are_kept_for_a_minute() {
-        let (client, asked) = server();
+        let (client, requested_paths) = server();
         let access = BearerAccess::new(client, Env::real(), "/metrics");
         let decide = async |header: Option<&str>| access.decide(header).await.expect("an answer");
         for none in [None, Some("Basic abc"), Some("Bearer "), Some("Bearer")] {
             assert_eq!(decide(none).await, Decision::Unauthenticated);
         }
-        assert!(asked.lock().expect("a list").is_empty(), "nothing to ask about");
+        assert!(requested_paths.lock().expect("a list").is_empty(), "nothing to ask about");
         assert_eq!(decide(Some("Bearer forged")).await, Decision::Unauthenticated);
         assert_eq!(decide(Some("Bearer other")).await, Decision::Forbidden);
         assert_eq!(decide(Some("bearer reader")).await, Decision::Allowed);
-        let count = || asked.lock().expect("a list").len();
+        let count = || requested_paths.lock().expect("a list").len();
         assert_eq!(count(), 5);
         assert_eq!(decide(Some("Bearer reader")).await, Decision::Allowed);
         assert_eq!(decide(Some("Bearer forged")).await, Decision::Unauthenticated);

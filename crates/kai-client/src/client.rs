@@ -8,7 +8,7 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 use kube::{Client, Config};
 use tower::util::MapRequestLayer;
 
-/// How requests introduce themselves; those of one function of a process have the name of the function in brackets behind it.
+/// User agent of requests; requests of one function of a process append the name of the function in brackets.
 pub const USER_AGENT_NAME: &str = concat!("kai/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no client. What lies below is part of the text, once: these errors have no sources.
@@ -17,10 +17,12 @@ pub enum ClientError {
     /// The kubeconfig cannot be used.
     #[error("cannot use the kubeconfig: {0}")]
     Kubeconfig(String),
-    /// Nothing tells where the cluster is.
-    #[error("cannot find a cluster: {kubeconfig}; and in no pod of one either: {in_cluster}")]
+    /// Neither a kubeconfig nor an in-cluster account was found.
+    #[error(
+        "cannot find a cluster: {kubeconfig}; and this process does not run in a pod: {in_cluster}"
+    )]
     NoCluster {
-        /// Why no kubeconfig tells it.
+        /// Why no kubeconfig could be used.
         kubeconfig: String,
         /// Why the environment does not.
         in_cluster: String,

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::failure::sentence;
 
 const GROUP: &str = "/apis/resource.k8s.io";
-const SPOKEN: &str = "v1";
-/// Versions that are understood beside the spoken one, the newest first.
+const NATIVE: &str = "v1";
+/// Older versions that are converted, the newest first.
 const OLDER: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// A client whose requests about devices go to the version that the server has.
@@ -24,7 +24,7 @@ pub async fn adapted(client: Client) -> Client {
     }
 }
 
-/// The version to be used instead of the spoken one; none: that is served, or there is nothing to be done.
+/// The version to be used instead of the native one; none: that is served, or no known version is.
 async fn older_version(client: &Client) -> Option<&'static str> {
     let request = http::Request::get(GROUP).body(Vec::new()).ok()?;
     let group: Value = match client.request(request).await {
@@ -38,7 +38,7 @@ async fn older_version(client: &Client) -> Option<&'static str> {
     };
     let versions = group["versions"].as_array()?;
     let served = |name: &str| versions.iter().any(|version| version["version"] == name);
-    if served(SPOKEN) { None } else { OLDER.into_iter().find(|version| served(version)) }
+    if served(NATIVE) { None } else { OLDER.into_iter().find(|version| served(version)) }
 }
 
 fn redirected(client: Client, version: &'static str) -> Client {
@@ -55,8 +55,8 @@ fn redirected(client: Client, version: &'static str) -> Client {
 
 /// The same request to another version; none where it is not about devices.
 fn redirect(uri: &Uri, version: &str) -> Option<Uri> {
-    let asked = uri.path_and_query()?.as_str();
-    let rest = asked.strip_prefix(GROUP)?.strip_prefix('/')?.strip_prefix(SPOKEN)?;
+    let requested = uri.path_and_query()?.as_str();
+    let rest = requested.strip_prefix(GROUP)?.strip_prefix('/')?.strip_prefix(NATIVE)?;
     if !rest.is_empty() && !rest.starts_with(['/', '?']) {
         return None;
     }
@@ -96,11 +96,11 @@ mod tests {
     async fn reached(versions: &[&str]) -> String {
         let versions: Vec<Value> =
             versions.iter().map(|name| json!({"groupVersion": "", "version": name})).collect();
-        let seen = Arc::new(Mutex::new(String::new()));
-        let told = Arc::clone(&seen);
+        let requested_path = Arc::new(Mutex::new(String::new()));
+        let written_path = Arc::clone(&requested_path);
         let server = tower::service_fn(move |request: http::Request<Body>| {
             let path = request.uri().path().to_owned();
-            path.clone_into(&mut told.lock().expect("the path"));
+            path.clone_into(&mut written_path.lock().expect("the path"));
             let body = json!({"versions": versions, "items": []}).to_string();
             async move { Ok::<_, tower::BoxError>(http::Response::new(Body::from(body.into_bytes()))) }
         });
@@ -108,7 +108,7 @@ mod tests {
         let request =
             http::Request::get("/apis/resource.k8s.io/v1/resourceslices").body(Vec::new());
         let _: Value = client.request(request.expect("a request")).await.expect("an answer");
-        seen.lock().expect("the path").clone()
+        requested_path.lock().expect("the path").clone()
     }
 
     #[test]

@@ -12,9 +12,9 @@ use kai_core::time::{Span, Timestamp};
 /// A future on the heap.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Tells the time and waits.
+/// Clock and timers: the system's, or virtual ones in tests.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Wall-clock time, which may step.
     fn now(&self) -> Timestamp;
     /// Waits for a span.
     fn sleep(&self, span: Span) -> Work;
@@ -28,7 +28,7 @@ pub trait Spawner: Send + Sync {
     fn spawn(&self, name: &'static str, work: Work);
 }
 
-/// Time and concurrency.
+/// Time and concurrency of a process; no other code asks the system for them.
 #[derive(Clone)]
 pub struct Env {
     clock: Arc<dyn Clock>,
@@ -46,7 +46,7 @@ impl Env {
         Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(TokioSpawner))
     }
 
-    /// Now.
+    /// Wall-clock time, which may step.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -108,7 +108,7 @@ impl Spawner for TokioSpawner {
         tracing::trace!(name, "starts");
         tokio::spawn(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                // A process that goes on without one of its tasks looks healthy and does nothing.
+                // A process that continued without one of its tasks would look healthy and do nothing.
                 tracing::error!(name, "a task panicked, ending the process");
                 std::process::abort();
             }

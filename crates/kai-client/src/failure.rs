@@ -59,7 +59,7 @@ pub enum Failure {
         reason: String,
     },
     /// The request was sent and no answer came: look before repeating it.
-    #[error("the API server did not answer in time; the request may have been carried out")]
+    #[error("the API server did not answer in time; the request may have been executed")]
     TimedOutMaybeDone,
     /// This process does not lead: nothing was sent.
     #[error("not the leader: nothing was written")]
@@ -94,7 +94,7 @@ impl Failure {
     }
 
     /// Nothing was done, and the reason lies in the server's load or the connection. A server that failed may have done the
-    /// work before: only a request that may be carried out twice is repeated then.
+    /// work before: only an idempotent request is repeated then.
     pub(crate) fn is_worth_repeating(&self, may_be_done_twice: bool) -> bool {
         match self {
             Self::Throttled { .. } | Self::Unreachable { .. } => true,
@@ -225,7 +225,7 @@ mod tests {
         config.default_retry = false;
         let client = kube::Client::try_from(config).expect("a client");
         let failure = crate::write::read::<serde_json::Value>(&client, "/api/v1/pods").await;
-        let sentence = failure.expect_err("nobody listens").to_string();
+        let sentence = failure.expect_err("no server listens").to_string();
         assert!(sentence.starts_with("cannot reach the API server: "), "{sentence}");
         assert!(sentence.contains("refused"), "{sentence}");
     }

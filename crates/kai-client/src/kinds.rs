@@ -5,54 +5,54 @@
 pub enum Kind {
     /// Pods that have not failed.
     Pod,
-    /// Nodes.
+    /// Nodes, decoded as slim views.
     Node,
-    /// Queues.
+    /// Queues of `scheduling.run.ai`.
     Queue,
-    /// Pod groups.
+    /// Pod groups of `scheduling.run.ai`.
     PodGroup,
-    /// Bind requests.
+    /// Bind requests, which the scheduler writes and the binder executes.
     BindRequest,
-    /// Topologies.
+    /// Topologies of `kai.scheduler`.
     Topology,
-    /// Priority classes.
+    /// Priority classes of `scheduling.k8s.io`.
     PriorityClass,
-    /// Disruption budgets.
+    /// Disruption budgets, which evictions respect.
     PodDisruptionBudget,
     /// Names of config maps.
     ConfigMap,
-    /// Volume claims.
+    /// Volume claims of pods.
     PersistentVolumeClaim,
-    /// Volumes.
+    /// Volumes, bound and free.
     PersistentVolume,
-    /// Storage classes.
+    /// Storage classes, which say when their volumes are bound.
     StorageClass,
-    /// CSI drivers.
+    /// CSI drivers, which say whether storage capacity is tracked.
     CsiDriver,
-    /// Free storage.
+    /// Free storage per storage class and topology.
     CsiStorageCapacity,
-    /// Classes of devices.
+    /// Device classes of `resource.k8s.io`.
     DeviceClass,
-    /// Devices.
+    /// Devices that DRA drivers publish.
     ResourceSlice,
-    /// Claims of devices.
+    /// Device claims of pods.
     ResourceClaim,
     /// NUMA zones of nodes.
     NodeResourceTopology,
     /// Names and labels of namespaces.
     Namespace,
-    /// Runtime classes. Only the binder looks at them.
+    /// Runtime classes, for the binder.
     RuntimeClass,
-    /// How NVIDIA's operator is set up, where it is there. Only the binder looks at it.
+    /// Configuration of NVIDIA's GPU Operator, for the binder; may be absent.
     ClusterPolicy,
-    /// Settings of the installation. No planner looks at them.
+    /// `Config` of the installation; not an input of planners.
     Config,
-    /// Parts of the cluster. No planner looks at them.
+    /// Scheduling shards; not an input of planners.
     SchedulingShard,
 }
 
 impl Kind {
-    /// Every kind that planners look at.
+    /// Every kind that is an input of planners.
     pub const ALL: [Self; 19] = [
         Self::PriorityClass,
         Self::Queue,
@@ -135,7 +135,7 @@ impl Kind {
         }
     }
 
-    /// What of them is looked at.
+    /// Field selector of the watch; none: all objects.
     pub const fn field_selector(self) -> Option<&'static str> {
         match self {
             Self::Pod => Some("status.phase!=Failed"),
@@ -168,7 +168,7 @@ impl Kind {
         )
     }
 
-    /// Who may not read the kind does without.
+    /// Whether `kai` works without the right to read the kind.
     pub const fn may_be_forbidden(self) -> bool {
         matches!(self, Self::RuntimeClass | Self::ClusterPolicy)
     }

@@ -38,7 +38,7 @@ impl OwnPod {
         Ok(own)
     }
 
-    /// Its annotations.
+    /// Annotations of the pod when it was read.
     pub fn annotations(&self) -> &BTreeMap<String, String> {
         &self.annotations
     }

@@ -1,4 +1,4 @@
-//! One watch: the list, then every change, resumed after a cut and listed anew where the server forgot.
+//! One watch: the list, then every change, resumed after a cut and listed again where the server no longer has the version.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ const METADATA_LIST: &str =
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// What a watch tells.
+/// One change of the cluster, as a watch reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A pod exists and looks like this.
@@ -49,9 +49,9 @@ pub enum Change {
     Object(Kind, Box<Value>),
     /// An object is gone.
     Gone(Kind, ObjectName),
-    /// Everything of a kind that existed at first has been told.
+    /// All objects of a kind that existed at the start have been sent.
     Listed(Kind),
-    /// The server does not know the kind, or does not let us read it: as far as we are concerned there are none. If that
+    /// The server does not have the kind, or denies reading it: `kai` treats the kind as empty. If that
     /// changes, [`Change::Listed`] follows.
     Absent(Kind),
 }
@@ -126,12 +126,12 @@ struct PageMetadata {
 
 /// Why a watch stopped.
 enum Stop {
-    /// Nobody listens any more.
-    Unheard,
-    /// The server forgot where we were.
-    Forgotten,
-    /// It ended at once without an event: asking again at once might repeat for ever.
-    Mute,
+    /// The receiver of the changes was dropped.
+    ReceiverDropped,
+    /// The resource version is too old (410): list again.
+    Expired,
+    /// The watch ended at once without an event: repeating it at once might loop.
+    EmptyWatch,
     /// Something else went wrong.
     Failed(Box<kube::Error>),
 }
@@ -139,27 +139,27 @@ enum Stop {
 impl From<kube::Error> for Stop {
     fn from(error: kube::Error) -> Self {
         match &error {
-            kube::Error::Api(status) if status.code == 410 => Self::Forgotten,
+            kube::Error::Api(status) if status.code == 410 => Self::Expired,
             _ => Self::Failed(Box::new(error)),
         }
     }
 }
 
-/// What was told of a kind as a whole.
+/// What was sent about a kind as a whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Nothing,
+enum KindState {
+    Unknown,
     Listed,
     Absent,
 }
 
-/// How everything that exists is learnt at first.
+/// How the objects that exist at the start are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lists {
-    /// By the watch itself (`WatchList`), object by object and in one request. Where the server refuses that, by pages.
+    /// By the watch itself (`WatchList`), object by object and in one request. Falls back to pages if the server rejects that.
     #[default]
     Streamed,
-    /// By pages.
+    /// In pages of 500 objects.
     Paged,
 }
 
@@ -172,7 +172,7 @@ pub async fn watch(client: Client, env: Env, kind: Kind, lists: Lists, sink: Sen
     }
 }
 
-/// Tells everything of a kind that exists now, and ends.
+/// Sends all objects of a kind that exist now, and ends.
 pub async fn list(
     client: Client,
     env: Env,
@@ -193,11 +193,11 @@ struct Watcher<K> {
     kind: Kind,
     lists: Lists,
     sink: Sender<Change>,
-    /// What was told and not taken back.
+    /// Names of the objects that were sent and are not gone.
     known: BTreeSet<ObjectName>,
-    /// Where to go on; none: list anew.
+    /// Resource version to continue from; none: list again.
     version: Option<String>,
-    told: Told,
+    kind_state: KindState,
     failures: u32,
     watched: std::marker::PhantomData<fn() -> K>,
 }
@@ -212,7 +212,7 @@ impl<K: Watched> Watcher<K> {
             sink,
             known: BTreeSet::new(),
             version: None,
-            told: Told::Nothing,
+            kind_state: KindState::Unknown,
             failures: 0,
             watched: std::marker::PhantomData,
         }
@@ -222,11 +222,11 @@ impl<K: Watched> Watcher<K> {
         loop {
             match self.step().await {
                 Ok(()) => self.failures = 0,
-                Err(Stop::Unheard) => return,
-                Err(Stop::Forgotten) => self.version = None,
+                Err(Stop::ReceiverDropped) => return,
+                Err(Stop::Expired) => self.version = None,
                 Err(Stop::Failed(error)) => {
                     if self.is_absent(&error) {
-                        if self.tell_absent().await.is_err() {
+                        if self.send_absent().await.is_err() {
                             return;
                         }
                         self.env.sleep(LONGEST_DELAY).await;
@@ -234,7 +234,9 @@ impl<K: Watched> Watcher<K> {
                     }
                     self.pause(&sentence(*error)).await;
                 }
-                Err(Stop::Mute) => self.pause("it ended at once and told nothing").await,
+                Err(Stop::EmptyWatch) => {
+                    self.pause("the server closed it at once without an event").await;
+                }
             }
         }
     }
@@ -246,14 +248,14 @@ impl<K: Watched> Watcher<K> {
         self.env.sleep(delay(self.failures)).await;
     }
 
-    /// Lists once. A list that the server forgot half-way is begun anew.
+    /// Lists once. A list that expires half-way (410) starts again.
     async fn once(mut self) -> Result<(), kube::Error> {
         loop {
             match self.list().await {
-                Ok(()) | Err(Stop::Unheard) => return Ok(()),
-                Err(Stop::Forgotten | Stop::Mute) => {}
+                Ok(()) | Err(Stop::ReceiverDropped) => return Ok(()),
+                Err(Stop::Expired | Stop::EmptyWatch) => {}
                 Err(Stop::Failed(error)) if self.is_absent(&error) => {
-                    let _ = self.tell_absent().await;
+                    let _ = self.send_absent().await;
                     return Ok(());
                 }
                 Err(Stop::Failed(error)) => return Err(*error),
@@ -264,28 +266,28 @@ impl<K: Watched> Watcher<K> {
     fn is_absent(&self, error: &kube::Error) -> bool {
         let code = if let kube::Error::Api(status) = error { status.code } else { 0 };
         if code == 403 && self.kind.may_be_forbidden() {
-            if self.told != Told::Absent {
+            if self.kind_state != KindState::Absent {
                 let kind = self.kind.name();
-                tracing::warn!(kind, "we may not read this kind, and do without");
+                tracing::warn!(kind, "the account may not read this kind, continuing without it");
             }
             return true;
         }
         code == 404 && self.kind.may_be_absent()
     }
 
-    async fn tell_absent(&mut self) -> Result<(), Stop> {
+    async fn send_absent(&mut self) -> Result<(), Stop> {
         self.version = None;
         for name in std::mem::take(&mut self.known) {
-            self.tell(Change::Gone(self.kind, name)).await?;
+            self.send(Change::Gone(self.kind, name)).await?;
         }
-        if self.told == Told::Absent {
+        if self.kind_state == KindState::Absent {
             return Ok(());
         }
-        self.told = Told::Absent;
-        self.tell(Change::Absent(self.kind)).await
+        self.kind_state = KindState::Absent;
+        self.send(Change::Absent(self.kind)).await
     }
 
-    /// Lists, or follows from where it was.
+    /// Lists, or continues the watch from the last version.
     async fn step(&mut self) -> Result<(), Stop> {
         match (self.version.clone(), self.lists) {
             (Some(version), _) => {
@@ -296,9 +298,9 @@ impl<K: Watched> Watcher<K> {
             (None, Lists::Streamed) => {
                 let streamed = self.follow(INITIAL_EVENTS, Some(BTreeSet::new())).await;
                 match streamed {
-                    Err(Stop::Failed(error)) if is_refusal(&error) => {
+                    Err(Stop::Failed(error)) if is_unsupported(&error) => {
                         let kind = self.kind.name();
-                        tracing::debug!(kind, %error, "the server streams no lists: by pages");
+                        tracing::debug!(kind, %error, "the server does not stream lists, listing page by page");
                         self.lists = Lists::Paged;
                         Ok(())
                     }
@@ -309,7 +311,7 @@ impl<K: Watched> Watcher<K> {
     }
 
     async fn list(&mut self) -> Result<(), Stop> {
-        let mut seen = BTreeSet::new();
+        let mut listed = BTreeSet::new();
         let mut more: Option<String> = None;
         let version = loop {
             let mut query = format!("limit={PAGE}");
@@ -318,39 +320,43 @@ impl<K: Watched> Watcher<K> {
             }
             let page: Page<K> = self.client.request(self.request(&query, METADATA_LIST)?).await?;
             for item in page.items {
-                seen.insert(item.name());
-                // Known from now on: if a later page fails, the next list tells whether it still exists.
+                listed.insert(item.name());
+                // Known from now on: if a later page fails, the next list shows whether it still exists.
                 self.known.insert(item.name());
-                self.tell(item.into_change(self.kind)).await?;
+                self.send(item.into_change(self.kind)).await?;
             }
             match page.metadata.more.filter(|token| !token.is_empty()) {
                 Some(token) => more = Some(token),
                 None => break page.metadata.resource_version,
             }
         };
-        self.end_list(seen, version).await
+        self.end_list(listed, version).await
     }
 
-    /// Everything that exists was told: what was not among it is gone.
-    async fn end_list(&mut self, seen: BTreeSet<ObjectName>, version: String) -> Result<(), Stop> {
-        let gone: Vec<ObjectName> = self.known.difference(&seen).cloned().collect();
+    /// All existing objects were sent: known objects that were not listed are gone.
+    async fn end_list(
+        &mut self,
+        listed: BTreeSet<ObjectName>,
+        version: String,
+    ) -> Result<(), Stop> {
+        let gone: Vec<ObjectName> = self.known.difference(&listed).cloned().collect();
         for name in gone {
-            self.tell(Change::Gone(self.kind, name)).await?;
+            self.send(Change::Gone(self.kind, name)).await?;
         }
-        self.known = seen;
+        self.known = listed;
         self.version = Some(version);
-        if self.told != Told::Listed {
-            self.told = Told::Listed;
-            self.tell(Change::Listed(self.kind)).await?;
+        if self.kind_state != KindState::Listed {
+            self.kind_state = KindState::Listed;
+            self.send(Change::Listed(self.kind)).await?;
         }
         Ok(())
     }
 
-    /// Follows from where `from` says. `seen` is what was told so far of what exists, until all of it was.
+    /// Watches from the position `from`. `listed` holds the objects received so far until the initial list is complete.
     async fn follow(
         &mut self,
         from: &str,
-        mut seen: Option<BTreeSet<ObjectName>>,
+        mut listed: Option<BTreeSet<ObjectName>>,
     ) -> Result<(), Stop> {
         let query =
             format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&{from}");
@@ -358,55 +364,55 @@ impl<K: Watched> Watcher<K> {
         let events = self.client.request_events::<K>(request).await?;
         let mut events = std::pin::pin!(events);
         let silence = seconds(WATCH_SECONDS + 15);
-        let (begin, mut is_mute) = (self.env.now(), true);
+        let (begin, mut is_empty) = (self.env.now(), true);
         loop {
             let event = tokio::select! { biased;
-                () = self.sink.closed() => return Err(Stop::Unheard),
+                () = self.sink.closed() => return Err(Stop::ReceiverDropped),
                 event = events.next() => event,
                 () = self.env.sleep(silence) => return Ok(()),
             };
             match event {
-                Some(Ok(event)) => match seen.take() {
+                Some(Ok(event)) => match listed.take() {
                     None => self.take(event).await?,
-                    Some(told) => seen = self.take_initial(event, told).await?,
+                    Some(so_far) => listed = self.take_initial(event, so_far).await?,
                 },
                 Some(Err(error)) => return Err(error.into()),
-                None if is_mute && self.env.now().since(begin) < SHORTEST_WATCH => {
-                    return Err(Stop::Mute);
+                None if is_empty && self.env.now().since(begin) < SHORTEST_WATCH => {
+                    return Err(Stop::EmptyWatch);
                 }
                 None => return Ok(()),
             }
-            is_mute = false;
+            is_empty = false;
         }
     }
 
-    /// Takes an event of what exists; what was told so far, or none at its end.
+    /// Applies an event of the initial list; returns the objects received so far, or none at the end of the list.
     async fn take_initial(
         &mut self,
         event: WatchEvent<K>,
-        mut seen: BTreeSet<ObjectName>,
+        mut listed: BTreeSet<ObjectName>,
     ) -> Result<Option<BTreeSet<ObjectName>>, Stop> {
         match event {
             WatchEvent::Bookmark(bookmark) => {
                 if !bookmark.metadata.annotations.contains_key(INITIAL_END) {
-                    return Ok(Some(seen));
+                    return Ok(Some(listed));
                 }
-                self.end_list(seen, bookmark.metadata.resource_version).await?;
+                self.end_list(listed, bookmark.metadata.resource_version).await?;
                 return Ok(None);
             }
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                seen.insert(object.name());
+                listed.insert(object.name());
                 self.known.insert(object.name());
-                self.tell(object.into_change(self.kind)).await?;
+                self.send(object.into_change(self.kind)).await?;
             }
             WatchEvent::Deleted(object) => {
-                seen.remove(&object.name());
+                listed.remove(&object.name());
                 self.known.remove(&object.name());
-                self.tell(Change::Gone(self.kind, object.name())).await?;
+                self.send(Change::Gone(self.kind, object.name())).await?;
             }
             WatchEvent::Error(_) => self.take(event).await?,
         }
-        Ok(Some(seen))
+        Ok(Some(listed))
     }
 
     async fn take(&mut self, event: WatchEvent<K>) -> Result<(), Stop> {
@@ -414,26 +420,26 @@ impl<K: Watched> Watcher<K> {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let version = object.version().to_owned();
                 self.known.insert(object.name());
-                self.tell(object.into_change(self.kind)).await?;
+                self.send(object.into_change(self.kind)).await?;
                 self.version = Some(version);
             }
             WatchEvent::Deleted(object) => {
                 let version = object.version().to_owned();
                 self.known.remove(&object.name());
-                self.tell(Change::Gone(self.kind, object.name())).await?;
+                self.send(Change::Gone(self.kind, object.name())).await?;
                 self.version = Some(version);
             }
             WatchEvent::Bookmark(bookmark) => {
                 self.version = Some(bookmark.metadata.resource_version);
             }
-            WatchEvent::Error(status) if status.code == 410 => return Err(Stop::Forgotten),
+            WatchEvent::Error(status) if status.code == 410 => return Err(Stop::Expired),
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         }
         Ok(())
     }
 
-    async fn tell(&self, change: Change) -> Result<(), Stop> {
-        self.sink.send(change).await.map_err(|_| Stop::Unheard)
+    async fn send(&self, change: Change) -> Result<(), Stop> {
+        self.sink.send(change).await.map_err(|_| Stop::ReceiverDropped)
     }
 
     fn request(&self, query: &str, metadata: &'static str) -> Result<http::Request<Vec<u8>>, Stop> {
@@ -451,8 +457,8 @@ impl<K: Watched> Watcher<K> {
     }
 }
 
-/// The server does not know how to do what was asked; it does not say that the kind does not exist.
-fn is_refusal(error: &kube::Error) -> bool {
+/// The server does not support the request; it does not say that the kind does not exist.
+fn is_unsupported(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422))
 }
 

@@ -9,12 +9,12 @@ pub enum Scope {
     Host,
 }
 
-/// A check.
+/// A check of `kai doctor`; each has a row in docs/doctor.md and a fixture that it fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// GPUs whose memory nobody tells.
+    /// A node has GPUs of unknown memory.
     GpuMemoryLabel,
-    /// GPUs of which nobody says how many there are.
+    /// A node offers GPUs, and the number of physical GPUs is unknown.
     GpuCountLabel,
     /// A node that should have GPUs and offers none.
     GpuNotAdvertised,
@@ -30,7 +30,7 @@ pub enum Check {
     RuntimeNotOnNode,
     /// The configuration and the GPU operator disagree about CDI.
     CdiMismatch,
-    /// Something cannot be looked at.
+    /// A kind or a log cannot be read.
     Unreadable,
     /// A reservation pod does not find NVML's library.
     NvmlLibraryNotFound,
@@ -40,13 +40,13 @@ pub enum Check {
     NvmlPermissionDenied,
     /// A reservation pod sees none or several devices.
     NvmlDeviceCount,
-    /// A node refuses a reservation pod.
-    ReservationRefused,
+    /// A node rejected a reservation pod.
+    ReservationRejected,
     /// A reservation pod says nothing.
     ReservationSilent,
     /// Two groups of a node have one device.
     ReservationClash,
-    /// A reservation that nobody uses.
+    /// A reservation pod that no pod uses.
     ReservationOrphan,
     /// An image that a node does not get.
     ImageMissing,
@@ -62,13 +62,13 @@ pub enum Check {
     PodSecurity,
     /// `OpenShift` forbids pods.
     OpenShiftScc,
-    /// Nobody completes pods that want a share.
+    /// No webhook completes pods that request a GPU share.
     WebhookMissing,
     /// The API server cannot trust the webhook.
     WebhookCertificate,
     /// The API server cannot reach the webhook.
     WebhookUnreachable,
-    /// A pod that was made while nobody completed it.
+    /// A pod that was created while no webhook completed it.
     FractionNotAdmitted,
     /// A kind of ours that the API server does not know.
     CrdMissing,
@@ -82,7 +82,7 @@ pub enum Check {
     FractionOtherScheduler,
     /// A queue that does not exist.
     UnknownQueue,
-    /// Pods that nobody looks at.
+    /// Pending pods without a reason of the scheduler.
     SchedulerSilent,
     /// A component of the KAI Scheduler that still runs.
     KaiRunning,
@@ -90,7 +90,7 @@ pub enum Check {
     LegacyReservations,
     /// The host: no library.
     NvmlLibrary,
-    /// The host: a library where nobody looks.
+    /// The host: the library is in a folder that is not searched.
     NvmlLibraryFolder,
     /// The host: device files are missing.
     DeviceFiles,
@@ -127,7 +127,7 @@ const ALL: [(Check, &str, Scope); 47] = {
         (C::NvmlDriverNotLoaded, "nvml-driver-not-loaded", Cluster),
         (C::NvmlPermissionDenied, "nvml-permission-denied", Cluster),
         (C::NvmlDeviceCount, "nvml-device-count", Cluster),
-        (C::ReservationRefused, "reservation-refused", Cluster),
+        (C::ReservationRejected, "reservation-refused", Cluster),
         (C::ReservationSilent, "reservation-silent", Cluster),
         (C::ReservationClash, "reservation-clash", Cluster),
         (C::ReservationOrphan, "reservation-orphan", Cluster),
@@ -187,12 +187,12 @@ impl Check {
         known.unwrap_or(&ALL[0]) // a test sees to it that each is listed
     }
 
-    /// Its name.
+    /// Name in findings and documentation, such as `gpu-memory-label`.
     pub fn name(self) -> &'static str {
         self.entry().1
     }
 
-    /// Where it looks.
+    /// Whether the check reads the API or a host.
     pub fn scope(self) -> Scope {
         self.entry().2
     }

@@ -24,7 +24,7 @@ pub struct Finding {
     pub severity: Severity,
     /// What it is about: `Node n1`, `Pod team-a/trainer-0`, or a file.
     pub object: String,
-    /// What is wrong.
+    /// What is wrong, in one sentence without the object.
     pub message: String,
     /// A command that puts it right, or the first of several steps to it.
     pub fix: String,
@@ -38,7 +38,7 @@ fn name<S: Serializer>(check: &Check, serializer: S) -> Result<S::Ok, S::Error> 
 /// Everything that was found; errors first.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Findings {
-    /// Each finding.
+    /// The findings, errors before warnings.
     pub findings: Vec<Finding>,
 }
 

@@ -73,7 +73,7 @@ fn every_check_fails_on_its_fixture() {
     }
 }
 
-/// What users of Jetson were told to look at, and the checks that look.
+/// What guides for Jetson ask users to check, and the checks that cover it.
 #[test]
 fn the_troubleshooting_list_of_jetson_is_covered() {
     let list = [
@@ -141,7 +141,7 @@ fn a_namespace_must_allow_what_asking_the_kubelet_takes() {
         objects.map(|object| object["metadata"]["name"].clone()).collect()
     };
     over["without"] = json!({"nodes": names("nodes")});
-    assert!(!self::names(&found(&over)).contains(&"pod-security"), "nobody needs more");
+    assert!(!self::names(&found(&over)).contains(&"pod-security"), "no pod needs more");
     let binder =
         json!({"resourceReservation": {"kubeletPodResources": "/var/lib/kubelet/pod-resources"}});
     over["configs"] = json!([{"metadata": {"name": "kai-config"}, "spec": {"binder": binder}}]);
@@ -150,7 +150,7 @@ fn a_namespace_must_allow_what_asking_the_kubelet_takes() {
 
 /// The reservation pod is gone by then.
 #[test]
-fn a_bind_that_failed_tells_what_its_reservation_said() {
+fn failed_bind_reports_the_error_of_its_reservation_pod() {
     let waiting = json!({
         "metadata": {"name": "p", "namespace": "a", "annotations": {"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p"}},
         "spec": {"schedulerName": "kai-scheduler"},
@@ -168,7 +168,7 @@ fn a_bind_that_failed_tells_what_its_reservation_said() {
     assert!(found.findings[0].fix.contains("nvidia-ctk runtime configure"), "{found:?}");
 }
 
-/// What nobody may list may well exist: the one finding is that it cannot be read.
+/// An unreadable list says nothing about its objects: the one finding is that it cannot be read.
 #[test]
 fn an_unreadable_list_is_not_taken_for_missing_objects() {
     let Value::Object(healthy) = fixture("healthy") else { panic!("an object") };
@@ -199,7 +199,7 @@ fn a_fix_names_a_deployment_only_where_there_is_one() {
 }
 
 #[test]
-fn findings_are_written_as_promised() {
+fn findings_have_the_documented_json_form() {
     let found = found(&fixture("unknown-queue"));
     let text = serde_json::to_value(&found).expect("JSON");
     let finding = &text["findings"][0];

@@ -1,4 +1,4 @@
-//! Admission for the pods of a room. Its registrations are those of the whole cluster, so that one room has it at a time.
+//! Admission for the pods of a test space. Webhooks are registered for the whole cluster, so that one test space has admission at a time.
 
 use std::sync::Arc;
 
@@ -6,58 +6,58 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::objects::pod;
-use crate::room::Room;
+use crate::test_space::TestSpace;
 
-/// The room has admission while this lives.
+/// The test space has admission while this lives.
 pub struct Admission {
     _turn: OwnedMutexGuard<()>,
 }
 
-/// Starts admission, waits until the API server asks it about pods of the room, and keeps others from starting theirs.
+/// Starts admission, waits until the API server asks it about pods of the test space, and keeps others from starting theirs.
 ///
-/// Nobody may be held up by a webhook that is gone: objects go through while nobody answers.
-pub async fn start(room: &Room, arguments: &[&str]) -> anyhow::Result<Admission> {
-    let turn = Arc::clone(&room.admission_turn).lock_owned().await;
+/// Objects are admitted while no webhook answers, so that a webhook that is gone delays no other case.
+pub async fn start(space: &TestSpace, arguments: &[&str]) -> anyhow::Result<Admission> {
+    let turn = Arc::clone(&space.admission_turn).lock_owned().await;
     let port = kai_testenv::free_port()?;
     let (address, url) =
         (format!("--webhook-addr={port}"), format!("--webhook-url=https://127.0.0.1:{port}"));
     let own = [&address, &url, "--webhook-failure-on-create=ignore"];
-    room.start_admission(&[&own, arguments].concat()).await?;
-    let probes = [incomplete_pod(room), bad_pod(room), bad_group(room)];
-    let asked = async || {
-        for (path, object, told) in &probes {
-            if !room.refused(path, object).await.is_ok_and(|text| text.contains(told)) {
+    space.start_admission(&[&own, arguments].concat()).await?;
+    let probes = [incomplete_pod(space), bad_pod(space), bad_group(space)];
+    let is_called = async || {
+        for (path, object, reason) in &probes {
+            if !space.denied(path, object).await.is_ok_and(|text| text.contains(reason)) {
                 return Ok(false);
             }
         }
         Ok(true)
     };
-    room.until("the API server asks admission", asked).await?;
+    space.until("the API server asks admission", is_called).await?;
     Ok(Admission { _turn: turn })
 }
 
-/// An object that nobody but us would refuse: where it would be made, and what we say.
+/// An object that only our webhook denies: the path to create it at, and the reason of the denial.
 type Probe = (String, Value, &'static str);
 
 /// A pod that cannot be completed.
-fn incomplete_pod(room: &Room) -> Probe {
+fn incomplete_pod(space: &TestSpace) -> Probe {
     let wants = pod("probe", "q").fraction("0.5").annotated("gpu-fraction-container-name", "none");
-    (pods(room), room.pod_object(&wants), "failed to get fraction container ref")
+    (pods(space), space.pod_object(&wants), "failed to get fraction container ref")
 }
 
-/// A pod that can, and makes no sense.
-fn bad_pod(room: &Room) -> Probe {
+/// A pod with MPS but without a GPU fraction, which the webhook denies.
+fn bad_pod(space: &TestSpace) -> Probe {
     let wants = pod("probe", "q").annotated("mps", "true");
-    (pods(room), room.pod_object(&wants), "MPS is only supported with GPU fraction request")
+    (pods(space), space.pod_object(&wants), "MPS is only supported with GPU fraction request")
 }
 
-fn pods(room: &Room) -> String {
-    format!("/api/v1/namespaces/{}/pods?dryRun=All", room.name)
+fn pods(space: &TestSpace) -> String {
+    format!("/api/v1/namespaces/{}/pods?dryRun=All", space.name)
 }
 
-fn bad_group(room: &Room) -> Probe {
+fn bad_group(space: &TestSpace) -> Probe {
     let leaves = json!([{"name": "a", "parent": "nobody", "minMember": 1}]);
     let object = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "probe"}, "spec": {"subGroups": leaves}});
-    let path = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups", room.name);
+    let path = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups", space.name);
     (format!("{path}?dryRun=All"), object, "parent nobody of a was not found")
 }

@@ -1,10 +1,10 @@
 //! Devices of nodes as a DRA driver would publish them, and pods that claim them. Class, driver and extended resource are the
-//! room's own: what other rooms do is not seen.
+//! test space's own: devices of other test spaces are not visible.
 
 use serde_json::{Value, json};
 
 use crate::objects::Pod;
-use crate::room::Room;
+use crate::test_space::TestSpace;
 
 const API: &str = "/apis/resource.k8s.io/v1";
 /// The name of a pod's only claim.
@@ -32,18 +32,18 @@ fn wanted(class: &str, count: u32) -> Value {
     json!({"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
 }
 
-impl Room {
-    /// The room's class of devices, which counts as GPUs by its name; also its driver.
+impl TestSpace {
+    /// The test space's class of devices, which counts as GPUs by its name; also its driver.
     pub fn device_class_name(&self) -> String {
         format!("gpu.{}.example.com", self.name)
     }
 
-    /// The extended resource that the room's class can stand behind.
+    /// The extended resource that the test space's class can stand behind.
     pub fn extended_resource(&self) -> String {
         format!("{}.example.com/gpu", self.name)
     }
 
-    /// Makes the room's class of devices; with a resource, it stands behind that.
+    /// Makes the test space's class of devices; with a resource, it stands behind that.
     pub async fn device_class(&self, extended_resource: Option<&str>) -> anyhow::Result<()> {
         let class = self.device_class_name();
         let selector = json!({"cel": {"expression": format!("device.driver == \"{class}\"")}});
@@ -67,7 +67,7 @@ impl Room {
         self.create(&format!("{API}/resourceslices"), &object).await.map(|_| ())
     }
 
-    /// A template of claims for this many devices of the room's class, or of another.
+    /// A template of claims for this many devices of the test space's class, or of another.
     pub async fn claim_template(
         &self,
         name: &str,
@@ -80,7 +80,7 @@ impl Room {
         self.create(&path, &object).await.map(|_| ())
     }
 
-    /// A claim for this many devices of the room's class, charged to a queue.
+    /// A claim for this many devices of the test space's class, charged to a queue.
     pub async fn claim(&self, name: &str, queue: &str, count: u32) -> anyhow::Result<()> {
         let labels = json!({"kai.scheduler/queue": self.queue_name(queue)});
         let spec = wanted(&self.device_class_name(), count);
@@ -89,12 +89,12 @@ impl Room {
         self.create(&path, &object).await.map(|_| ())
     }
 
-    /// Claims of the room.
+    /// Claims of the test space.
     pub async fn claims(&self) -> anyhow::Result<Vec<Value>> {
         self.list(API, "resourceclaims").await
     }
 
-    /// Devices that claims of the room have, with repetitions.
+    /// Devices that claims of the test space have, with repetitions.
     pub async fn given_devices(&self) -> anyhow::Result<Vec<String>> {
         let claims = self.claims().await?;
         let results = claims.iter().flat_map(|claim| {

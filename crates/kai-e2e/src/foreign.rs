@@ -4,7 +4,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::objects::{Pod, merge, pod};
-use crate::room::{Room, has_condition};
+use crate::test_space::{TestSpace, has_condition};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -12,11 +12,11 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// A kind of another project.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Its group.
+    /// API group of the kind.
     pub group: &'static str,
     /// All its versions; the first is the one that is used.
     pub versions: &'static [&'static str],
-    /// Its name.
+    /// Kind in objects, such as `RayCluster`.
     pub kind: &'static str,
     /// It is in no namespace.
     pub cluster_wide: bool,
@@ -45,18 +45,18 @@ impl Kind {
     }
 
     /// Where objects of the kind are.
-    pub fn path(&self, room: &Room) -> String {
+    pub fn path(&self, space: &TestSpace) -> String {
         let (api, plural) = (self.api_version(), self.plural());
         if self.cluster_wide {
             format!("/apis/{api}/{plural}")
         } else {
-            format!("/apis/{api}/namespaces/{}/{plural}", room.name)
+            format!("/apis/{api}/namespaces/{}/{plural}", space.name)
         }
     }
 }
 
 /// Makes sure that a kind is served.
-pub async fn install(room: &Room, kind: &Kind) -> anyhow::Result<()> {
+pub async fn install(space: &TestSpace, kind: &Kind) -> anyhow::Result<()> {
     let (plural, singular) = (kind.plural(), kind.kind.to_lowercase());
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     let mut names: Vec<&str> = kind.versions.to_vec();
@@ -76,52 +76,56 @@ pub async fn install(room: &Room, kind: &Kind) -> anyhow::Result<()> {
     let metadata = json!({"name": name, "annotations": approved});
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec});
     let own = format!("{DEFINITIONS}/{name}");
-    if room.see(&own).await?.is_none() {
+    if space.see(&own).await?.is_none() {
         // Another case may be faster.
-        let _ = room.create(DEFINITIONS, &definition).await;
+        let _ = space.create(DEFINITIONS, &definition).await;
     }
     let established = async || {
-        let seen = room.see(&own).await?;
-        Ok(seen.is_some_and(|seen| has_condition(&seen, "Established", "True")))
+        let definition = space.see(&own).await?;
+        Ok(definition.is_some_and(|definition| has_condition(&definition, "Established", "True")))
     };
-    room.until(&format!("{name} is established"), established).await
+    space.until(&format!("{name} is established"), established).await
 }
 
-/// Makes an object of a kind; a label with the queue `q` and the room's node pool is added.
-pub async fn make(room: &Room, kind: &Kind, object: Value) -> anyhow::Result<Value> {
-    let labels = room.pod_object(&pod("x", "q"))["metadata"]["labels"].clone();
+/// Makes an object of a kind; a label with the queue `q` and the test space's node pool is added.
+pub async fn make(space: &TestSpace, kind: &Kind, object: Value) -> anyhow::Result<Value> {
+    let labels = space.pod_object(&pod("x", "q"))["metadata"]["labels"].clone();
     let mut all = json!({"metadata": {"labels": labels}});
     merge(&mut all, object);
-    make_unlabelled(room, kind, all).await
+    make_unlabelled(space, kind, all).await
 }
 
 /// Makes an object of a kind as it is: only its pods name a queue.
-pub async fn make_unlabelled(room: &Room, kind: &Kind, object: Value) -> anyhow::Result<Value> {
-    install(room, kind).await?;
+pub async fn make_unlabelled(
+    space: &TestSpace,
+    kind: &Kind,
+    object: Value,
+) -> anyhow::Result<Value> {
+    install(space, kind).await?;
     let mut all = json!({"apiVersion": kind.api_version(), "kind": kind.kind});
     merge(&mut all, object);
-    let path = kind.path(room);
+    let path = kind.path(space);
     let name = all["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     // A new kind is served a moment after it is established.
     let made = async || {
-        let made = room.create(&path, &all).await;
-        Ok(made.is_ok() || room.see(&format!("{path}/{name}")).await?.is_some())
+        let made = space.create(&path, &all).await;
+        Ok(made.is_ok() || space.see(&format!("{path}/{name}")).await?.is_some())
     };
-    room.until(&format!("a {} can be made", kind.kind), made).await?;
-    room.see(&format!("{path}/{name}")).await?.context("it was made")
+    space.until(&format!("a {} can be made", kind.kind), made).await?;
+    space.see(&format!("{path}/{name}")).await?.context("it was made")
 }
 
 /// Lets the pod grouper read a kind that is not known to it.
-pub async fn permit(room: &Room, kind: &Kind) -> anyhow::Result<()> {
-    let name = format!("{}-reads-{}", room.name, kind.plural());
+pub async fn permit(space: &TestSpace, kind: &Kind) -> anyhow::Result<()> {
+    let name = format!("{}-reads-{}", space.name, kind.plural());
     let rules = json!([{"apiGroups": [kind.group], "resources": [kind.plural()], "verbs": ["get", "list"]}]);
     let role = json!({"metadata": {"name": name}, "rules": rules});
-    room.create(&format!("{ROLES}/clusterroles"), &role).await?;
+    space.create(&format!("{ROLES}/clusterroles"), &role).await?;
     let subject = json!([{"kind": "ServiceAccount", "namespace": "kai-scheduler", "name": "kai"}]);
     let reference =
         json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
     let binding = json!({"metadata": {"name": name}, "roleRef": reference, "subjects": subject});
-    room.create(&format!("{ROLES}/clusterrolebindings"), &binding).await.map(|_| ())
+    space.create(&format!("{ROLES}/clusterrolebindings"), &binding).await.map(|_| ())
 }
 
 /// A reference to an owner that controls the object.
@@ -140,17 +144,17 @@ pub fn referring_to(owner: &Value) -> Value {
 }
 
 /// Makes a pod of an owner.
-pub async fn member(room: &Room, owner: &Value, member: &Pod) -> anyhow::Result<()> {
-    make_pod(room, member, owned_by(owner)).await
+pub async fn member(space: &TestSpace, owner: &Value, member: &Pod) -> anyhow::Result<()> {
+    make_pod(space, member, owned_by(owner)).await
 }
 
 /// Makes a pod whose owner does not control it.
-pub async fn dependent(room: &Room, owner: &Value, member: &Pod) -> anyhow::Result<()> {
-    make_pod(room, member, referring_to(owner)).await
+pub async fn dependent(space: &TestSpace, owner: &Value, member: &Pod) -> anyhow::Result<()> {
+    make_pod(space, member, referring_to(owner)).await
 }
 
-async fn make_pod(room: &Room, member: &Pod, references: Value) -> anyhow::Result<()> {
-    let mut object = room.pod_object(member);
+async fn make_pod(space: &TestSpace, member: &Pod, references: Value) -> anyhow::Result<()> {
+    let mut object = space.pod_object(member);
     object["metadata"]["ownerReferences"] = references;
-    room.create(&format!("/api/v1/namespaces/{}/pods", room.name), &object).await.map(|_| ())
+    space.create(&format!("/api/v1/namespaces/{}/pods", space.name), &object).await.map(|_| ())
 }

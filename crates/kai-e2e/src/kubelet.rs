@@ -9,7 +9,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::provisioner;
-use crate::room::send;
+use crate::test_space::send;
 
 const PODS: &str = "/api/v1/pods";
 const POLL: Duration = Duration::from_millis(100);
@@ -42,10 +42,10 @@ pub async fn play(client: Client) {
     play_with(client, &Ends::default()).await;
 }
 
-/// The same, with pods that end as it is told.
+/// The same, with pods that end as the caller says.
 pub async fn play_with(client: Client, ends: &Ends) {
     loop {
-        // A list that fails is asked for again.
+        // A failed list is retried.
         if let Ok(list) = send(&client, "GET", PODS, "application/json", &Value::Null).await {
             attend(&client, list["items"].as_array().map_or(&[], Vec::as_slice), ends).await;
         }

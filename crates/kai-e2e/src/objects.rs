@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// A pod to be made.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Its name.
+    /// Name of the pod in the namespace of the test space.
     pub name: String,
     pub(crate) labels: Map<String, Value>,
     pub(crate) annotations: Map<String, Value>,
@@ -35,7 +35,7 @@ impl Pod {
         self
     }
 
-    /// Asks for cores.
+    /// Requests CPU, as a quantity.
     #[must_use]
     pub fn cpu(self, amount: &str) -> Self {
         self.asks("cpu", amount)
@@ -47,7 +47,7 @@ impl Pod {
         self.asks("nvidia.com/gpu", count.to_string())
     }
 
-    /// Asks for a part of a GPU.
+    /// Requests a GPU fraction.
     #[must_use]
     pub fn fraction(self, part: &str) -> Self {
         self.annotated("gpu-fraction", part)
@@ -65,14 +65,14 @@ impl Pod {
         self.with(json!({"priorityClassName": class}))
     }
 
-    /// With a label.
+    /// Adds a label.
     #[must_use]
     pub fn labelled(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), json!(value));
         self
     }
 
-    /// With an annotation.
+    /// Adds an annotation.
     #[must_use]
     pub fn annotated(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), json!(value));
@@ -113,7 +113,7 @@ pub fn pods(count: usize, make: impl Fn(usize) -> Pod) -> Vec<Pod> {
 /// Bounds and weight of one resource of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// What is guaranteed.
+    /// Guaranteed amount; -1: unlimited.
     pub quota: f64,
     /// What is never exceeded.
     pub limit: f64,
@@ -135,13 +135,13 @@ pub const fn capped(amount: f64) -> Share {
 }
 
 impl Share {
-    /// With another weight.
+    /// The same with another over-quota weight.
     #[must_use]
     pub const fn weighing(self, weight: f64) -> Self {
         Self { weight, ..self }
     }
 
-    /// With a limit.
+    /// The same with a limit.
     #[must_use]
     pub const fn limited(self, limit: f64) -> Self {
         Self { limit, ..self }
@@ -168,21 +168,21 @@ pub fn queue(name: &str) -> Queue {
 }
 
 impl Queue {
-    /// Below another.
+    /// Sets the parent queue.
     #[must_use]
     pub fn below(mut self, parent: &str) -> Self {
         self.parent = Some(parent.to_owned());
         self
     }
 
-    /// Cores, in thousandths.
+    /// Bounds of CPU, in thousandths of a core.
     #[must_use]
     pub fn cpu(mut self, share: Share) -> Self {
         self.cpu = share;
         self
     }
 
-    /// GPUs.
+    /// Bounds of GPUs.
     #[must_use]
     pub fn gpu(mut self, share: Share) -> Self {
         self.gpu = share;

@@ -3,7 +3,7 @@
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::room::send;
+use crate::test_space::send;
 
 /// The provisioner of classes whose volumes are made here.
 pub const NAME: &str = "provisioner.e2e.example.com";
@@ -14,7 +14,7 @@ const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub async fn attend(client: &Client) {
     let path = "/api/v1/persistentvolumeclaims";
     let Ok(list) = send(client, "GET", path, "application/json", &Value::Null).await else {
-        return; // asked again at the next look
+        return; // retried at the next poll
     };
     for claim in list["items"].as_array().into_iter().flatten() {
         let annotations = &claim["metadata"]["annotations"];

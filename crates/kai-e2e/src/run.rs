@@ -9,16 +9,16 @@ use tokio::sync::Mutex;
 
 use crate::cases::Case;
 use crate::cluster::Cluster;
-use crate::room::Room;
+use crate::test_space::TestSpace;
 
 /// How a case ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The suite.
+    /// KAI's suite of the case.
     pub suite: &'static str,
-    /// The case.
+    /// Name of the case.
     pub name: &'static str,
-    /// Why it failed.
+    /// Why the case failed; none: it passed.
     pub failure: Option<String>,
     /// How long it took.
     pub took: Duration,
@@ -45,9 +45,9 @@ async fn run_one(
 ) -> Outcome {
     let started = Instant::now();
     let ended = async {
-        let room = Room::open(cluster, &format!("e2e-{number}"), admission_turn).await?;
-        let ended = (case.run)(&room).await;
-        room.close().await;
+        let space = TestSpace::open(cluster, &format!("e2e-{number}"), admission_turn).await?;
+        let ended = (case.run)(&space).await;
+        space.close().await;
         ended
     };
     let failure = ended.await.err().map(|error| format!("{error:#}"));

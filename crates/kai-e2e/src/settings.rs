@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// The usual plugins in their usual order, without those that decide between packing and spreading.
+/// The usual plugins in their usual order, without the plugins that decide between packing and spreading.
 const PLUGINS: [&str; 18] = [
     "predicates",
     "proportion",

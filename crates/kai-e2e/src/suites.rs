@@ -11,9 +11,9 @@ const TEST: &str = "test: ";
 /// A case of KAI's suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The suite.
+    /// KAI's suite, as `suites.md` names it.
     pub suite: &'static str,
-    /// KAI's case.
+    /// KAI's name of the case.
     pub row: &'static str,
     /// What there is of it here.
     pub here: Here,
@@ -90,7 +90,7 @@ mod tests {
         let unlisted: Vec<_> = written.difference(&in_list).collect();
         let unwritten: Vec<_> = in_list.difference(&written).collect();
         assert!(unlisted.is_empty(), "suites.md does not list {unlisted:?}");
-        assert!(unwritten.is_empty(), "suites.md lists what nobody wrote: {unwritten:?}");
+        assert!(unwritten.is_empty(), "suites.md lists cases that do not exist: {unwritten:?}");
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_without_claims_plays_instead_is_told() {
+    fn suites_list_the_replacements_on_a_server_without_claims() {
         let here: Vec<_> = cases::all().iter().map(|case| (case.suite, case.name)).collect();
         let there: BTreeSet<_> =
             cases::without_claims().iter().map(|case| (case.suite, case.name)).collect();

@@ -1,4 +1,4 @@
-//! When which item is looked at again.
+//! Times at which items are reconciled again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::object::Key;
 use crate::store::ResourceId;
 
-/// Something that a controller looks at again.
+/// An item that a controller reconciles.
 pub(crate) type Item = (ResourceId, Key);
 
 /// At most one alarm per item, ordered by time.

@@ -37,11 +37,11 @@ pub struct Cluster {
     pub(crate) expressions: Expressions,
     /// Names of the schedulers that run on the cluster; none: nothing is known of them.
     pub(crate) schedulers: Option<BTreeSet<String>>,
-    /// What is to be looked at again, in order.
+    /// Items to reconcile, in order.
     due: BTreeSet<Item>,
-    /// When something is to be looked at again.
+    /// Times at which items are reconciled again.
     alarms: Alarms,
-    /// Those of them that start, end or remove pods.
+    /// The controllers that start, end or remove pods.
     pod_alarms: Alarms,
 }
 
@@ -74,12 +74,12 @@ impl Cluster {
         cluster
     }
 
-    /// This is who answers for registered webhooks.
+    /// The function that answers for registered webhooks.
     pub fn set_webhooks(&mut self, webhooks: Webhooks) {
         self.webhooks = webhooks;
     }
 
-    /// Only schedulers of these names run on the cluster. Pods of others are told so.
+    /// Only schedulers of these names run on the cluster. Pods of other schedulers get a condition that says so.
     pub fn set_schedulers(&mut self, names: impl IntoIterator<Item = String>) {
         self.schedulers = Some(names.into_iter().collect());
     }
@@ -120,7 +120,7 @@ impl Cluster {
         self.pod_alarms.next()
     }
 
-    /// Now.
+    /// Current time of the cluster.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -143,12 +143,12 @@ impl Cluster {
         self.store.all(&id(resource))
     }
 
-    /// What is served.
+    /// The resources that are served.
     pub fn kinds(&self) -> &Kinds {
         &self.kinds
     }
 
-    /// The simulated nodes.
+    /// The simulated nodes with their devices.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
@@ -158,12 +158,12 @@ impl Cluster {
         self.make_as(object, &Writer::named("kai-embed"))
     }
 
-    /// The same, but unknown fields are refused.
+    /// The same, but unknown fields are rejected.
     pub fn make_strictly(&mut self, object: &Value) -> Result<Arc<Value>, Failure> {
         self.make_as(object, &Writer::strict("kai-embed"))
     }
 
-    /// Replaces an object that exists; unknown fields are refused.
+    /// Replaces an object that exists; unknown fields are rejected.
     pub fn replace(&mut self, object: &Value) -> Result<Arc<Value>, Failure> {
         let resource = self.resource_of(object)?;
         let writer = Writer::strict("kai-embed");
@@ -196,7 +196,7 @@ impl Cluster {
         alarms.set((resource.clone(), key.clone()), moment);
     }
 
-    /// Whether an item that creates pods is looked at again at a later moment.
+    /// Whether an item that creates pods will be reconciled at a later time.
     pub(crate) fn is_woken_later(&self, resource: &ResourceId, key: &Key) -> bool {
         self.pod_alarms.is_set(&(resource.clone(), key.clone()))
     }
@@ -219,7 +219,7 @@ impl Cluster {
         }
     }
 
-    /// Finds out what the latest writes ask the controllers to look at.
+    /// Adds the items that the latest writes affect to the items to reconcile.
     pub(crate) fn notice_writes(&mut self) {
         let events = self.store.take_unseen();
         for event in events {

@@ -70,7 +70,7 @@ impl Expressions {
 }
 
 /// A value as expressions see it: numbers are what the schema says, and whole ones where it says nothing.
-pub(crate) fn seen(value: &Value, schema: &Value) -> Cel {
+pub(crate) fn cel_value(value: &Value, schema: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
         Value::Bool(truth) => Cel::Bool(*truth),
@@ -80,13 +80,13 @@ pub(crate) fn seen(value: &Value, schema: &Value) -> Cel {
         },
         Value::String(text) => Cel::from(text.as_str()),
         Value::Array(list) => {
-            let items = list.iter().map(|item| seen(item, &schema["items"]));
+            let items = list.iter().map(|item| cel_value(item, &schema["items"]));
             Cel::List(Arc::new(items.collect()))
         }
         Value::Object(fields) => {
             let entry = |(key, value): (&String, &Value)| {
                 let schema = crate::crd::property(schema, key).unwrap_or(&Value::Null);
-                (Key::from(key.as_str()), seen(value, schema))
+                (Key::from(key.as_str()), cel_value(value, schema))
             };
             Cel::Map(Map { map: Arc::new(fields.iter().map(entry).collect()) })
         }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn expressions_have_values_or_reasons() {
         let expressions = Expressions::default();
-        let list = seen(&json!([{"a": "x"}, {"a": "y"}]), &Value::Null);
+        let list = cel_value(&json!([{"a": "x"}, {"a": "y"}]), &Value::Null);
         let variables = [("self", list)];
         assert_eq!(expressions.holds("self.all(one, one.a != 'z')", &variables), Ok(true));
         assert_eq!(expressions.holds("self[1].a == 'x'", &variables), Ok(false));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn numbers_are_what_the_schema_says() {
         let schema = json!({"type": "number"});
-        assert_eq!(seen(&json!(2), &schema), Cel::Float(2.0));
-        assert_eq!(seen(&json!(2), &Value::Null), Cel::Int(2));
+        assert_eq!(cel_value(&json!(2), &schema), Cel::Float(2.0));
+        assert_eq!(cel_value(&json!(2), &Value::Null), Cel::Int(2));
     }
 }

@@ -8,15 +8,15 @@ use crate::store::ResourceId;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// The HTTP status.
+    /// HTTP status code.
     pub code: u16,
-    /// One word.
+    /// Reason of the `Status` object, such as `NotFound`; empty for answers that are plain text.
     pub reason: &'static str,
-    /// One sentence.
+    /// Message of the `Status` object.
     pub message: String,
     /// What it is about.
     pub details: Option<Box<Value>>,
-    /// Fields that are wrong, each with what is wrong with it. Not a part of the answer, but of what people are told.
+    /// Fields that are wrong, each with what is wrong with it. Not a part of the answer, but of the sentence for people.
     pub fields: Vec<(String, String)>,
 }
 
@@ -49,7 +49,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Whether rules about the object are not even looked at.
+    /// Whether the error prevents the evaluation of rules about the object.
     pub(crate) const fn blocks_rules(self) -> bool {
         matches!(self, Self::Type | Self::Required | Self::NotSupported)
     }
@@ -84,7 +84,7 @@ impl FieldFault {
         Self { field: field.into(), kind: FaultKind::Required, message }
     }
 
-    /// A value that is none of those supported.
+    /// A value that is not supported.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[String]) -> Self {
         let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
         let supported = supported.join(", ");
@@ -105,13 +105,13 @@ impl FieldFault {
         Self { field, kind, message }
     }
 
-    /// An item of a list that is there already; it is told by these fields.
+    /// A duplicate item of a list, identified by these fields.
     pub(crate) fn duplicate(field: String, value: &Value) -> Self {
         let message = format!("Duplicate value: {value}");
         Self { field, kind: FaultKind::Duplicate, message }
     }
 
-    /// Rules that nobody asked because something else is wrong already.
+    /// Rules that were not evaluated because another field is invalid already.
     pub(crate) fn unchecked_rules() -> Self {
         let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         Self::invalid("<nil>", &Value::Null, why)
@@ -163,7 +163,7 @@ impl Failure {
 
     /// A webhook did not answer.
     pub(crate) fn webhook_silent(webhook: &str) -> Self {
-        let why = "nobody listens at its address";
+        let why = "no server listens at its address";
         let message = format!("Internal error occurred: failed calling webhook {webhook:?}: {why}");
         Self::new(500, "InternalError", message)
     }
@@ -176,13 +176,13 @@ impl Failure {
         Self::new(500, "InternalError", message)
     }
 
-    /// No such object.
+    /// 404 for an object that does not exist.
     pub fn not_found(resource: &ResourceId, name: &str) -> Self {
         let message = format!("{} {name:?} not found", resource.full_name());
         Self::new(404, "NotFound", message).about(resource, name)
     }
 
-    /// No such path. The answer is a text, as nobody knows of what it would be an object.
+    /// No such path. The answer is a text, because the kind of the object is unknown.
     pub fn no_such_path() -> Self {
         Self::new(404, "", "404 page not found\n")
     }
@@ -223,8 +223,10 @@ impl Failure {
 
     /// Other managers own fields of an applied object.
     pub fn apply_conflict(causes: &[(String, String)]) -> Self {
-        let lines: Vec<String> =
-            causes.iter().map(|(who, field)| format!("conflict with {who}: {field}")).collect();
+        let lines: Vec<String> = causes
+            .iter()
+            .map(|(manager, field)| format!("conflict with {manager}: {field}"))
+            .collect();
         let count = causes.len();
         let plural = if count == 1 { "conflict" } else { "conflicts" };
         let message = match lines.as_slice() {
@@ -233,8 +235,8 @@ impl Failure {
         };
         let causes: Vec<Value> = causes
             .iter()
-            .map(|(who, field)| {
-                json!({"reason": "FieldManagerConflict", "message": format!("conflict with {who}"), "field": field})
+            .map(|(manager, field)| {
+                json!({"reason": "FieldManagerConflict", "message": format!("conflict with {manager}"), "field": field})
             })
             .collect();
         let details = json!({"causes": causes});
@@ -273,7 +275,7 @@ impl Failure {
             .with_fields(fields.collect())
     }
 
-    /// The request makes no sense.
+    /// 400 for a malformed request.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
@@ -291,7 +293,7 @@ impl Failure {
         Self::new(403, "Forbidden", message).about(resource, name)
     }
 
-    /// Nobody knows who asks.
+    /// The request has no valid credentials.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
@@ -332,7 +334,7 @@ impl Failure {
         Self::new(500, "InternalError", message)
     }
 
-    /// Objects cannot be selected by this field; those that know fields of their own say so in other words.
+    /// Objects cannot be selected by this field; kinds with selectable fields have another text.
     pub fn unknown_field_selector(path: &str, knows_own: bool) -> Self {
         Self::bad_request(if knows_own {
             format!("field label not supported: {path}")
@@ -343,7 +345,7 @@ impl Failure {
         })
     }
 
-    /// The past that was asked for is no longer known.
+    /// The requested version is too old (410).
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }

@@ -1,4 +1,4 @@
-//! Sets of fields, as `managedFields` has them: who owns what.
+//! Sets of fields, as in `managedFields`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl FieldSet {
         set
     }
 
-    /// The fields that are other in `new` than in `old`, and those that are gone. What is equal is not looked into.
+    /// The fields that differ between `old` and `new`, and the removed fields. Equal values are not descended into.
     pub fn changed(old: &Fields<'_>, new: &Fields<'_>, lists: Lists<'_>) -> (Self, Self) {
         let mut difference = (Self::default(), Self::default());
         for (key, value) in new {
@@ -123,7 +123,7 @@ impl FieldSet {
         }
     }
 
-    /// Every member.
+    /// Paths of all fields in the set.
     pub fn paths(&self) -> Vec<Vec<String>> {
         let mut paths = Vec::new();
         self.each_member(&mut Vec::new(), &mut |path, _| paths.push(path.to_vec()));
@@ -137,7 +137,7 @@ impl FieldSet {
         }
     }
 
-    /// One field.
+    /// A set of one field.
     pub fn single(path: &[String]) -> Self {
         let mut set = Self::default();
         set.insert(path);
@@ -192,7 +192,7 @@ impl FieldSet {
         rest
     }
 
-    /// As `fieldsV1`.
+    /// The set in the form of `fieldsV1`.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         if self.member && !self.below.is_empty() {
@@ -204,7 +204,7 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// From `fieldsV1`.
+    /// Reads the form of `fieldsV1`.
     pub fn from_value(value: &Value) -> Self {
         let Some(map) = value.as_object() else { return Self::default() };
         let below = map.iter().filter(|(edge, _)| *edge != ".");
@@ -266,7 +266,7 @@ pub fn value_at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
     value_at(below, rest)
 }
 
-/// Removes a field.
+/// Removes the field at a path, if it exists.
 pub fn remove_at(value: &mut Value, path: &[String]) {
     let [edge, rest @ ..] = path else { return };
     if let Some(key) = edge.strip_prefix("f:") {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn pruned_differences_are_those_of_a_full_comparison() {
+    fn pruned_comparison_finds_the_same_differences_as_a_full_one() {
         let base = json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x", "y"]},
             "spec": {"containers": [{"name": "c", "image": "i"}], "args": ["a"], "nodeSelector": {}},
             "status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}});

@@ -6,14 +6,14 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`cluster`] | the state machine; who looks at what again, and when |
-//! | `alarms` | when which item is looked at again |
+//! | [`cluster`] | the state machine; which controller reconciles what, and when |
+//! | `alarms` | times at which items are reconciled again |
 //! | [`store`] | objects, versions, the latest writes |
 //! | [`api`] | requests into answers |
 //! | [`kinds`], [`crd`] | what is served: built-in and custom resources, their shapes and schemas |
 //! | [`admission`] | defaults and rules of built-in objects |
 //! | `expressions` | rules and conditions that others write down |
-//! | [`fields`], [`lists`] | who owns which field; how lists are merged |
+//! | [`fields`], [`lists`] | field managers; how lists are merged |
 //! | [`selectors`], [`failure`], [`object`], [`ids`], [`tables`] | what all of them use |
 //! | [`nodes`] | simulated nodes: devices, and pods that start, run and end |
 //! | [`controllers`] | what brings workloads to pods, and what cleans up |

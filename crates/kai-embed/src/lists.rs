@@ -9,7 +9,7 @@ pub enum ListKind {
     Atomic,
     /// A set of values.
     Set,
-    /// Items that these keys tell apart.
+    /// Items are identified by these keys.
     Map(Vec<String>),
 }
 
@@ -28,7 +28,7 @@ impl<'a> Lists<'a> {
         schema.map_or(Self::Builtin, Self::Schema)
     }
 
-    /// In a field.
+    /// The rules for a field of the object.
     #[must_use]
     pub fn field(self, key: &str) -> Self {
         match self {

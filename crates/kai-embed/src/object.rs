@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 /// Namespace and name; the namespace is empty for objects of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Namespace.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Name.
+    /// `metadata.name` of the object.
     pub name: String,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// The name.
+/// `metadata.name`; empty if missing.
 pub fn name(object: &Value) -> &str {
     text(&object["metadata"]["name"])
 }
@@ -46,7 +46,7 @@ pub fn namespace(object: &Value) -> &str {
     text(&object["metadata"]["namespace"])
 }
 
-/// The UID.
+/// `metadata.uid`; empty if missing.
 pub fn uid(object: &Value) -> &str {
     text(&object["metadata"]["uid"])
 }
@@ -66,12 +66,12 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
     items(&object["metadata"]["finalizers"]).filter_map(Value::as_str).collect()
 }
 
-/// Its labels.
+/// `metadata.labels`; entries that are not texts are skipped.
 pub fn labels(object: &Value) -> BTreeMap<&str, &str> {
     entries(&object["metadata"]["labels"])
 }
 
-/// An annotation.
+/// The value of an annotation; none if missing.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
@@ -126,7 +126,7 @@ pub fn set_default(object: &mut Value, path: &[&str], value: Value) {
     }
 }
 
-/// Removes a field.
+/// Removes the field at a path, if it exists.
 pub fn remove(object: &mut Value, path: &[&str]) {
     let [parents @ .., last] = path else { return };
     let parent = parents.iter().try_fold(object, |here, key| here.get_mut(*key));
@@ -157,7 +157,7 @@ pub fn moment(time: Timestamp) -> Value {
     Value::from(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// Reads a moment.
+/// Reads a time as Kubernetes writes it; none for anything else.
 pub fn read_moment(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }

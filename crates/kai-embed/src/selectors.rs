@@ -158,7 +158,7 @@ pub struct FieldSelector {
 
 impl FieldSelector {
     /// Reads the text of a query: `status.phase!=Failed,spec.nodeName=n`. `stored` gives the path under which a field is
-    /// found, where it may be asked for.
+    /// found, where it may be selected by.
     pub fn parse(
         text: &str,
         stored: impl Fn(&str) -> Result<String, Failure>,
@@ -192,7 +192,7 @@ impl FieldSelector {
         })
     }
 
-    /// The name that is asked for, where only one can be.
+    /// The name in the selector, if the selector matches one name only.
     pub fn name(&self) -> Option<&str> {
         let mut names = self.requirements.iter();
         names.find(|(path, _, equal)| path == "metadata.name" && *equal).map(|(_, name, _)| &**name)

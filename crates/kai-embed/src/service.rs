@@ -17,7 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::{Answer, Query, Request, Watch, WatchLine};
 use crate::cluster::Cluster;
 
-/// Tells the time.
+/// Clock of the cluster.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A cluster that several clients share.
@@ -35,14 +35,14 @@ struct State {
     cluster: Cluster,
     /// Watches that wait for something to happen.
     waiting: Vec<Waker>,
-    /// Who waits for the next alarm.
+    /// Waker of the task that waits for the next alarm.
     driver: Option<Waker>,
     /// When a watch has something to say although nothing happens.
     watch_alarm: Option<Timestamp>,
 }
 
 impl Embedded {
-    /// Shares a cluster. `clock` is asked whenever something is requested.
+    /// Shares a cluster. `clock` is read at every request.
     pub fn new(cluster: Cluster, clock: Clock) -> Self {
         let state = State { cluster, waiting: Vec::new(), driver: None, watch_alarm: None };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
@@ -62,7 +62,7 @@ impl Embedded {
         let mut waiting = std::mem::take(&mut state.waiting);
         waiting.extend(state.driver.take());
         if state.watch_alarm.is_some_and(|alarm| alarm <= now) {
-            // Watches that are woken say anew when they want to be woken next.
+            // Woken watches set their next alarm again.
             state.watch_alarm = None;
         }
         drop(state);
@@ -70,7 +70,7 @@ impl Embedded {
         done
     }
 
-    /// Answers a request.
+    /// Answers a request at the current time of the clock.
     pub fn request(&self, request: &Request) -> Answer {
         self.with(|cluster, now| cluster.request(request, now))
     }
@@ -140,7 +140,7 @@ impl Future for Earlier<'_> {
 
 /// The body of an answer.
 pub enum AnswerBody {
-    /// Everything at once.
+    /// The whole body, until it is taken.
     Whole(Option<Bytes>),
     /// Line by line, as things happen.
     Watch(Box<Watch>, Embedded),
@@ -190,7 +190,7 @@ impl Embedded {
         B::Data: Send,
     {
         let (parts, body) = request.into_parts();
-        // A body that breaks off is read as one that is empty, and refused as such.
+        // A body that breaks off is read as an empty body, and rejected as such.
         let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
         let request = Request {
             method: parts.method.as_str().to_owned(),

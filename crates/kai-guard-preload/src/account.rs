@@ -11,9 +11,9 @@ use crate::hooks::{graphs, pools, queries};
 use crate::measured;
 use crate::state::{Account, Device, State};
 
-/// Within this distance of the limit NVML is asked before an allocation, because contexts and code grow unnoticed.
+/// Within this distance of the limit NVML is queried before an allocation, because contexts and code grow unnoticed.
 const NEAR: u64 = 1024 * MIB;
-/// NVML is asked again after this many bytes near the limit,
+/// NVML is queried again after this many bytes near the limit,
 const OFTEN: u64 = MIB;
 /// and after this many bytes elsewhere: a tenant that overwrites the region gains no more than this.
 const SELDOM: u64 = 4096 * MIB;

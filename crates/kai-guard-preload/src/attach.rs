@@ -115,7 +115,7 @@ fn open(path: &Path) -> Option<i32> {
     if file < 0 {
         return None;
     }
-    // Processes of other users share the region. Fails for everyone but the owner, who did it before.
+    // Processes of other users share the region. Fails for all users but the owner, which did it before.
     // SAFETY: `file` is open.
     unsafe { libc::fchmod(file, 0o666) };
     Some(file)

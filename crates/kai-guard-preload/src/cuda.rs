@@ -43,7 +43,7 @@ pub(crate) struct AllocationProperties {
 /// Start of `CUmemPoolProps`; the same fields as far as they are read.
 pub(crate) type PoolProperties = AllocationProperties;
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS`, with room for fields of later versions.
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`, with space for fields of later versions.
 #[repr(C)]
 pub(crate) struct AllocNodeParams {
     pub(crate) pool: PoolProperties,

@@ -12,7 +12,7 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const STT_FUNC: u8 = 2;
 const STT_OBJECT: u8 = 1;
 
-/// A loaded object.
+/// A loaded ELF object with its symbol tables.
 #[derive(Clone, Copy)]
 pub(crate) struct Object {
     base: usize,

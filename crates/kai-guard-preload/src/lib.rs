@@ -1,7 +1,7 @@
 //! `libkai_guard.so`, loaded into the processes of a container by `/etc/ld.so.preload`.
 //!
 //! It has no constructor. A process that resolves no CUDA or NVML symbol never runs more of it than the first
-//! lines of `dlsym`. What it promises to others is in `../kai-guard/README.md`.
+//! lines of `dlsym`. Its contract with other components is in `../kai-guard/README.md`.
 //!
 //! | module | contents |
 //! |---|---|

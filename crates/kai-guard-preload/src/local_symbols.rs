@@ -162,8 +162,8 @@ mod tests {
                     for _ in 0..1000 {
                         // SAFETY: a lock that outlives the threads.
                         unsafe { lock(&raw const word) };
-                        let seen = count.load(Ordering::Relaxed);
-                        count.store(seen + 1, Ordering::Relaxed);
+                        let value = count.load(Ordering::Relaxed);
+                        count.store(value + 1, Ordering::Relaxed);
                         // SAFETY: as above.
                         unsafe { unlock(&raw const word) };
                     }

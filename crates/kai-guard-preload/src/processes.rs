@@ -43,7 +43,7 @@ impl RunningProcesses {
     }
 
     /// A process of another PID namespace, for example of the container before its restart: only the lock that it
-    /// holds on the region file tells whether it runs.
+    /// holds on the region file shows whether it runs.
     fn holds_lock(&self, position: usize) -> bool {
         let mut lock = slot_lock(position);
         // SAFETY: `lock` is a valid `flock` that the kernel fills.

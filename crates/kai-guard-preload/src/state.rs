@@ -1,4 +1,4 @@
-//! State of this process: mode, limits, devices, tables. A forked child starts anew.
+//! State of this process: mode, limits, devices, tables. A forked child starts with a fresh state.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ pub(crate) struct Device {
     pub(crate) is_unified: bool,
     /// Managed bytes, which NVML does not show.
     pub(crate) managed: AtomicU64,
-    /// Bytes taken since NVML was last asked.
+    /// Bytes taken since NVML was last queried.
     pub(crate) unmeasured: AtomicU64,
     /// Contexts of this process.
     pub(crate) contexts: AtomicU64,
@@ -60,11 +60,11 @@ pub(crate) struct Device {
 /// What happens on a device.
 #[derive(Clone, Copy)]
 pub(crate) enum Account<'a> {
-    /// Charged.
+    /// Allocations are charged against the limit of the device.
     Limited(&'a Attached, &'a Device),
     /// Every allocation is refused.
     Closed,
-    /// Nothing is charged.
+    /// Allocations are neither charged nor refused.
     Free,
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum Library {
     Nvml,
 }
 
-/// A hooked function.
+/// A hooked function and its replacement.
 pub(crate) struct Wrapper {
     pub(crate) name: &'static CStr,
     /// Address of our function.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Allocation {
     /// Device ordinal of the process.
     pub device: i32,
-    /// Charged bytes.
+    /// Charged bytes, which can exceed the requested ones.
     pub bytes: u64,
     /// Managed memory, which NVML does not count as memory of the process.
     pub is_managed: bool,
@@ -29,7 +29,7 @@ impl PointerTable {
         self.shards.get(mixed as usize % SHARDS).map(lock)
     }
 
-    /// Records an allocation.
+    /// Records an allocation under the pointer that the driver returned.
     pub fn insert(&self, pointer: u64, allocation: Allocation) {
         if let Some(mut shard) = self.shard(pointer) {
             shard.insert(pointer, allocation);
@@ -93,9 +93,9 @@ pub struct PhysicalTable(Mutex<Physicals>);
 /// Bytes that are no longer held on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// Device ordinal.
+    /// Device ordinal of the process.
     pub device: i32,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -136,7 +136,7 @@ impl PhysicalTable {
         table.forget_unused(id)
     }
 
-    /// Records a mapping.
+    /// Records a mapping of a physical handle at an address.
     pub fn map(&self, address: u64, bytes: u64, handle: u64) {
         let mut table = lock(&self.0);
         let Some(id) = table.by_handle.get(&handle).copied() else { return };

@@ -25,10 +25,10 @@ pub enum Mode {
 /// What happens to an allocation that cannot be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// Fail with `CUDA_ERROR_OUT_OF_MEMORY`.
     #[default]
     Refuse,
-    /// The driver decides.
+    /// Pass the allocation to the driver.
     Pass,
 }
 
@@ -102,7 +102,7 @@ impl DeviceLimits {
     }
 }
 
-/// The limits file.
+/// Contents of the limits file of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// What the library does.

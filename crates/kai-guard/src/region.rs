@@ -207,11 +207,11 @@ impl Region {
 /// What one process holds on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCharges {
-    /// Allocations, reservations included.
+    /// Bytes of allocations, reservations included.
     pub data: u64,
     /// Reservations whose allocation has not returned yet.
     pub pending: u64,
-    /// Contexts, code, slack.
+    /// Bytes of contexts and code, with some slack.
     pub overhead: u64,
 }
 

@@ -10,11 +10,11 @@ use crate::region::{Charge, DeviceRow, Header, MAGIC, Region, Slot, VERSION};
 pub enum Guard {
     /// No process has used CUDA through the library yet.
     NotAttached,
-    /// Mode off.
+    /// The library is in mode off.
     Off,
-    /// Mode report.
+    /// The library is in mode report.
     Reporting,
-    /// Mode enforce.
+    /// The library is in mode enforce.
     Enforcing,
     /// The accounting could not start.
     Failed(String),
@@ -32,7 +32,7 @@ pub struct ProcessUsage {
 /// One device of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceUsage {
-    /// UUID without prefix.
+    /// Device UUID without the prefix `GPU-`.
     pub uuid: DeviceUuid,
     /// Limit as the library read it last.
     pub limit_bytes: u64,
@@ -42,7 +42,7 @@ pub struct DeviceUsage {
     pub used_bytes: u64,
     /// Highest sum so far.
     pub peak_bytes: u64,
-    /// Refused allocations.
+    /// Number of refused allocations.
     pub refused_count: u64,
     /// Processes with charges on the device.
     pub processes: Vec<ProcessUsage>,
@@ -62,7 +62,7 @@ pub struct Usage {
 pub enum UsageError {
     /// Shorter than the layout.
     TooShort,
-    /// Another magic number.
+    /// The file does not begin with the magic number.
     NotARegion,
     /// Written by another version of the library.
     UnknownVersion(u64),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_reason_and_foreign_files_are_told_apart() {
+    fn failure_reasons_and_foreign_files_are_distinguished() {
         let region = Box::<Region>::default();
         assert_eq!(read(&bytes_of(&region)).unwrap().guard, Guard::NotAttached);
         region.open().unwrap();

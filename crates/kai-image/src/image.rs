@@ -21,7 +21,7 @@ pub struct RunConfig {
     pub entrypoint: Vec<String>,
     /// User and group, such as `10000:10000`; none: root.
     pub user: Option<String>,
-    /// Environment variables, `NAME=VALUE`.
+    /// Environment variables, each as `NAME=VALUE`.
     pub env: Vec<String>,
     /// Labels of the image.
     pub labels: BTreeMap<String, String>,
@@ -34,11 +34,11 @@ pub struct Image {
     pub name: String,
     /// How its containers are started.
     pub run: RunConfig,
-    /// Files per platform.
+    /// Files of the image, by platform.
     pub platforms: BTreeMap<Platform, Tree>,
 }
 
-/// A finished archive.
+/// A finished OCI archive.
 #[derive(Debug)]
 pub struct Archive {
     /// Content of the file.

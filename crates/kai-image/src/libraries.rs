@@ -26,7 +26,7 @@ pub fn folder(platform: Platform) -> String {
     format!("/lib/{}-linux-gnu", platform.machine())
 }
 
-/// Adds loader and libraries of this machine: its own for its own platform, those of Debian's cross compiler for others.
+/// Adds loader and libraries of this machine: the machine's own for its platform, and the libraries of Debian's cross compiler for others.
 pub fn add(tree: &mut Tree, platform: Platform) -> anyhow::Result<()> {
     let loader = loader(platform);
     let loader_file = loader.rsplit('/').next().unwrap_or(loader);

@@ -36,7 +36,7 @@ impl Platform {
         }
     }
 
-    /// Target of rustc.
+    /// Target triple of rustc.
     pub const fn rust_target(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64-unknown-linux-gnu",

@@ -31,13 +31,13 @@ pub enum Layout {
 pub struct Wanted<'a> {
     /// How `kai run` is installed.
     pub layout: Layout,
-    /// Its image.
+    /// Image of the Deployments.
     pub image: &'a str,
     /// Pods with this `spec.schedulerName` are ours.
     pub scheduler_name: &'a str,
     /// Autoscalers are made to add nodes for pods that share devices.
     pub scale_adjuster: bool,
-    /// Every node with NUMA zones tells which of them its pods have.
+    /// Add the DaemonSet that reports the NUMA zones of pods.
     pub numa_agent: bool,
     /// Pods may request fractions of GPUs.
     pub gpu_sharing: bool,
@@ -97,7 +97,7 @@ impl Wanted<'_> {
         all
     }
 
-    /// Flags about GPU memory that the scheduler and the binder have in common, and those of the binder.
+    /// GPU memory flags that the scheduler and the binder share, and flags of the binder.
     fn memory_arguments(&self, functions: &[Function]) -> Vec<String> {
         let counts = [Function::Scheduler, Function::Binder];
         let reserve = (self.gpu_memory_reserve_mib > 0
@@ -118,13 +118,13 @@ const PROCESS_ACCOUNT: &str = "kai";
 const QUEUES_MAP: &str = "default-queues";
 const QUEUES_FILE: &str = "queues.yaml";
 const QUEUES_FOLDER: &str = "/etc/kai";
-/// Port of metrics.
+/// Port of the metrics.
 pub(crate) const METRICS: u16 = 8080;
-/// Port of health.
+/// Port of the liveness and readiness probes.
 pub(crate) const PROBES: u16 = 8081;
 /// User of containers, where the cluster assigns none; that of the image.
 const USER: u32 = 10_000;
-/// Port of webhooks.
+/// Port of the admission webhooks.
 pub(crate) const WEBHOOKS: u16 = 9443;
 /// Where the kubelet says what it gave to containers.
 const POD_RESOURCES: &str = "/var/lib/kubelet/pod-resources";
@@ -216,9 +216,9 @@ fn function_alone(wanted: Wanted<'_>, function: Function) -> [Value; 2] {
     [deployment(wanted, name, name, &arguments, amounts), service]
 }
 
-/// The registrations that `kai run` writes with its usual settings, without the certificate: who applies them again leaves
-/// alone what `kai run` added. Until it runs, new pods of our scheduler, queues, pod groups and topologies are refused, and
-/// nobody else's.
+/// The registrations that `kai run` writes with its usual settings, without the certificate: applying them again keeps
+/// what `kai run` added. Until it runs, new pods of our scheduler, queues, pod groups and topologies are denied, and no
+/// other objects.
 fn webhooks(scheduler_name: &str) -> impl Iterator<Item = Value> {
     let settings = AdmissionSettings {
         scheduler_name: scheduler_name.to_owned(),
@@ -475,12 +475,12 @@ mod tests {
             assert_eq!(container["env"][0], json!({"name": "KAI_IMAGE", "value": "kai:1"}));
         }
         let usual = objects(usual(Layout::Functions));
-        assert!(!names(&usual, "Deployment").contains("node-scale-adjuster"), "it is asked for");
+        assert!(!names(&usual, "Deployment").contains("node-scale-adjuster"), "it is optional");
         assert!(names(&usual, "DaemonSet").is_empty());
     }
 
     #[test]
-    fn webhooks_are_those_that_kai_run_registers_and_leave_the_certificate_to_it() {
+    fn webhooks_equal_the_registrations_of_kai_run_without_the_certificate() {
         let made = made(Layout::Process);
         let validating = names(&made, "ValidatingWebhookConfiguration");
         let wanted = [
@@ -501,11 +501,14 @@ mod tests {
     }
 
     #[test]
-    fn another_name_of_the_scheduler_is_told_to_everybody() {
+    fn scheduler_name_reaches_every_deployment() {
         let made = objects(Wanted { scheduler_name: "mine", ..usual(Layout::Process) });
         let container = &made[0]["spec"]["template"]["spec"]["containers"][0];
-        let told = json!("--scheduler-name=mine");
-        assert!(container["args"].as_array().expect("arguments").contains(&told), "{container}");
+        let argument = json!("--scheduler-name=mine");
+        assert!(
+            container["args"].as_array().expect("arguments").contains(&argument),
+            "{container}"
+        );
         let expression = "object.spec.schedulerName == 'mine'";
         let hooks = made.iter().filter(|object| object["kind"] == "MutatingWebhookConfiguration");
         for object in hooks {

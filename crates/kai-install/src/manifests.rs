@@ -5,9 +5,8 @@ use kai_api::names::objects::SCHEDULER_NAME;
 
 /// Roles, accounts and namespaces.
 const RBAC: &str = include_str!("../../../deploy/rbac.yaml");
-/// What the API server denies without asking us, and who is exempt.
+/// Admission policies that the API server enforces itself, and the exempt accounts.
 const POLICIES: &str = include_str!("../../../deploy/admission-policies.yaml");
-/// Priority classes.
 const PRIORITY_CLASSES: &str = include_str!("../../../deploy/priority-classes.yaml");
 /// The queue of workloads that name none, and its parent.
 pub const DEFAULT_QUEUES: &str = include_str!("../../../deploy/default-queues.yaml");
@@ -35,16 +34,16 @@ pub fn with_scheduler_name(text: &str, name: &str) -> String {
 /// What is installed besides where `kai run` is started by hand.
 pub const BY_HAND: &str = include_str!("../../../deploy/by-hand.yaml");
 
-/// No container chooses GPUs by itself; installed where that is asked for.
+/// Policy against containers that choose GPUs themselves; optional.
 pub const BLOCK_VISIBLE_DEVICES: &str = include_str!("../../../deploy/block-visible-devices.yaml");
 
 /// The scheduler may delete victims; not installed where disruption budgets delay reclaim forever.
 pub const DELETE_VICTIMS: &str = include_str!("../../../deploy/delete-victims.yaml");
 
-/// Service accounts are asked about with `--queue-authorization`; installed where that is asked for.
+/// Rights to check service accounts, for `--queue-authorization`; optional.
 pub const QUEUE_AUTHORIZATION: &str = include_str!("../../../deploy/queue-authorization.yaml");
 
-/// Metrics are read by accounts that may get them; installed where that is asked for.
+/// Rights to check readers of metrics, for `--metrics-authentication`; optional.
 pub const METRICS_AUTHENTICATION: &str =
     include_str!("../../../deploy/metrics-authentication.yaml");
 
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn priority_classes_are_those_of_the_api() {
+    fn priority_classes_equal_those_of_the_api() {
         let objects: Vec<Value> = serde_saphyr::from_multiple(PRIORITY_CLASSES).expect("YAML");
         let classes: Vec<(&str, i64)> = objects
             .iter()
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_role_may_create_webhooks_or_change_those_of_others() {
+    fn no_role_may_create_webhooks_or_change_webhooks_of_others() {
         let objects: Vec<Value> = serde_saphyr::from_multiple(RBAC).expect("YAML");
         let rules =
             objects.iter().flat_map(|object| object["rules"].as_array().into_iter().flatten());

@@ -23,10 +23,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::connections::{Connection, Connections};
 use super::request_metrics::ServerMetrics;
 
-/// An answer.
+/// The answer of a handler, with its whole body.
 pub type Answer = Response<Full<Bytes>>;
 
-/// A question: who asks, and what.
+/// A request and the address of its client.
 pub struct Asked {
     /// Where the connection comes from.
     pub peer: SocketAddr,
@@ -39,7 +39,7 @@ pub struct Asked {
 pub struct Limits {
     /// Bytes of one body; a request with more is rejected.
     pub body_bytes: usize,
-    /// Bytes of all bodies together that are held for requests whose body is large.
+    /// Bytes of all bodies together that are permits for requests whose body is large.
     pub large_bodies_bytes: usize,
     /// Open connections; the oldest without a request makes way for a new one.
     pub connections: usize,
@@ -67,7 +67,7 @@ const BODY: Span = seconds(10);
 pub trait Wrap: Send + Sync + 'static {
     /// The connection as it is read and written.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Wraps a connection.
+    /// Performs the handshake of a new connection.
     fn wrap(&self, stream: TcpStream)
     -> impl Future<Output = std::io::Result<Self::Stream>> + Send;
 }
@@ -195,11 +195,11 @@ struct Bodies {
 struct Rejection(StatusCode, String);
 
 /// Bytes that a large body holds, until its request is answered.
-type Held = Option<OwnedSemaphorePermit>;
+type BodyPermit = Option<OwnedSemaphorePermit>;
 
 impl Bodies {
     /// The whole body, or the rejection of its request.
-    async fn read(&self, body: Incoming) -> Result<(Bytes, Held), Rejection> {
+    async fn read(&self, body: Incoming) -> Result<(Bytes, BodyPermit), Rejection> {
         tokio::select! { biased;
             read = self.collect(body) => read,
             () = self.env.sleep(BODY) => {
@@ -208,9 +208,9 @@ impl Bodies {
         }
     }
 
-    async fn collect(&self, mut body: Incoming) -> Result<(Bytes, Held), Rejection> {
+    async fn collect(&self, mut body: Incoming) -> Result<(Bytes, BodyPermit), Rejection> {
         let mut bytes = BytesMut::new();
-        let mut held: Held = None;
+        let mut permits: BodyPermit = None;
         while let Some(frame) = body.frame().await {
             let frame =
                 frame.map_err(|error| Rejection(StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -221,22 +221,22 @@ impl Bodies {
             }
             bytes.extend_from_slice(&data);
             if bytes.len() > LARGE_BODY {
-                self.hold(data.len(), &mut held)?;
+                self.hold(data.len(), &mut permits)?;
             }
         }
-        Ok((bytes.freeze(), held))
+        Ok((bytes.freeze(), permits))
     }
 
     /// Counts bytes of a large body.
-    fn hold(&self, bytes: usize, held: &mut Held) -> Result<(), Rejection> {
+    fn hold(&self, bytes: usize, permits: &mut BodyPermit) -> Result<(), Rejection> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&self.large).try_acquire_many_owned(bytes) else {
             let why = "too many large bodies at once".to_owned();
             return Err(Rejection(StatusCode::SERVICE_UNAVAILABLE, why));
         };
-        match held {
-            Some(held) => held.merge(permit),
-            None => *held = Some(permit),
+        match permits {
+            Some(permits) => permits.merge(permit),
+            None => *permits = Some(permit),
         }
         Ok(())
     }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_connections_keep_nobody_out() {
+    async fn silent_connections_do_not_block_others() {
         let address = start(Limits { connections: 8, ..Limits::QUESTIONS }).await;
         let mut silent = Vec::new();
         for _ in 0..40 {

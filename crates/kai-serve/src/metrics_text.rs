@@ -23,7 +23,7 @@ impl Histogram {
         Self { counts: vec![0; bounds.len()], bounds, sum: 0.0, count: 0 }
     }
 
-    /// Notes a value.
+    /// Records an observed value.
     pub fn note(&mut self, value: f64) {
         self.sum += value;
         self.count += 1;
@@ -99,12 +99,12 @@ impl Page {
         }
     }
 
-    /// A distribution.
+    /// Adds a histogram without labels.
     pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.histograms(name, help, [(Labels::new(), histogram)]);
     }
 
-    /// Distributions.
+    /// Adds histograms of one name, each with its labels.
     pub fn histograms<'a>(
         &mut self,
         name: &str,

@@ -101,7 +101,7 @@ impl ServerMetrics {
         counts.durations.entry(path).or_insert_with(new).note(span.as_seconds());
     }
 
-    /// A handler panicked.
+    /// Counts a panic of a handler.
     pub(crate) fn note_panic(&self) {
         self.all.counts().entry(self.name).or_default().panics += 1;
     }

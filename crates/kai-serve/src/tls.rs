@@ -16,7 +16,7 @@ use super::http::Wrap;
 #[error("the certificate cannot be used: {0}")]
 pub struct TlsError(String);
 
-/// Encrypts connections.
+/// TLS of a server, with a certificate that can be replaced while it runs.
 pub struct Tls {
     config: RwLock<Arc<ServerConfig>>,
 }

@@ -1,4 +1,4 @@
-//! What accounts asked of an API server, by its audit log.
+//! Requests of accounts, from the audit log of an API server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::process::Process;
 
-/// An audit log of the requests of some groups of users. Its folder goes with it, and with the test process.
+/// An audit log of the requests of some groups of users. Its folder is removed on drop, and with the test process.
 #[derive(Debug)]
 pub struct Audit {
     folder: PathBuf,
@@ -22,7 +22,7 @@ pub struct Audit {
 pub struct AuditedRequest {
     /// The user, such as `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
-    /// The user agent.
+    /// User agent, which names the function of `kai run`.
     pub agent: String,
     /// The verb, as RBAC knows it.
     pub verb: String,

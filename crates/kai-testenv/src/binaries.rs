@@ -40,7 +40,7 @@ pub struct Binaries {
 /// What came of building them.
 #[derive(Clone, Debug)]
 pub enum Build {
-    /// They are there.
+    /// The programs are in the cache.
     Ready(Binaries),
     /// They are not there and cannot be built here; the text says why.
     Impossible(String),
@@ -57,12 +57,12 @@ impl Binaries {
         Self::with(CONTROL_PLANE)
     }
 
-    /// Those of the control plane and kube-scheduler.
+    /// The programs of the control plane and kube-scheduler.
     pub fn with_scheduler() -> anyhow::Result<Build> {
         Self::with(&[CONTROL_PLANE, SCHEDULER].concat())
     }
 
-    /// Those of the control plane and of nodes.
+    /// The programs of the control plane and of nodes.
     pub fn with_nodes() -> anyhow::Result<Build> {
         let built = Self::with(&[CONTROL_PLANE, NODE].concat())?;
         if let Build::Ready(binaries) = &built {
@@ -114,7 +114,7 @@ fn module() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../control-plane")
 }
 
-/// Held while something is built.
+/// Lock that is held during a build.
 fn lock(folder: &Path) -> anyhow::Result<File> {
     let lock = File::create(folder.join("lock")).context("cannot create the lock file")?;
     lock.lock().context("cannot wait for another build")?;

@@ -31,7 +31,7 @@ pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
 
 const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
 
-/// Writes `kubelet.{crt,key}` and `serving.{crt,key}` of a node into `folder`; those of the control plane are in `plane`.
+/// Writes `kubelet.{crt,key}` and `serving.{crt,key}` of a node into `folder`; the certificates of the control plane are in `plane`.
 pub(crate) fn write_node(
     plane: &Path,
     folder: &Path,
@@ -49,7 +49,7 @@ pub(crate) fn write_node(
     sign(folder, "serving", &serving, &issuer)
 }
 
-/// The same at every call: who has its key can sign for it.
+/// The same at every call: its key signs certificates in later calls.
 fn authority() -> Result<CertificateParams, rcgen::Error> {
     let mut authority = CertificateParams::new(Vec::new())?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

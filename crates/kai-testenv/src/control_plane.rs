@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 static KUBECONFIGS: AtomicU32 = AtomicU32::new(0);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Who talks to the API server.
+/// User of a client of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     /// Programs of this machine, on a free port. Nodes are only objects.
@@ -53,7 +53,7 @@ pub struct ControlPlane {
 /// How its API server is started, at first and again.
 #[derive(Debug)]
 struct ServerPlan {
-    /// Port of etcd.
+    /// Client port of etcd.
     store: u16,
     port: u16,
     reach: Reach,
@@ -127,7 +127,7 @@ impl ControlPlane {
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Starts the API server again. What it remembered of changes is gone: watches of before are told to begin anew.
+    /// Starts the API server again. Its watch cache is empty: earlier watches get 410 and must list again.
     pub async fn start_server_again(&self) -> anyhow::Result<()> {
         let mut server = start_server(&self.binaries, &self.folder, &self.plan)?;
         wait_until_ready(&self.admin().await?, &mut server, &self.folder).await?;
@@ -257,12 +257,12 @@ fn start_server(binaries: &Binaries, folder: &Path, plan: &ServerPlan) -> anyhow
         Reach::Programs => arguments.push("--bind-address=127.0.0.1".to_owned()),
         Reach::Pods => arguments.extend([
             "--bind-address=0.0.0.0".to_owned(),
-            "--advertise-address=10.0.0.2".to_owned(), // asked for, and used by nobody
+            "--advertise-address=10.0.0.2".to_owned(), // required, and not used
             format!("--kubelet-client-certificate={}", file("admin.crt")),
             format!("--kubelet-client-key={}", file("admin.key")),
             format!("--kubelet-certificate-authority={}", file("ca.crt")),
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
-            // Webhooks are reached at the addresses of their pods: nothing routes those of Services.
+            // Webhooks are reached at the addresses of their pods: no route leads to addresses of Services.
             "--enable-aggregator-routing=true".to_owned(),
         ]),
     }
@@ -305,7 +305,7 @@ fn start_manager(
     Process::start(&program, &arguments, Some(&folder.join("manager.log")), None)
 }
 
-/// Nodes may do everything. The authorizer for nodes lags behind a pod's binding by a moment; a kubelet that is refused then
+/// Nodes may do everything. The authorizer for nodes lags behind a pod's binding by a moment; a kubelet that is denied then
 /// comes back only seconds later.
 fn rights_of_nodes() -> anyhow::Result<ClusterRoleBinding> {
     Ok(serde_json::from_value(json!({

@@ -100,8 +100,8 @@ impl Image {
 /// The libraries a program is linked to, the loader included, as `ldd` finds them.
 fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    let paths = told.lines().filter_map(|line| {
+    let listed = String::from_utf8_lossy(&output.stdout);
+    let paths = listed.lines().filter_map(|line| {
         let line = line.split(" => ").last()?;
         let path = line.split_whitespace().next()?;
         path.starts_with('/').then(|| PathBuf::from(path))

@@ -1,4 +1,4 @@
-//! Files that tell clients where the API server is and who they are.
+//! Kubeconfig files: address of the API server and credentials of a client.
 
 use std::fs;
 use std::path::{Path, PathBuf};

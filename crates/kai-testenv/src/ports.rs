@@ -1,16 +1,16 @@
-//! Ports for programs of tests, which have to be told where to listen before they do.
+//! Ports for programs of tests, which need their port before they start.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::bail;
 
-/// Below the ports that the system gives to connections: none of those can come between the moment a port is found free and
+/// Below the ports that the system gives to connections: no connection can come between the moment a port is found free and
 /// the moment its program listens.
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 20_000;
 
-/// A port that nobody listens on. Test processes begin to look at different places and never try a port twice, so that two
+/// A free port. Test processes begin to look at different places and never try a port twice, so that two
 /// of them hardly find the same one.
 pub fn free_port() -> anyhow::Result<u16> {
     static TRIED: AtomicU32 = AtomicU32::new(0);

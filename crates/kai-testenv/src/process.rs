@@ -24,7 +24,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program; what it says goes to `log`, or to where the test's own errors go. The folder `remove` goes when the
+    /// Starts a program; its output is written to `log`, or to the standard error of the test. The folder `remove` is deleted when the
     /// program ends.
     pub fn start<S: AsRef<OsStr>>(
         program: &Path,

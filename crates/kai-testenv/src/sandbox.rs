@@ -1,4 +1,4 @@
-//! Namespaces around everything that a test with real nodes starts: fixed ports cannot clash, no packet leaves, and all of it
+//! Namespaces around everything that a test with real nodes starts: fixed ports cannot clash, no packet gets out, and all of it
 //! ends with the test process, however that ends. Nothing of the machine is changed.
 //!
 //! A test enters by starting its own program once more inside, for that one test: [`enter`].
@@ -14,7 +14,7 @@ use anyhow::Context;
 
 use crate::binaries::{Binaries, Build};
 
-/// Set inside: the number that tells this sandbox from others of the machine.
+/// Set inside: number of this sandbox, unique on the machine.
 const INSIDE: &str = "KAI_SANDBOX";
 
 /// Two at once only wait for each other.
@@ -34,7 +34,7 @@ const KEEPER: &str = r#"exec 3<&0
 setpriv --pdeathsig KILL unshare --net --mount --pid --fork --kill-child --mount-proc --propagation private \
   sh -c 'ip link set lo up && ip addr add 10.0.0.1/32 dev lo && "$@"' sandbox "$@" </dev/null 3<&- &
 sandbox=$!
-trap '' PIPE # who reads what we say may be gone
+trap '' PIPE # the reader of the output may be gone
 (cat; kill -9 $sandbox) <&3 >/dev/null 2>&1 3<&- &
 wait $sandbox
 ended=$?
@@ -63,7 +63,7 @@ pub fn enter(test: &str) -> anyhow::Result<Entered> {
     if std::env::var_os(INSIDE).is_some() {
         return Ok(Entered::Inside);
     }
-    // A test that failed while it held this says so itself.
+    // A test that failed while it keeper_stdin this says so itself.
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Err(why) = preflight() {
         return Ok(Entered::Impossible(why));
@@ -82,15 +82,15 @@ pub fn enter(test: &str) -> anyhow::Result<Entered> {
         .env(INSIDE, number.to_string())
         .env("TMPDIR", &folder)
         .env("RUST_BACKTRACE", "0")
-        .process_group(0) // it cleans up, even where everybody around it is killed at once
+        .process_group(0) // it cleans up, even if all other processes are killed at once
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start a shell")?;
-    let held = keeper.stdin.take();
+    let keeper_stdin = keeper.stdin.take();
     let output = keeper.wait_with_output().context("cannot wait for the sandbox")?;
-    drop(held);
+    drop(keeper_stdin);
     Ok(Entered::Ran(output))
 }
 
@@ -134,14 +134,14 @@ fn preflight() -> Result<(), String> {
     if trial.status.success() {
         Ok(())
     } else {
-        let told = String::from_utf8_lossy(&trial.stderr);
-        Err(format!("no namespaces, overlay, bridge or veth here: {}", told.trim()))
+        let output = String::from_utf8_lossy(&trial.stderr);
+        Err(format!("no namespaces, overlay, bridge or veth here: {}", output.trim()))
     }
 }
 
 fn says(program: &str, arguments: &[&str], answer: &str) -> bool {
-    let told = Command::new(program).args(arguments).output();
-    told.is_ok_and(|told| String::from_utf8_lossy(&told.stdout).trim() == answer)
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == answer)
 }
 
 fn install(packages: &[&str]) -> Result<(), String> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) fn revision(port: u16) -> anyhow::Result<u64> {
     let answer = ask(port, "/v3/kv/range", &json!({"key": "AA==", "keys_only": true}))?;
     let revision = answer["header"]["revision"].as_str();
-    let revision = revision.with_context(|| format!("etcd tells no revision: {answer}"))?;
+    let revision = revision.with_context(|| format!("etcd reports no revision: {answer}"))?;
     revision.parse().with_context(|| format!("no number: {revision:?}"))
 }
 

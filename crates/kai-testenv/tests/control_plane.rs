@@ -7,10 +7,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 #[tokio::test]
-async fn starts_and_refuses_strangers() {
+async fn starts_and_denies_unknown_users() {
     let plane = match ControlPlane::start().await.expect("a control plane") {
         Ok(plane) => plane,
-        Err(why) => return why.skip("starts_and_refuses_strangers"),
+        Err(why) => return why.skip("starts_and_denies_unknown_users"),
     };
     let admin = plane.admin().await.expect("a client");
     let version = admin.apiserver_version().await.expect("a version");
@@ -30,6 +30,6 @@ async fn starts_and_refuses_strangers() {
     let secrets: Api<Secret> = Api::all(stranger);
     match secrets.list(&ListParams::default()).await {
         Err(kube::Error::Api(status)) => assert!(status.is_forbidden(), "{status:?}"),
-        other => panic!("expected to be refused, got {other:?}"),
+        other => panic!("expected to be denied, got {other:?}"),
     }
 }

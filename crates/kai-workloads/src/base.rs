@@ -26,7 +26,7 @@ pub(crate) struct Case<'a> {
     pub(crate) config: &'a GrouperConfig,
 }
 
-/// In which order owners are asked for priority, preemptibility and delays.
+/// In which order owners are searched for priority, preemptibility and delays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The nearest owner first, the pod last: kinds without a rule of their own.
@@ -60,8 +60,12 @@ impl<'a> Case<'a> {
         self.owners.iter().map(|owner| Object::new(owner)).find(|owner| owner.kind() == kind)
     }
 
-    /// All owners, in the order in which they are asked.
-    pub(crate) fn asked<'b>(&'b self, workload: Object<'b>, order: Order) -> Vec<Object<'b>> {
+    /// All owners, in the order in which they are searched.
+    pub(crate) fn owners_in_order<'b>(
+        &'b self,
+        workload: Object<'b>,
+        order: Order,
+    ) -> Vec<Object<'b>> {
         let owners = self.owners.iter().map(|owner| Object::new(owner));
         match order {
             Order::NearestFirst if self.owners.is_empty() => vec![workload],
@@ -86,12 +90,12 @@ pub(crate) fn workload_plan(case: &Case<'_>, workload: Object<'_>, class: &str) 
 
 fn base_plan(case: &Case<'_>, workload: Object<'_>, class: &str, order: Order) -> PodGroupPlan {
     let mut notices = Vec::new();
-    let asked = case.asked(workload, order);
-    let priority_class_name = priority::class(case, &asked, class, &mut notices);
-    let preemptibility = priority::preemptibility(case, &asked, order, &mut notices);
+    let owners = case.owners_in_order(workload, order);
+    let priority_class_name = priority::class(case, &owners, class, &mut notices);
+    let preemptibility = priority::preemptibility(case, &owners, order, &mut notices);
     let preemption_delay = priority::duration(
         case,
-        &asked,
+        &owners,
         order,
         workload::PREEMPTION_DELAY,
         |nanos| nanos >= 0,
@@ -99,7 +103,7 @@ fn base_plan(case: &Case<'_>, workload: Object<'_>, class: &str, order: Order) -
     );
     let staleness_grace_period = priority::duration(
         case,
-        &asked,
+        &owners,
         order,
         workload::STALENESS_GRACE_PERIOD,
         |_| true,
@@ -124,7 +128,7 @@ fn base_plan(case: &Case<'_>, workload: Object<'_>, class: &str, order: Order) -
     }
 }
 
-/// `pg-<name>-<uid>`.
+/// Name of a pod group, `pg-<name>-<uid>`.
 pub(crate) fn group_name(object: Object<'_>) -> String {
     format!("{}{}-{}", objects::POD_GROUP_PREFIX, object.name(), object.uid())
 }

@@ -1,6 +1,6 @@
 //! Walking up from a pod to its top owner.
 //!
-//! The walk asks for one owner at a time and is told what came back. It follows the controlling reference, and stops at an
+//! The walk requests one owner at a time and receives the result. It follows the controlling reference, and stops at an
 //! owner it may not read: what is above stays out of sight, and the last readable owner is the top.
 
 use kai_api::view::{OwnerReference, Pod};
@@ -16,7 +16,7 @@ const LONGEST: usize = 32;
 /// What a read of an owner gave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fetched {
-    /// The object.
+    /// The owner was read.
     Object(Value),
     /// It may not be read.
     Forbidden,

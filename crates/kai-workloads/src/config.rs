@@ -32,7 +32,7 @@ pub struct GrouperConfig {
     pub job_gang_from_parallelism: bool,
     /// Service accounts of pods need the verb `use` on queue and priority class.
     pub authorize_queues: bool,
-    /// Defaults per kind.
+    /// Default priority class and preemptibility per kind.
     pub kind_defaults: KindDefaults,
 }
 
@@ -56,12 +56,12 @@ impl Default for GrouperConfig {
 }
 
 impl GrouperConfig {
-    /// Are pods with these labels looked at?
+    /// Whether pods with these labels are grouped.
     pub fn selects_pod(&self, pod: &Pod) -> bool {
         matches(&self.pod_selector, &pod.metadata.labels)
     }
 
-    /// Are pods of a namespace with these labels looked at?
+    /// Whether pods of a namespace with these labels are grouped.
     pub fn selects_namespace(&self, labels: &BTreeMap<String, String>) -> bool {
         matches(&self.namespace_selector, labels)
     }
@@ -71,7 +71,7 @@ fn matches(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// Reads `k=v,k2=v2`. Parts without `=` are given back, so that the caller can complain about them.
+/// Reads `k=v,k2=v2`. Returns parts without `=`, so that the caller can report them.
 pub fn parse_selector(text: &str) -> (BTreeMap<String, String>, Vec<String>) {
     let (mut labels, mut ignored) = (BTreeMap::new(), Vec::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -129,7 +129,7 @@ impl KindDefaults {
         Ok(Self(defaults.collect()))
     }
 
-    /// The defaults of a kind: those for its group, else those for any group.
+    /// The defaults of a kind: the entry for its group, else the entry for any group.
     pub fn of(&self, kind: &str, group: &str) -> Option<&KindDefault> {
         self.0.get(&kind_key(kind, group)).or_else(|| self.0.get(kind))
     }

@@ -17,9 +17,9 @@ pub struct GroupingError {
 /// Why a rule came to no plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stop {
-    /// Facts are missing.
+    /// Facts are missing; the caller reads them and tries again.
     Need(Vec<Need>),
-    /// The objects make no sense.
+    /// An object of the workload is invalid.
     Invalid(Box<GroupingError>),
 }
 

@@ -17,7 +17,7 @@ pub struct Gvk {
     pub group: String,
     /// API version, or [`SERVED_VERSION`].
     pub version: String,
-    /// Kind.
+    /// Kind in objects, such as `Job`.
     pub kind: String,
 }
 
@@ -34,16 +34,16 @@ impl Gvk {
 pub struct ObjectKey {
     /// Group and version, `batch/v1`.
     pub api_version: String,
-    /// Kind.
+    /// Kind in objects, such as `Job`.
     pub kind: String,
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Name.
+    /// `metadata.name` of the object.
     pub name: String,
 }
 
 impl ObjectKey {
-    /// A key.
+    /// The key of an object; `namespace` is empty for cluster-scoped kinds.
     pub fn new(api_version: &str, kind: &str, namespace: &str, name: &str) -> Self {
         Self {
             api_version: api_version.to_owned(),
@@ -62,14 +62,14 @@ impl ObjectKey {
 /// Pods of a namespace with these labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodQuery {
-    /// Namespace.
+    /// Namespace to search.
     pub namespace: String,
     /// Every label must be there with this value.
     pub labels: BTreeMap<String, String>,
 }
 
 impl PodQuery {
-    /// A query.
+    /// Pods of a namespace with all of these labels.
     pub fn new<const N: usize>(namespace: &str, labels: [(&str, &str); N]) -> Self {
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         Self { namespace: namespace.to_owned(), labels: BTreeMap::from(labels) }
@@ -87,16 +87,16 @@ pub enum Need {
     Kartas(Gvk),
 }
 
-/// What the caller has found out. Whatever is not here is asked for.
+/// Facts that the caller has read. A missing fact is requested.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Names of the existing `PriorityClass` objects.
     pub priority_classes: BTreeSet<String>,
-    /// Objects that were asked for; `None` where there is no such object.
+    /// Objects that were requested; `None` where there is no such object.
     pub objects: BTreeMap<ObjectKey, Option<Value>>,
-    /// Pods that were asked for.
+    /// Pods that were requested.
     pub pods: BTreeMap<PodQuery, Vec<Pod>>,
-    /// `Karta` objects that were asked for.
+    /// `Karta` objects that were requested.
     pub kartas: BTreeMap<Gvk, Vec<Value>>,
 }
 

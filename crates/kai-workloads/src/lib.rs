@@ -1,7 +1,7 @@
 //! Pure rules: from a pod and its owners to the pod group it belongs to.
 //!
 //! [`group_pod`] is the whole of it. It reads a pod, the chain of its owners and a few [`Facts`] about other objects, and
-//! answers with a [`PodGroupPlan`], with a reason to leave the pod alone, or with the facts it still [`Need`]s. It has no
+//! answers with a [`PodGroupPlan`], with a reason to skip the pod, or with the facts it still [`Need`]s. It has no
 //! client and no clock: the caller fetches, asks again, and writes ([`mod@write`]).
 //!
 //! | module | subject |
@@ -65,11 +65,11 @@ pub enum SkipReason {
     UserManaged,
     /// The pod has run to its end.
     Finished,
-    /// The labels of the pod are not among those that are looked at.
+    /// The label selector excludes the pod.
     NotSelected,
 }
 
-/// May the pod be looked at, before its owners are read?
+/// Whether the pod may be grouped, as far as known before its owners are read.
 pub fn skip_pod(pod: &Pod, config: &GrouperConfig) -> Option<SkipReason> {
     if pod.spec.scheduler_name.as_deref() != Some(config.scheduler_name.as_str()) {
         return Some(SkipReason::OtherScheduler);

@@ -1,4 +1,4 @@
-//! Labels and annotations of a pod group: those of its workload, without what belongs to others.
+//! Labels and annotations of a pod group: the workload's own, without the entries of tools that track objects.
 
 use std::collections::BTreeMap;
 

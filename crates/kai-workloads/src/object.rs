@@ -18,7 +18,7 @@ impl<'a> Object<'a> {
         Self(value)
     }
 
-    /// The object itself.
+    /// The object as JSON.
     pub const fn value(self) -> &'a Value {
         self.0
     }
@@ -33,7 +33,7 @@ impl<'a> Object<'a> {
         self.text("", "apiVersion")
     }
 
-    /// Kind.
+    /// `kind` of the object; empty if missing.
     pub fn kind(self) -> &'a str {
         self.text("", "kind")
     }
@@ -43,7 +43,7 @@ impl<'a> Object<'a> {
         Gvk::from_api_version(self.api_version(), self.kind())
     }
 
-    /// Name.
+    /// `metadata.name`; empty if missing.
     pub fn name(self) -> &'a str {
         self.text("metadata", "name")
     }
@@ -53,27 +53,27 @@ impl<'a> Object<'a> {
         self.text("metadata", "namespace")
     }
 
-    /// Identity.
+    /// `metadata.uid`; empty if missing.
     pub fn uid(self) -> &'a str {
         self.text("metadata", "uid")
     }
 
-    /// A label.
+    /// The value of a label; none if missing.
     pub fn label(self, key: &str) -> Option<&'a str> {
         self.0["metadata"]["labels"][key].as_str()
     }
 
-    /// An annotation.
+    /// The value of an annotation; none if missing.
     pub fn annotation(self, key: &str) -> Option<&'a str> {
         self.0["metadata"]["annotations"][key].as_str()
     }
 
-    /// All labels.
+    /// `metadata.labels` as a map.
     pub fn labels(self) -> BTreeMap<String, String> {
         strings(&self.0["metadata"]["labels"])
     }
 
-    /// All annotations.
+    /// `metadata.annotations` as a map.
     pub fn annotations(self) -> BTreeMap<String, String> {
         strings(&self.0["metadata"]["annotations"])
     }

@@ -11,7 +11,7 @@ use crate::queue::QueueLabel;
 /// How much of a group, or of a part of it, must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Minimum {
-    /// This many pods.
+    /// At least this many pods.
     Members(i32),
     /// This many of the sub-groups right below.
     SubGroups(i32),
@@ -20,15 +20,15 @@ pub enum Minimum {
 /// The pod group of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodGroupPlan {
-    /// Name.
+    /// Name of the pod group, which follows from its workload.
     pub name: String,
-    /// Namespace; the pod's.
+    /// Namespace of the pod and its group.
     pub namespace: String,
-    /// The object with which the group goes.
+    /// Owner of the group: the group is deleted with it.
     pub owner: OwnerReference,
-    /// Labels.
+    /// Labels of the pod group.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
+    /// Annotations of the pod group.
     pub annotations: BTreeMap<String, String>,
     /// The queue that pays.
     pub queue: String,
@@ -48,12 +48,12 @@ pub struct PodGroupPlan {
     pub sub_groups: Vec<SubGroupPlan>,
     /// The part to which the pod belongs.
     pub pod_sub_group: Option<String>,
-    /// What the user should hear about, although it does not stop the pod.
+    /// Warnings for the user that do not stop the pod.
     pub notices: Vec<Notice>,
 }
 
 impl PodGroupPlan {
-    /// Is the pod alone in a group that goes with it? Such a pod waits for no other.
+    /// Whether the pod owns its group and is alone in it. Such a pod waits for no other.
     pub fn is_own_group_of(&self, pod: &Pod) -> bool {
         let (name, uid) = (&pod.metadata.name, &pod.metadata.uid);
         self.owner.uid == *uid
@@ -66,9 +66,9 @@ impl PodGroupPlan {
 /// A part of a pod group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubGroupPlan {
-    /// Name.
+    /// Name of the sub-group, unique in its pod group; pods carry it as a label.
     pub name: String,
-    /// The part above.
+    /// Name of the parent sub-group; none at the top.
     pub parent: Option<String>,
     /// How much of it must be there.
     pub minimum: Minimum,
@@ -103,7 +103,7 @@ impl SubGroupPlan {
     }
 }
 
-/// Something the user should hear about.
+/// A warning for the user, recorded as an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
     /// Labels name different queues.
@@ -117,7 +117,7 @@ pub enum Notice {
     /// A priority class does not exist.
     #[error("PriorityClass {name}, from {origin}, does not exist")]
     PriorityClassMissing {
-        /// Its name.
+        /// Name of the missing priority class.
         name: String,
         /// Where it was named.
         origin: String,
@@ -125,9 +125,9 @@ pub enum Notice {
     /// The pod belongs to no part of a group that has parts.
     #[error("{pod} belongs to no sub-group of its pod group: {problem}")]
     NoSubGroup {
-        /// The pod.
+        /// The pod, as messages name it.
         pod: String,
-        /// Why not.
+        /// Why no sub-group fits.
         problem: String,
     },
     /// A value was ignored.

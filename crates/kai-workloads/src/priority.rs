@@ -11,7 +11,7 @@ use crate::plan::Notice;
 /// default of the rule. The last is taken even if it does not exist.
 pub(crate) fn class(
     case: &Case<'_>,
-    asked: &[Object<'_>],
+    owners: &[Object<'_>],
     fallback: &str,
     notices: &mut Vec<Notice>,
 ) -> String {
@@ -23,7 +23,7 @@ pub(crate) fn class(
         let class = pod.spec.priority_class_name.as_deref()?;
         Some((class, format!("spec.priorityClassName of {}", pod_name(pod))))
     };
-    for owner in asked {
+    for owner in owners {
         let labelled = owner.label(workload::PRIORITY_CLASS_NAME).map(|class| {
             (class, format!("label {} of {}", workload::PRIORITY_CLASS_NAME, owner.describe()))
         });
@@ -34,7 +34,7 @@ pub(crate) fn class(
             return class.to_owned();
         }
     }
-    for (kind, default) in kind_defaults(case, asked) {
+    for (kind, default) in kind_defaults(case, owners) {
         let class = &default.priority_class;
         let source = format!("the defaults of kind {kind}");
         if !class.is_empty() && exists(case, class, source, notices) {
@@ -45,7 +45,7 @@ pub(crate) fn class(
     fallback.to_owned()
 }
 
-/// Does the class exist? If not, the user hears of it once.
+/// Whether the class exists. If not, the user gets one warning.
 pub(crate) fn exists(
     case: &Case<'_>,
     class: &str,
@@ -69,12 +69,12 @@ pub(crate) const PREEMPTIBILITIES: [&str; 3] =
 /// The first valid value of: the labels of owners and pod, the defaults per kind. An empty label ends the search.
 pub(crate) fn preemptibility(
     case: &Case<'_>,
-    asked: &[Object<'_>],
+    owners: &[Object<'_>],
     order: Order,
     notices: &mut Vec<Notice>,
 ) -> Option<String> {
     let labels = in_order(
-        asked,
+        owners,
         order,
         |owner| owner.label(workload::PREEMPTIBILITY).map(|value| (value, owner.describe())),
         || case.pod.label(workload::PREEMPTIBILITY).map(|value| (value, pod_name(case.pod))),
@@ -91,7 +91,7 @@ pub(crate) fn preemptibility(
             }),
         }
     }
-    kind_defaults(case, asked)
+    kind_defaults(case, owners)
         .map(|(_, default)| default.preemptibility.as_str())
         .find(|value| PREEMPTIBILITIES.contains(value))
         .map(str::to_owned)
@@ -100,14 +100,14 @@ pub(crate) fn preemptibility(
 /// The first valid duration among the annotations of owners and pod, in nanoseconds.
 pub(crate) fn duration(
     case: &Case<'_>,
-    asked: &[Object<'_>],
+    owners: &[Object<'_>],
     order: Order,
     key: &str,
     allowed: impl Fn(i64) -> bool,
     notices: &mut Vec<Notice>,
 ) -> Option<i64> {
     let annotations = in_order(
-        asked,
+        owners,
         order,
         |owner| owner.annotation(key).map(|value| (value, owner.describe())),
         || case.pod.annotation(key).map(|value| (value, pod_name(case.pod))),
@@ -128,13 +128,13 @@ pub(crate) fn duration(
 
 /// Values of owners and pod, in the order in which they count.
 fn in_order<'a, T>(
-    asked: &[Object<'a>],
+    owners: &[Object<'a>],
     order: Order,
     of_owner: impl Fn(&Object<'a>) -> Option<T>,
     of_pod: impl Fn() -> Option<T>,
 ) -> Vec<T> {
-    let before_pod = if order == Order::NearestFirst { asked.len() } else { 1 };
-    let (before, after) = asked.split_at(before_pod.min(asked.len()));
+    let before_pod = if order == Order::NearestFirst { owners.len() } else { 1 };
+    let (before, after) = owners.split_at(before_pod.min(owners.len()));
     before
         .iter()
         .filter_map(&of_owner)
@@ -146,10 +146,10 @@ fn in_order<'a, T>(
 /// Defaults per kind: of the owners that were passed over, then of the others.
 fn kind_defaults<'a>(
     case: &'a Case<'_>,
-    asked: &[Object<'_>],
+    owners: &[Object<'_>],
 ) -> impl Iterator<Item = (String, &'a crate::config::KindDefault)> {
     let skipped = case.skipped.iter().map(|owner| Object::new(owner).gvk());
-    let kinds: Vec<_> = skipped.chain(asked.iter().map(|owner| owner.gvk())).collect();
+    let kinds: Vec<_> = skipped.chain(owners.iter().map(|owner| owner.gvk())).collect();
     kinds.into_iter().filter_map(|gvk| {
         let default = case.config.kind_defaults.of(&gvk.kind, &gvk.group)?;
         Some((gvk.kind, default))

@@ -1,4 +1,4 @@
-//! The queue of a pod: one rule for everybody who asks.
+//! The queue of a pod: one rule for all callers.
 //!
 //! The configured label on the owner, then on the pod; then the label of earlier releases on the owner, then on the pod;
 //! then the project; then the default queue. An empty label counts as none.
@@ -12,7 +12,7 @@ use kai_api::names::{legacy, objects, workload};
 pub struct LabelSource<'a> {
     /// Name of the object in messages.
     pub object: &'a str,
-    /// Its labels.
+    /// `metadata.labels` of the object.
     pub labels: &'a BTreeMap<String, String>,
 }
 
@@ -21,7 +21,7 @@ pub struct LabelSource<'a> {
 pub struct QueueLabel {
     /// The object that carries it.
     pub object: String,
-    /// Its key.
+    /// Key of the label.
     pub key: String,
     /// The queue it names.
     pub value: String,
@@ -34,10 +34,10 @@ impl QueueLabel {
     }
 }
 
-/// The queue of a pod, and who said otherwise.
+/// The queue of a pod, and an object that names another queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueChoice {
-    /// The queue.
+    /// Name of the chosen queue.
     pub queue: String,
     /// The label it came from; none for project and default.
     pub label: Option<QueueLabel>,

@@ -4,12 +4,12 @@ use kai_api::names::objects::{BUILD, INFERENCE};
 
 use crate::facts::Gvk;
 
-/// A rule.
+/// How the pods of a kind are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// One group per workload, of at least one pod; the nearest owner is asked first for priority and the like.
+    /// One group per workload, of at least one pod; priority and the like come from the nearest owner first.
     Default,
-    /// The same, with this priority class unless the workload names one, and the workload asked first.
+    /// The same, with this priority class unless the workload names one, and read from the workload first.
     WithClass(&'static str),
     /// A pod without owners; the driver and executors of a Spark application.
     Pod,
@@ -114,7 +114,7 @@ const KAI: &[Line] = &[
     ("egx.nvidia.io", "v1", "SPOTRequest", Rule::WithClass(INFERENCE)),
 ];
 
-/// Kinds of which KAI sees only what is below, for want of permission. Here they may be readable: their groups stay what they
+/// Kinds that KAI has no permission to read; it sees only their dependents. Here they may be readable: their groups stay what they
 /// are, and their labels and annotations count.
 const OURS: &[Line] = &[
     ("sparkoperator.k8s.io", "*", "SparkApplication", Rule::SkipTopOwner),
@@ -126,7 +126,7 @@ const OURS: &[Line] = &[
     ("serving.kserve.io", "*", "LLMInferenceService", Rule::SkipTopOwner),
 ];
 
-/// The whole table.
+/// All kinds with a rule, in the order of the table.
 pub fn table() -> impl Iterator<Item = &'static Line> {
     KAI.iter().chain(OURS)
 }

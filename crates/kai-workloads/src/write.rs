@@ -20,9 +20,9 @@ use crate::plan::{Minimum, PodGroupPlan};
 /// What to do with a pod group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupWrite {
-    /// Create it.
+    /// Create the pod group.
     Create(Box<PodGroup>),
-    /// Change it.
+    /// Update fields of the existing pod group.
     Update(Box<GroupUpdate>),
     /// It is as it should be.
     Nothing,

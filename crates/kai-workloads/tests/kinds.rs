@@ -63,24 +63,24 @@ fn every_kind_of_kai_has_a_rule() {
 #[test]
 fn every_kind_has_a_golden_case() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
-    let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut tested: BTreeSet<(String, String)> = BTreeSet::new();
     for entry in std::fs::read_dir(folder).expect("the folder") {
         let text = std::fs::read_to_string(entry.expect("a file").path()).expect("text");
         let cases: Vec<Value> = serde_saphyr::from_str(&text).expect("cases");
         for owner in cases.iter().filter_map(|case| case["owners"].as_array()).flatten() {
             let text = |key: &str| owner[key].as_str().unwrap_or_default().to_owned();
-            seen.insert((text("apiVersion"), text("kind")));
+            tested.insert((text("apiVersion"), text("kind")));
         }
-        seen.insert(("v1".to_owned(), "Pod".to_owned()));
+        tested.insert(("v1".to_owned(), "Pod".to_owned()));
     }
-    let is_seen = |api_version: &str, kind: &str| {
+    let is_tested = |api_version: &str, kind: &str| {
         let group = api_version.strip_suffix('*');
-        seen.iter().any(|(seen, of_kind)| {
-            let fits = group.map_or(seen == api_version, |group| seen.starts_with(group));
+        tested.iter().any(|(version, of_kind)| {
+            let fits = group.map_or(version == api_version, |group| version.starts_with(group));
             fits && of_kind == kind
         })
     };
     let all = kinds(KAI).chain(kinds(OURS));
-    let missing: Vec<_> = all.filter(|(api, kind)| !is_seen(api, kind)).collect();
+    let missing: Vec<_> = all.filter(|(api, kind)| !is_tested(api, kind)).collect();
     assert!(missing.is_empty(), "without a case: {missing:?}");
 }

@@ -88,15 +88,15 @@ impl From<Policy> for FailurePolicy {
 }
 
 impl AdmissionFlags {
-    /// How admission is set up; none: it does not run here. What was given here counts more than what `Config` wishes.
+    /// Settings of admission; none: it does not run here. Flags override `Config`.
     pub(crate) fn settings(
         &self,
-        asked_for: bool,
+        is_requested: bool,
         flagged: &Flagged,
         wishes: &AdmissionWishes,
     ) -> Option<AdmissionSettings> {
         let port =
-            self.webhook_addr.or(asked_for.then_some(USUAL_PORT)).filter(|port| *port != 0)?;
+            self.webhook_addr.or(is_requested.then_some(USUAL_PORT)).filter(|port| *port != 0)?;
         let class = self.gpu_fraction_runtime_class_name.as_ref();
         let class = class.or(self.gpu_pod_runtime_class_name.as_ref());
         let class = class.or(wishes.runtime_class.as_ref());

@@ -21,7 +21,6 @@ use crate::up::UpArguments;
 #[derive(Parser)]
 #[command(name = "kai", version)]
 pub(crate) struct Arguments {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -45,7 +44,7 @@ pub(crate) enum Verb {
     Gpus(GpusArguments),
     /// Node agents: GPU reservation and NUMA reporting.
     Agent(AgentArguments),
-    /// Install the library that limits GPU memory; runs as init container of sharing pods.
+    /// Install the library that limits GPU memory; runs as an init container of sharing pods.
     Guard(GuardArguments),
     /// Print the manifests to install: CRDs, RBAC, priority classes, default queues, Deployments.
     Manifests(ManifestsArguments),

@@ -10,7 +10,7 @@ use kai_settings::planner::Settings;
 use kai_translate::time::seconds;
 use serde_json::Value;
 
-/// How bind requests are carried out.
+/// How bind requests are executed.
 #[derive(Args)]
 #[command(next_help_heading = "Binder")]
 pub(crate) struct BinderArguments {
@@ -64,8 +64,8 @@ pub(crate) struct BinderArguments {
     #[arg(long, value_name = "FOLDER")]
     resource_reservation_kubelet_pod_resources: Option<String>,
 
-    /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), so that the memory which each
-    /// sharing pod holds is known, and whether its limit is enforced [default: true if the cluster limits GPU memory].
+    /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), to measure the
+    /// memory that each sharing pod holds and whether its limit is enforced [default: true if the cluster limits GPU memory].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN")]
     resource_reservation_observe_processes: Option<bool>,
 
@@ -90,7 +90,7 @@ enum Cdi {
     Off,
 }
 
-/// What makes no sense is an error.
+/// Parses `--plugins`; invalid fields are an error.
 fn plugins(text: &str) -> Result<PluginWishes, String> {
     let said = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let wishes = PluginWishes::read(&said);
@@ -157,7 +157,7 @@ impl BinderArguments {
         &self.resource_reservation_namespace
     }
 
-    /// Containers are told limits of memory, where that was said.
+    /// Whether `--plugins` enables HAMi-core; none without the flag.
     pub(crate) fn hami_core(&self) -> Option<bool> {
         self.plugins.as_ref().map(|wishes| wishes.plugins.has(BinderPlugin::HamiCore))
     }

@@ -59,7 +59,7 @@ Examples:
   kai bundle                                 write kai-bundle.tar
   kai bundle --hide-names -o report.tar      replace names of nodes, namespaces, pods and queues";
 
-/// What goes into the archive.
+/// Flags of `kai bundle`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BundleArguments {
@@ -75,7 +75,7 @@ pub(crate) struct BundleArguments {
     #[arg(long, visible_alias = "hash-names")]
     hide_names: bool,
 
-    /// File to write.
+    /// Path of the archive to write.
     #[arg(long, short, default_value = "kai-bundle.tar", value_name = "FILE")]
     output: PathBuf,
 }

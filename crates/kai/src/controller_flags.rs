@@ -39,7 +39,7 @@ pub(crate) struct ControllerFlags {
 }
 
 impl ControllerFlags {
-    /// Takes the flags over where the scheduler's flags say nothing; notices of those that mean nothing here.
+    /// Applies the flags that the scheduler's flags do not set; returns notices of flags without an effect.
     pub(crate) fn apply(
         &self,
         flagged: &mut Flagged,

@@ -17,9 +17,9 @@ Examples:
   kai gpus             every node with GPUs: advertised and physical devices, and the pods on each
   kai gpus --json      the same for scripts
 
-The same is on the nodes: kubectl get node NAME -o jsonpath='{.metadata.annotations.kai\\.scheduler/gpu-shares}'";
+The nodes carry the same as an annotation: kubectl get node NAME -o jsonpath='{.metadata.annotations.kai\\.scheduler/gpu-shares}'";
 
-/// Which cluster.
+/// Arguments of `kai gpus`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GpusArguments {
@@ -101,7 +101,7 @@ fn table(nodes: &[NodeGpus]) -> String {
     aligned(&rows)
 }
 
-/// A pod with the MiB that it was given, and those that its processes hold, where they are known.
+/// A pod with its granted MiB, and the MiB that its processes hold if known.
 fn share(device: &DeviceGpus, pod: &str, mib: i64) -> String {
     match device.processes_mib.get(pod) {
         Some(held) => format!("{pod} ({mib}, holds {held})"),

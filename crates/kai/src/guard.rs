@@ -11,7 +11,7 @@ use kai_api::names::guard as names;
 
 use crate::output;
 
-/// What to do.
+/// Arguments of `kai guard`.
 #[derive(Args)]
 pub(crate) struct GuardArguments {
     #[command(subcommand)]
@@ -30,7 +30,7 @@ struct InstallArguments {
     #[arg(long, default_value = names::LIBRARY_FOLDER, value_name = "FOLDER")]
     to: PathBuf,
 
-    /// The library.
+    /// Path of the library to copy.
     #[arg(long, default_value = names::LIBRARY_IN_IMAGE, value_name = "FILE")]
     library: PathBuf,
 
@@ -117,8 +117,8 @@ mod tests {
     fn a_missing_library_stops_the_pod_in_enforce_only() {
         let folder = folder("guard-missing");
         let missing = folder.join("missing");
-        let refused = install(&missing, &folder, Enforcement::Enforce).expect_err("an error");
-        assert!(refused.to_string().contains("cannot copy"), "{refused:#}");
+        let failure = install(&missing, &folder, Enforcement::Enforce).expect_err("an error");
+        assert!(failure.to_string().contains("cannot copy"), "{failure:#}");
         assert!(!folder.join("ld.so.preload").exists());
         assert_eq!(install(&missing, &folder, Enforcement::Report).expect("a start"), 0);
         let text = fs::read_to_string(folder.join("ld.so.preload")).expect("text");

@@ -36,7 +36,7 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
 }
 
 impl GuardFlags {
-    /// How the library comes into pods, with what `Config` wishes at least.
+    /// Rules for adding the library to pods; `Config` can only make them stricter.
     pub(crate) fn rules(&self, wished: Enforcement, own_image: Option<&str>) -> GuardRules {
         GuardRules {
             enforcement: self.gpu_memory_enforcement.max(wished),
@@ -46,7 +46,7 @@ impl GuardFlags {
         }
     }
 
-    /// Tells the binder.
+    /// Sets enforcement in the settings of the binder.
     pub(crate) fn apply(&self, binder: &mut BinderSettings) {
         binder.enforcement = self.gpu_memory_enforcement;
         binder.nv_fractions = self.nv_fractions_enabled;

@@ -14,7 +14,7 @@ use lines::BoundedLines;
 
 /// What lets lines through.
 type Filtered = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
-/// What writes lines.
+/// Layer that formats and writes lines.
 type Lines = Box<dyn Layer<Filtered> + Send + Sync>;
 
 /// A log that was started.
@@ -24,7 +24,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts it.
+    /// Installs the log as the process's subscriber.
     pub(crate) fn start(verbosity: u8, json: bool) -> Self {
         let (filter, level) = reload::Layer::new(level_of(verbosity));
         let (written, lines) = reload::Layer::new(lines_of(json));

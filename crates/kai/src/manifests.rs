@@ -17,8 +17,8 @@ Examples:
   kai manifests --gpu-sharing | kubectl apply --server-side -f -
   kai manifests --openshift | oc apply --server-side -f -
   kai manifests --deploy functions --image example/kai:1   one Deployment and account per function
-  kai manifests --node-scale-adjuster --numa-agent         with autoscaled nodes and NUMA zones
-  kai manifests --deploy nothing                           start kai by hand";
+  kai manifests --node-scale-adjuster --numa-agent         for autoscaled nodes and NUMA zones
+  kai manifests --deploy nothing                           without Deployments and webhooks, to start kai by hand";
 
 /// How `kai run` is installed.
 #[derive(Args)]
@@ -37,12 +37,12 @@ pub(crate) struct ManifestsArguments {
     #[arg(long)]
     gpu_sharing: bool,
 
-    /// MiB of each GPU that are never given out, until a reservation pod measured what the driver keeps
+    /// MiB of each GPU that are never granted to pods, until a reservation pod measured what the driver uses
     #[arg(long, default_value_t = 0, value_name = "MIB")]
     gpu_memory_reserve_mib: u32,
 
-    /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), so that the memory which each
-    /// sharing pod holds is known, and whether its limit is enforced [default: true if the cluster limits GPU memory]
+    /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), to measure the
+    /// memory that each sharing pod holds and whether its limit is enforced [default: true if the cluster limits GPU memory]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN")]
     observe_processes: Option<bool>,
 
@@ -50,11 +50,11 @@ pub(crate) struct ManifestsArguments {
     #[arg(long)]
     openshift: bool,
 
-    /// When images are pulled, those of reservation pods too
+    /// Image pull policy of all containers, reservation pods included
     #[arg(long, default_value = "IfNotPresent", value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
     pull_policy: String,
 
-    /// Replicas of each Deployment; one of them acts, the others stand by
+    /// Replicas of each Deployment; one is the leader, the others are standbys
     #[arg(long, default_value_t = 2, value_name = "NUMBER")]
     replicas: u32,
 

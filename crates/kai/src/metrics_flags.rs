@@ -21,11 +21,12 @@ pub(crate) struct MetricsFlags {
     metrics_authentication: bool,
 }
 
-/// How often the certificate is looked at.
+/// How often the validity of the certificate is checked.
 const LOOK_AGAIN: kai_core::time::Span = seconds(60 * 60);
 
 impl MetricsFlags {
-    /// Who may read metrics, with a certificate from the Secret of the namespace that is renewed from now on; none: everybody.
+    /// Access control of metrics, with a certificate from the Secret of the namespace that is renewed from now on; none: metrics
+    /// are open to all clients.
     pub(crate) async fn readers(
         &self,
         client: &Client,

@@ -12,7 +12,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes `text` to standard error; where that fails, there is nobody left to tell.
+/// Writes `text` to standard error; a failure cannot be reported anywhere.
 pub(crate) fn complain(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());

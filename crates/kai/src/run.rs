@@ -51,7 +51,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Functions to run, comma separated [default: all of them].
+    /// Functions to run, comma separated [default: all but admission and node-scale-adjuster].
     #[arg(long, value_parser = function, value_delimiter = ',', value_name = "FUNCTION")]
     only: Vec<Function>,
 
@@ -59,7 +59,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed")]
     pod_groups: PodGroups,
 
-    /// Which pods are bound through a BindRequest: all, as KAI does, or only those whose binding takes several steps.
+    /// Which pods are bound through a BindRequest: all, as KAI does, or only pods whose binding takes several steps.
     #[arg(long, value_enum, default_value = "needed")]
     bind_requests: BindRequestsMade,
 
@@ -150,7 +150,7 @@ enum EventsWritten {
     All,
 }
 
-/// Runs until it is told to stop; the exit status.
+/// Runs until a signal arrives; returns the exit status.
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let (mut flagged, mut notices) = arguments.scheduler.read()?;
     let listens = arguments.scheduler.names("listen-address");
@@ -208,8 +208,8 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     let mut settings = settings(arguments, flagged)?;
     arguments.trust.load_key(&client, &env, &mut settings).await;
     read_kind_defaults(&client, arguments, &mut settings).await;
-    let told = Told { client, env, questions };
-    follow(settings, divided, told, apply, shutdown).await;
+    let connections = Connections { client, env, questions };
+    follow(settings, divided, connections, apply, shutdown).await;
     Ok(0)
 }
 
@@ -237,27 +237,27 @@ async fn read_kind_defaults(client: &Client, arguments: &RunArguments, settings:
 /// Settings of admission, for callers that start it otherwise.
 pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
     let (flagged, _) = arguments.scheduler.read()?;
-    let asked_for = arguments.only.contains(&Function::Admission);
-    Ok(arguments.admission.settings(asked_for, &flagged, &AdmissionWishes::default()))
+    let is_requested = arguments.only.contains(&Function::Admission);
+    Ok(arguments.admission.settings(is_requested, &flagged, &AdmissionWishes::default()))
 }
 
-/// Whom everything is told to and asked of.
-struct Told {
+/// Client and clock of a run, and the questions that it answers.
+struct Connections {
     client: Client,
     env: Env,
     questions: Receiver<Question>,
 }
 
-/// Does what the settings ask for until `shutdown` is done. Where we have one part of the cluster only (not `divided`),
+/// Runs the functions of the settings until `shutdown` completes. If the process has one node pool only (not `divided`),
 /// neither shards nor `Config` are read.
 async fn follow(
     settings: Settings,
     divided: bool,
-    told: Told,
+    connections: Connections,
     apply: impl Fn(&Wishes) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let Told { client, env, questions } = told;
+    let Connections { client, env, questions } = connections;
     if settings.functions.is_empty() {
         let config =
             Box::pin(shards::follow_config(client, env, settings, apply, std::future::pending()));
@@ -283,9 +283,9 @@ pub(crate) fn start_beside(
     arguments.trust.use_embedded_key(&mut settings);
     let inner = env.clone();
     env.spawn("kai", async move {
-        let (_nobody_asks, questions) = serve::questions();
-        let told = Told { client, env: inner, questions };
-        follow(settings, is_divided(&arguments), told, |_| {}, std::future::pending()).await;
+        let (_no_questions, questions) = serve::questions();
+        let connections = Connections { client, env: inner, questions };
+        follow(settings, is_divided(&arguments), connections, |_| {}, std::future::pending()).await;
     });
     Ok(())
 }
@@ -295,7 +295,7 @@ fn is_divided(arguments: &RunArguments) -> bool {
     !arguments.scheduler.names(PARTITION_FLAG)
 }
 
-/// What is neither planned nor asked for.
+/// Parts of the process beside the planner and the served questions: admission and the log.
 struct Environment<'a> {
     arguments: &'a RunArguments,
     flagged: Flagged,
@@ -306,12 +306,13 @@ struct Environment<'a> {
 
 impl Environment<'_> {
     fn admission(&self, wishes: &Wishes) -> Option<AdmissionSettings> {
-        let asked_for = self.arguments.only.contains(&Function::Admission);
+        let is_requested = self.arguments.only.contains(&Function::Admission);
         let wishes = AdmissionWishes {
             hami_core: self.arguments.binder.hami_core().or(wishes.admission.hami_core),
             ..wishes.admission.clone()
         };
-        let mut settings = self.arguments.admission.settings(asked_for, &self.flagged, &wishes)?;
+        let mut settings =
+            self.arguments.admission.settings(is_requested, &self.flagged, &wishes)?;
         let own_image = self.arguments.image.as_deref().filter(|image| !image.is_empty());
         settings.pods.guard = self.arguments.guard.rules(wishes.enforcement, own_image);
         Some(settings)
@@ -332,7 +333,7 @@ impl Environment<'_> {
         Ok(Some(sink))
     }
 
-    /// Does what `Config` wishes where the command line says nothing else.
+    /// Applies `Config` where no flag overrides it.
     fn apply(&self, admission: Option<&watch::Sender<AdmissionSettings>>, wishes: &Wishes) {
         if !self.arguments.scheduler.names("log-json")
             && let Err(error) = self.log.set_json(wishes.json_log.unwrap_or(false))
@@ -345,7 +346,7 @@ impl Environment<'_> {
                 *settings = wanted;
                 differs
             });
-            tracing::debug!(changed, "admission was told what Config wishes");
+            tracing::debug!(changed, "applied the settings of Config to admission");
         }
     }
 }
@@ -401,7 +402,7 @@ fn settings(arguments: &RunArguments, flagged: Flagged) -> anyhow::Result<Settin
 fn functions(arguments: &RunArguments) -> BTreeSet<Function> {
     let only = &arguments.only;
     let wanted = |function: &Function| match function {
-        Function::NodeScaleAdjuster if arguments.scaling.is_asked_for() => true,
+        Function::NodeScaleAdjuster if arguments.scaling.is_requested() => true,
         usual if only.is_empty() => Function::USUAL.contains(usual),
         named => only.contains(named),
     };
@@ -413,7 +414,7 @@ fn function(name: &str) -> Result<Function, String> {
     let found = Function::ALL.into_iter().find(|function| function.name() == name);
     found.ok_or_else(|| {
         let names = Function::ALL.map(Function::name);
-        format!("there is no such function; there are {}", names.join(", "))
+        format!("unknown function; the functions are {}", names.join(", "))
     })
 }
 

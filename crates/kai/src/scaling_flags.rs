@@ -8,7 +8,7 @@ use kai_settings::scale_adjuster::ScaleAdjusterSettings;
 
 use crate::duration_flag::span;
 
-/// How nodes are asked for.
+/// Flags of the node scale adjuster.
 #[derive(Args)]
 #[command(next_help_heading = "Node scale adjuster")]
 pub(crate) struct ScalingArguments {
@@ -48,7 +48,7 @@ fn ratio(text: &str) -> Result<f64, String> {
 
 impl ScalingArguments {
     /// It runs beside the other functions.
-    pub(crate) const fn is_asked_for(&self) -> bool {
+    pub(crate) const fn is_requested(&self) -> bool {
         self.node_scale_adjuster
     }
 

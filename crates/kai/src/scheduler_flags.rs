@@ -24,7 +24,7 @@ impl SchedulerFlags {
         self.given.iter().any(|(given, _)| *given == name)
     }
 
-    /// What they set, and what is to be said about those that set nothing.
+    /// The settings of the flags, and notices about flags without an effect.
     pub(crate) fn read(&self) -> Result<(Flagged, Vec<String>), FlagError> {
         let mut flagged = Flagged::default();
         let mut notices = Vec::new();
@@ -104,7 +104,7 @@ impl FromArgMatches for SchedulerFlags {
     }
 }
 
-/// Those of the flags that change what is planned, for commands that plan beside `kai run`.
+/// The flags that change plans, for commands that plan beside `kai run`.
 #[derive(Clone, Default)]
 pub(crate) struct PlanFlags(pub(crate) SchedulerFlags);
 

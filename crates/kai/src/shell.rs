@@ -17,7 +17,7 @@ Examples:
   kai completions zsh > ~/.zfunc/_kai
   ln -s \"$(command -v kai)\" /usr/local/bin/kubectl-kai    then: kubectl kai explain pod my-pod";
 
-/// Which shell.
+/// Arguments of `kai completions`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompletionsArguments {

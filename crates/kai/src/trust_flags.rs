@@ -15,12 +15,12 @@ const EMBEDDED_KEY: &[u8] = b"placements of an embedded cluster";
 #[derive(Args)]
 #[command(next_help_heading = "Trust")]
 pub(crate) struct TrustArguments {
-    /// Secret of the own namespace with the key that signs placements; an empty name turns signing off, and GPU groups,
+    /// Secret in the namespace of this process with the key that signs placements; an empty name turns signing off, and GPU groups,
     /// fractions and queues of bound pods are then read from labels and annotations that their authors can change
     #[arg(long, default_value = PLACEMENT_KEY.0, value_name = "NAME")]
     placement_key_secret: String,
 
-    /// Namespaces whose pods count as GPU reservation pods; the label of reservation pods means nothing elsewhere
+    /// Namespaces whose pods count as GPU reservation pods; the label of reservation pods is ignored elsewhere
     #[arg(
         long,
         value_delimiter = ',',
@@ -29,8 +29,8 @@ pub(crate) struct TrustArguments {
     )]
     trusted_reservation_namespaces: Vec<String>,
 
-    /// Believe the GPU groups of every pod of the scheduler, also without a reservation pod; for the time in which KAI's
-    /// binder runs beside this one
+    /// Trust the GPU groups of every pod of the scheduler, also without a reservation pod; needed while KAI's binder runs
+    /// beside this one
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true, value_name = "BOOL", action = clap::ArgAction::Set)]
     trust_kai_binder: bool,
 }

@@ -23,7 +23,7 @@ fn stub(name: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Told where the harness does not swallow it.
+/// Prints past the test harness.
 fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
@@ -75,7 +75,7 @@ fn the_library_of_a_named_folder_finds_what_it_needs_beside_it() {
 }
 
 #[test]
-fn where_all_devices_are_seen_the_named_one_is_ours() {
+fn named_device_is_reserved_if_all_devices_are_visible() {
     let Some(folder) = stub("all") else { return };
     let folder = folder.to_str().expect("text");
     let all = [
@@ -109,8 +109,8 @@ fn failure_of_nvml_is_reported_in_its_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_library_the_kubelet_is_asked_which_device_the_pod_has() {
-    let test = "without_the_library_the_kubelet_is_asked_which_device_the_pod_has";
+async fn without_the_library_the_kubelet_reports_the_device_of_the_pod() {
+    let test = "without_the_library_the_kubelet_reports_the_device_of_the_pod";
     if Path::new("/dev/nvidiactl").exists() {
         return skipped(test, "this machine has NVIDIA's library");
     }
@@ -126,27 +126,28 @@ async fn without_the_library_the_kubelet_is_asked_which_device_the_pod_has() {
     let other = kubelet_socket::pod("reservations", "other", &gpu("GPU-b::1"));
     *message.lock().expect("it") =
         [other.clone(), kubelet_socket::pod("reservations", "ours", &gpu("GPU-a::7"))].concat();
-    let asked = |arguments: &[&str]| {
+    let run_agent = |arguments: &[&str]| {
         let flags = ["--podresources-socket", socket.to_str().expect("text")];
         let pod = [("POD_NAMESPACE", "reservations"), ("POD_NAME", "ours")];
         reserve(&[&flags, arguments].concat(), &pod)
     };
-    let text = String::from_utf8(asked(&["--print"]).stdout).expect("text");
+    let text = String::from_utf8(run_agent(&["--print"]).stdout).expect("text");
     assert!(text.starts_with("kubelet  GPU-a  <- a reservation here keeps this one\n"), "{text}");
     assert!(text.contains("unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND. "), "{text}");
-    let json: serde_json::Value = serde_json::from_slice(&asked(&["--json"]).stdout).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_slice(&run_agent(&["--json"]).stdout).expect("JSON");
     assert_eq!((&json["ours"], &json["library"]), (&"GPU-a".into(), &serde_json::Value::Null));
-    // The kubelet does not know the pod: why NVML failed is told first.
+    // The kubelet does not know the pod: the error of NVML comes first.
     *message.lock().expect("it") = other;
-    let output = asked(&["--print"]);
+    let output = run_agent(&["--print"]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).expect("text");
     let nvml = text.find("Error while running the app: unable to initialize NVML: ");
     let kubelet =
-        text.find("The kubelet does not tell the device either: it gave this pod 0 devices");
+        text.find("The kubelet does not report the device either: it gave this pod 0 devices");
     assert!(nvml.is_some() && nvml < kubelet, "{text}");
     played.abort();
-    std::fs::remove_file(&socket).expect("it goes");
+    std::fs::remove_file(&socket).expect("it is removed");
 }
 
 #[test]

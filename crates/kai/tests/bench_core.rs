@@ -51,6 +51,9 @@ fn a_person_gets_a_line_per_case() {
 fn unknown_cases_are_bad_input() {
     let output = kai(&["--case", "allocate-few"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("there is no case `allocate-few`, expected one of allocate"), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("there is no case `allocate-few`, expected one of allocate"),
+        "{errors}"
+    );
 }

@@ -13,7 +13,7 @@ fn doctor(arguments: &[&str]) -> Output {
     doctor.arg("doctor").args(arguments).env("PATH", "").output().expect("kai runs")
 }
 
-/// A folder with these files, all of which anybody may read.
+/// A folder with these files, readable by all users.
 fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doctor-{name}"));
     let _ = std::fs::remove_dir_all(&root);
@@ -29,9 +29,9 @@ fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
 }
 
 fn findings(output: &Output) -> Vec<Value> {
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(told.as_object().map(serde_json::Map::len), Some(1), "{told}");
-    told["findings"].as_array().cloned().expect("findings")
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report.as_object().map(serde_json::Map::len), Some(1), "{report}");
+    report["findings"].as_array().cloned().expect("findings")
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// A folder of manifests that goes with the test.
+/// A folder of manifests that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -39,32 +39,32 @@ impl Drop for Folder {
 }
 
 #[test]
-fn the_walk_throughs_tell_their_story() {
+fn walk_throughs_show_every_decision() {
     let output = kai(&["demo"]);
-    let told = text(&output.stdout);
+    let shown = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(!told.contains('\u{1b}'), "no colours where nobody sees them");
+    assert!(!shown.contains('\u{1b}'), "no colours in a pipe");
     for expected in [
         "1. Queues and fair share",
         "2. A gang: all or nothing",
         "3. Preemption within a queue",
-        "✗ train was told to leave node-1",
+        "✗ train was evicted from node-1",
         "✓ build was placed on node-1",
         "✓ llm-worker-2 was placed on node-",
         "node-1 gpu 0 [aaaaaaaaaaaaaaaaaaaaaaaa]  81920 of 81920 MiB  train",
     ] {
-        assert!(told.contains(expected), "{expected:?} is missing in:\n{told}");
+        assert!(shown.contains(expected), "{expected:?} is missing in:\n{shown}");
     }
-    let left = told.lines().filter(|line| line.contains("✗ vision-")).count();
-    assert_eq!(left, 4, "half of the borrowed devices are given back");
-    let gang = told.split("none starts").nth(1).and_then(|rest| rest.split("A third node").next());
+    let left = shown.lines().filter(|line| line.contains("✗ vision-")).count();
+    assert_eq!(left, 4, "half of the borrowed devices are reclaimed");
+    let gang = shown.split("none starts").nth(1).and_then(|rest| rest.split("A third node").next());
     assert!(!gang.expect("the step").contains('✓'), "no part of a gang starts");
 }
 
 #[test]
 fn one_walk_through_alone_and_none_that_is_not_there() {
-    let told = text(&kai(&["demo", "--only", "3"]).stdout);
-    assert!(told.contains("3. Preemption") && !told.contains("1. Queues"));
+    let shown = text(&kai(&["demo", "--only", "3"]).stdout);
+    assert!(shown.contains("3. Preemption") && !shown.contains("1. Queues"));
     let wrong = kai(&["demo", "--only", "99"]);
     assert_eq!(wrong.status.code(), Some(2));
 }
@@ -136,7 +136,7 @@ fn pods_end_where_the_scheduler_would_put_them() {
 }
 
 #[test]
-fn pods_that_end_make_room() {
+fn pods_that_end_free_their_gpus() {
     let ends = "annotations: {kai.scheduler/sim-duration: 1h}";
     let pods = [pod("a", ends), pod("b", ends), pod("c", ends)].concat();
     let folder = Folder::new("ends", &[("all.yaml", &format!("{QUEUE}{pods}"))]);
@@ -181,7 +181,7 @@ fn a_bad_manifest_is_shown_by_file_line_and_field() {
 }
 
 /// What a walk-through says, in one line.
-fn told(walk_through: &str) -> String {
+fn demo_output(walk_through: &str) -> String {
     let output = kai(&["demo", "--only", walk_through]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -189,16 +189,16 @@ fn told(walk_through: &str) -> String {
 
 #[test]
 fn parts_of_a_gpu_share_it_until_it_is_full() {
-    let told = told("4");
-    assert!(told.contains("60960 of 81920 MiB half, memory"), "{told}");
-    assert!(told.contains("60960 of 81920 MiB used by 2 pods, 40960 MiB requested."), "{told}");
+    let shown = demo_output("4");
+    assert!(shown.contains("60960 of 81920 MiB half, memory"), "{shown}");
+    assert!(shown.contains("60960 of 81920 MiB used by 2 pods, 40960 MiB requested."), "{shown}");
 }
 
 #[test]
 fn the_memory_of_a_time_sliced_gpu_is_given_away_once() {
-    let told = told("5");
-    assert_eq!(told.matches(" was placed on node-1").count(), 4, "{told}");
-    assert!(told.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested."), "{told}");
+    let shown = demo_output("5");
+    assert_eq!(shown.matches(" was placed on node-1").count(), 4, "{shown}");
+    assert!(shown.contains("32000 of 32600 MiB used by 4 pods, 8000 MiB requested."), "{shown}");
 }
 
 #[test]
@@ -244,13 +244,13 @@ fn the_shipped_manifests_of_the_quick_start_run() {
 
 #[test]
 fn without_labels_a_clear_message_names_the_missing_one() {
-    let told = told("6");
-    assert!(told.contains("whole was placed on node-1"), "{told}");
+    let shown = demo_output("6");
+    assert!(shown.contains("whole was placed on node-1"), "{shown}");
     assert!(
-        told.contains("node: <node-1>: label it nvidia.com/gpu.memory=<MiB of each GPU>"),
-        "{told}"
+        shown.contains("node: <node-1>: label it nvidia.com/gpu.memory=<MiB of each GPU>"),
+        "{shown}"
     );
-    assert!(told.contains("memory was placed on node-1"), "{told}");
+    assert!(shown.contains("memory was placed on node-1"), "{shown}");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn the_story_is_a_page_that_needs_nothing_else() {
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
 }
 
-const REFUSED_JOB: &str = "---
+const REJECTED_JOB: &str = "---
 apiVersion: batch/v1
 kind: Job
 metadata: {name: greedy, labels: {kai.scheduler/queue: team}}
@@ -284,7 +284,7 @@ spec:
 #[test]
 fn rejected_and_doubtful_manifests_are_reported() {
     let tight = QUEUE.replace(", limit: 2", "").replace(", limit: -1", "");
-    let folder = Folder::new("told", &[("all.yaml", &format!("{tight}{REFUSED_JOB}"))]);
+    let folder = Folder::new("rejected", &[("all.yaml", &format!("{tight}{REJECTED_JOB}"))]);
     let output = kai(&["simulate", "-f", folder.path(), "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stderr);
@@ -296,7 +296,7 @@ fn rejected_and_doubtful_manifests_are_reported() {
 
 #[test]
 fn a_duration_that_is_none_is_shown_by_line_wherever_it_stands() {
-    let bad = REFUSED_JOB.replace("gpu-fraction: '2'", "kai.scheduler/sim-duration: soon");
+    let bad = REJECTED_JOB.replace("gpu-fraction: '2'", "kai.scheduler/sim-duration: soon");
     let folder = Folder::new("soon", &[("job.yaml", &bad)]);
     let output = kai(&["simulate", "-f", folder.path()]);
     assert_eq!(output.status.code(), Some(2));
@@ -413,10 +413,10 @@ fn volumes_wait_for_their_pod_and_devices_are_claimed_one_after_the_other() {
 
 #[test]
 fn the_reservation_pod_of_a_jetson_has_what_that_of_a_server_needs_not() {
-    let told = told("7");
-    let pods = told.split_once("the reservation pod on server").expect("one").1;
+    let shown = demo_output("7");
+    let pods = shown.split_once("the reservation pod on server").expect("one").1;
     let (server, thor) = pods.split_once("the reservation pod on thor").expect("the other");
     for mark in ["privileged: true", "hostPath", "NVIDIA_DRIVER_CAPABILITIES"] {
-        assert!(!server.contains(mark) && thor.contains(mark), "{mark}: {told}");
+        assert!(!server.contains(mark) && thor.contains(mark), "{mark}: {shown}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// What `kai` complains of where nothing tells of a cluster.
+/// Error of `kai` without a cluster.
 fn complaint(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kai"));
     command.args(arguments).env("KUBECONFIG", "/nonexistent/kubeconfig");
@@ -16,18 +16,18 @@ fn complaint(arguments: &[&str]) -> String {
 #[test]
 fn both_places_are_named_once() {
     for arguments in [&["run"][..], &["explain", "pod", "p"]] {
-        let told = complaint(arguments);
-        assert!(told.starts_with("kai: cannot find a cluster: "), "{told}");
-        assert_eq!(told.matches("/nonexistent/kubeconfig").count(), 1, "{told}");
-        assert_eq!(told.matches("No such file or directory").count(), 1, "{told}");
-        assert_eq!(told.matches("incluster").count(), 1, "{told}");
+        let error = complaint(arguments);
+        assert!(error.starts_with("kai: cannot find a cluster: "), "{error}");
+        assert_eq!(error.matches("/nonexistent/kubeconfig").count(), 1, "{error}");
+        assert_eq!(error.matches("No such file or directory").count(), 1, "{error}");
+        assert_eq!(error.matches("incluster").count(), 1, "{error}");
     }
 }
 
 #[test]
 fn a_kubeconfig_that_cannot_be_read_is_named_once() {
-    let told = complaint(&["run", "--kubeconfig", "/nonexistent/other"]);
-    assert!(told.starts_with("kai: cannot use the kubeconfig: "), "{told}");
-    assert_eq!(told.matches("/nonexistent/other").count(), 1, "{told}");
-    assert_eq!(told.matches("No such file or directory").count(), 1, "{told}");
+    let error = complaint(&["run", "--kubeconfig", "/nonexistent/other"]);
+    assert!(error.starts_with("kai: cannot use the kubeconfig: "), "{error}");
+    assert_eq!(error.matches("/nonexistent/other").count(), 1, "{error}");
+    assert_eq!(error.matches("No such file or directory").count(), 1, "{error}");
 }

@@ -82,9 +82,9 @@ fn pods_of_a_dump_stay_although_their_owner_is_elsewhere() {
         pods(&output).iter().map(|pod| pod["name"].as_str().expect("a name").to_owned()).collect();
     assert!(names.contains(&"orphan".to_owned()), "{names:?}");
     assert_eq!(names.len(), 2, "the job creates its pod itself: {names:?}");
-    let told = text(&output.stderr);
-    assert!(told.contains("skipped Pod wide-copy: its owner is in the manifests"), "{told}");
-    assert!(told.contains("skipped Pod ended: the pod has ended"), "{told}");
+    let errors = text(&output.stderr);
+    assert!(errors.contains("skipped Pod wide-copy: its owner is in the manifests"), "{errors}");
+    assert!(errors.contains("skipped Pod ended: the pod has ended"), "{errors}");
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn a_denied_annotation_is_shown_by_its_line() {
     let output = simulate(&["-f", "-"], &manifest);
     assert_eq!(output.status.code(), Some(2));
     let line = 1 + manifest.lines().position(|line| line.contains("gpu-fraction")).expect("it");
-    let told = text(&output.stderr);
+    let errors = text(&output.stderr);
     let start = format!("-:{line}: metadata.annotations.gpu-fraction: ");
-    assert!(told.starts_with(&start), "{start:?} does not start {told}");
+    assert!(errors.starts_with(&start), "{start:?} does not start {errors}");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn what_does_not_settle_is_said_with_its_own_exit_status() {
     let manifest = pod("p", "") + volume;
     let output = simulate(&["-f", "-"], &manifest);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
-    let told = text(&output.stderr);
+    let errors = text(&output.stderr);
     assert!(
-        told.contains("not settled: pod default/p is bound to a node and not started"),
-        "{told}"
+        errors.contains("not settled: pod default/p is bound to a node and not started"),
+        "{errors}"
     );
 }

@@ -135,7 +135,7 @@ spec:
 fn kubectl_works_on_it() {
     let Some(up) = Up::new("kubectl", &["--nodes", "1", "--gpus", "8"]) else { return };
     let mode = fs::metadata(&up.kubeconfig).expect("the kubeconfig").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "nobody else may read the token");
+    assert_eq!(mode & 0o777, 0o600, "only the owner may read the token");
     assert!(up.kubectl(&["get", "nodes"], "").contains("node-1   Ready"));
     assert!(up.kubectl(&["apply", "-f", "-"], JOB).contains("job.batch/train created"));
     up.kubectl(&["wait", "--for=condition=complete", "job/train", "--timeout=60s"], "");
@@ -300,7 +300,7 @@ spec: {resources: {gpu: {quota: 1}}}
 ";
 
 #[test]
-fn our_webhooks_and_rules_are_heard() {
+fn webhooks_and_crd_rules_are_enforced() {
     let Some(up) = Up::new("hooks", &[]) else { return };
     let (succeeded, said) = up.try_kubectl(&["apply", "-f", "-"], QUEUES);
     assert!(!succeeded, "{said}");
@@ -416,10 +416,10 @@ fn a_healthy_cluster_has_no_findings() {
     assert_eq!(kai(&up, &["doctor"]), (Some(0), "Nothing is wrong.\n".to_owned()));
     let text = fs::read_to_string(&up.kubeconfig).expect("the kubeconfig");
     let start = text.find("token: ").expect("a token") + "token: ".len();
-    let refused = text[..start].to_owned()
+    let with_wrong_token = text[..start].to_owned()
         + "wrong"
         + &text[text[start..].find('\n').map_or(text.len(), |end| start + end)..];
-    fs::write(&up.kubeconfig, refused).expect("written");
+    fs::write(&up.kubeconfig, with_wrong_token).expect("written");
     let (code, said) = kai(&up, &["doctor"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("rejects the credentials") && !said.contains("not installed"), "{said}");

@@ -19,7 +19,7 @@ use crate::cluster::Cluster;
 use crate::figures::Figures;
 use crate::process::load;
 
-/// Something to measure.
+/// A case of the cluster benchmark; its name is the value of `--case`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
     /// One-GPU pods until the cluster is full, by the API server alone, kube-scheduler and kai.
@@ -122,7 +122,7 @@ pub struct Plan {
     pub nodes: usize,
 }
 
-/// Runs the cases; `report` is told what begins.
+/// Runs the cases; calls `report` before each one.
 pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> {
     let mut figures = Figures { nodes: plan.nodes, load: [load(), 0.0], ..Figures::default() };
     let (small, large): (Vec<Case>, Vec<Case>) =

@@ -1,5 +1,5 @@
-//! Who may write, and until when. A gate closes by itself when the lease behind it was not renewed in time, even if nobody
-//! is left to close it. It counts uptime: a wall clock that steps back keeps no gate open.
+//! The right of a leader to write, and until when. A gate closes by itself when its lease was not renewed in time, even if no
+//! task is left to close it. It counts uptime: a wall clock that steps back keeps no gate open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -51,12 +51,12 @@ impl Gate {
         self.until.store(uptime.nanos, Ordering::SeqCst);
     }
 
-    /// Closes it.
+    /// Closes the gate at once; later writes fail as not the leader.
     pub fn close(&self) {
         self.until.store(NEVER, Ordering::SeqCst);
     }
 
-    /// Is it open?
+    /// Whether writes may pass now.
     pub fn is_open(&self) -> bool {
         let now = self.env.uptime().nanos;
         let open = |until: &Arc<AtomicI64>| until.load(Ordering::SeqCst) > now;

@@ -22,13 +22,13 @@ use crate::request::send;
 use crate::write::{Outcome, read};
 use kai_api::function::Function;
 
-/// Turns of the first function that a follower may not have heard of yet.
+/// Turns of the first function that a follower may not have received yet.
 const FOLLOWED_TURNS: usize = 8;
 
 /// How leaders are elected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Election {
-    /// Who we are: pod name, underscore, something unique.
+    /// Holder identity of this process: pod name, underscore, something unique.
     pub identity: String,
     /// Where the leases are.
     pub namespace: String,
@@ -37,9 +37,9 @@ pub struct Election {
 /// A function began or ceased to lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The function.
+    /// The function whose leadership changed.
     pub function: Function,
-    /// It leads.
+    /// True when this process acquired the lease, false when it lost the lease.
     pub leads: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Gates that stay open: nobody is elected.
+    /// Gates that stay open, for processes without leader election.
     pub fn open(env: &Env) -> Self {
         Self { first: Gate::open(env.clone()), inner: Vec::new() }
     }
@@ -60,14 +60,14 @@ impl Gates {
         &self.first
     }
 
-    /// The gate of a function; for those without one of their own, that of the process.
+    /// The gate of a function; functions without a lease have the gate of the process.
     pub fn of(&self, function: Function) -> &Gate {
         let own = self.inner.iter().find(|(one, _)| *one == function);
         own.map_or(&self.first, |(_, gate)| gate)
     }
 }
 
-/// Starts the elections of these functions. Turns are told to `turns`.
+/// Starts the elections of these functions. Every change of leadership is sent to `turns`.
 pub fn start(
     client: &Client,
     env: &Env,
@@ -92,7 +92,7 @@ pub fn start(
             function: *function,
             gate: gate.clone(),
             turns: turns.clone(),
-            held: None,
+            own_lease: None,
         };
         if !elections.is_empty() {
             let (follower, leader) = channel(FOLLOWED_TURNS);
@@ -103,18 +103,18 @@ pub fn start(
     }
     let mut elections = elections.into_iter();
     if let Some(runner) = elections.next() {
-        env.spawn("lease", until_unheard(turns.clone(), runner.run_first(followers)));
+        env.spawn("lease", until_receiver_drops(turns.clone(), runner.run_first(followers)));
     }
     let mut gates = Vec::new();
     for (runner, (function, gate, leader)) in elections.zip(inner) {
         gates.push((function, gate));
-        env.spawn("lease", until_unheard(turns.clone(), runner.run_within(leader)));
+        env.spawn("lease", until_receiver_drops(turns.clone(), runner.run_within(leader)));
     }
     Gates { first, inner: gates }
 }
 
-/// An election ends when nobody listens any more.
-async fn until_unheard(turns: Sender<Turn>, election: impl Future<Output = ()>) {
+/// An election ends when the receiver of its turns is dropped.
+async fn until_receiver_drops(turns: Sender<Turn>, election: impl Future<Output = ()>) {
     tokio::select! { biased;
         () = turns.closed() => {}
         () = election => {}
@@ -136,25 +136,25 @@ struct Elections {
     gate: Gate,
     turns: Sender<Turn>,
     /// The lease as we wrote it.
-    held: Option<Value>,
+    own_lease: Option<Value>,
 }
 
 impl Elections {
     /// Is elected and unseated while turns are received; followers receive them in order.
     async fn run_first(mut self, followers: Vec<Sender<bool>>) {
-        let tell = async |leads: bool| {
+        let send_to_followers = async |leads: bool| {
             for follower in &followers {
                 let _ = follower.send(leads).await;
             }
         };
         loop {
             let since = self.acquire().await;
-            tell(true).await;
+            send_to_followers(true).await;
             if self.turn(true).await.is_err() {
                 return;
             }
             self.renew(since).await;
-            tell(false).await;
+            send_to_followers(false).await;
             if self.turn(false).await.is_err() {
                 return;
             }
@@ -248,8 +248,8 @@ impl Elections {
     }
 
     async fn try_once(&mut self) -> Outcome<bool> {
-        if let Some(held) = self.held.take()
-            && let Ok(true) = self.write(Some(&held)).await
+        if let Some(own_lease) = self.own_lease.take()
+            && let Ok(true) = self.write(Some(&own_lease)).await
         {
             return Ok(true);
         }
@@ -264,7 +264,7 @@ impl Elections {
                 Step::Create(lease) => ("POST", self.candidate.list_path(), lease),
                 Step::Update(lease) => ("PUT", self.candidate.path(), lease),
             };
-        self.held = Some(send(&self.client, method, &path, None, &lease).await?);
+        self.own_lease = Some(send(&self.client, method, &path, None, &lease).await?);
         Ok(true)
     }
 }
@@ -294,7 +294,7 @@ pub async fn release(
     futures::future::join_all(releases).await;
 }
 
-/// Waits for the next turn; for ever where nobody is elected.
+/// Waits for the next turn; for ever without leader election.
 pub async fn next_turn(turns: &mut Option<Receiver<Turn>>) -> Turn {
     if let Some(turns) = turns
         && let Some(turn) = turns.recv().await

@@ -12,22 +12,22 @@ use crate::path::Resource;
 /// Times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a lease that nobody renews is respected.
+    /// How long a lease is valid after its last renewal.
     pub duration: Span,
-    /// How long a holder that cannot renew goes on.
+    /// How long a holder that cannot renew its lease may still write.
     pub renew_deadline: Span,
     /// Time between two tries.
     pub retry: Span,
 }
 
 impl Timing {
-    /// KAI's scheduler.
+    /// Times of KAI's scheduler.
     pub const SCHEDULER: Self = Self {
         duration: time::seconds(15),
         renew_deadline: time::seconds(10),
         retry: time::seconds(5),
     };
-    /// KAI's other components.
+    /// Times of KAI's other components.
     pub const CONTROLLER: Self = Self { retry: time::seconds(2), ..Self::SCHEDULER };
 }
 
@@ -49,7 +49,7 @@ pub struct Candidate {
     name: String,
     namespace: String,
     timing: Timing,
-    /// The lease as it was last seen to change, and the uptime then.
+    /// The lease as it was last observed to change, and the uptime then.
     observed: Option<(Value, Span)>,
 }
 
@@ -81,7 +81,7 @@ impl Candidate {
             return Step::Create(self.written(&json!({}), true, 0, now));
         };
         let spec = &lease["spec"];
-        if self.observed.as_ref().is_none_or(|(seen, _)| seen != spec) {
+        if self.observed.as_ref().is_none_or(|(observed, _)| observed != spec) {
             self.observed = Some((spec.clone(), uptime));
         }
         let holder = spec["holderIdentity"].as_str().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Candidate {
         Step::Update(self.written(lease, !ours, transitions, now))
     }
 
-    /// The lease given back, where it is ours.
+    /// The lease in its released form; none if another process holds it.
     pub fn released(&self, lease: &Value, now: Timestamp) -> Option<Value> {
         if lease["spec"]["holderIdentity"] != self.identity.as_str() {
             return None;
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_counts_from_when_it_was_seen_to_change() {
+    fn a_lease_is_valid_from_the_observed_change_on() {
         let (mut one, mut two) = (candidate("one"), candidate("two"));
         let lease = written(one.step(None, at(0), time::seconds(0)));
         assert_eq!(
             two.step(Some(&lease), at(100), time::seconds(100)),
             Step::Wait,
-            "seen for the first time"
+            "observed for the first time"
         );
         assert_eq!(two.step(Some(&lease), at(114), time::seconds(114)), Step::Wait);
         let taken = written(two.step(Some(&lease), at(115), time::seconds(115)));

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Apply, BindPod, Create, Delete, Identity, Merge, Part, Patch, Target, Write};
 use crate::path::{Resource, with_query};
 
-/// A request.
+/// HTTP form of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) method: Method,

@@ -28,7 +28,7 @@ pub enum Write {
     Evict(Target),
     /// Remove an object. One that does not exist is removed, and so is one whose name another object has by now.
     Delete(Target, Delete),
-    /// Create an object.
+    /// Create an object; fails with a conflict if the name is taken.
     Create(Create),
     /// Apply the fields that a manager owns, whether the object exists or not.
     Apply(Apply),
@@ -39,7 +39,7 @@ pub enum Write {
 /// An object that must exist, by kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The kind.
+    /// Kind of the object, as a path of the API.
     pub resource: Resource,
     /// The name; the namespace is empty where the kind has none.
     pub name: ObjectName,
@@ -54,9 +54,9 @@ pub enum Identity {
     Uid(Text),
     /// The one with this UID, unchanged since this resource version.
     Version {
-        /// The UID.
+        /// UID of the object; another object of the name is a conflict.
         uid: Text,
-        /// The resource version.
+        /// Resource version that the write was decided on; a newer one is a conflict.
         version: String,
     },
     /// Whichever has the name, as for nodes, whose names are their identity.
@@ -84,11 +84,11 @@ impl Target {
 /// The bind of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BindPod {
-    /// The pod.
+    /// Namespace and name of the pod.
     pub pod: ObjectName,
     /// The UID of the pod.
     pub uid: Text,
-    /// The node.
+    /// Name of the node.
     pub node: Text,
     /// Annotations that the pod gets in the same write.
     pub annotations: BTreeMap<Cow<'static, str>, String>,
@@ -101,14 +101,14 @@ pub struct Delete {
     pub grace_period_seconds: Option<u32>,
 }
 
-/// A new object.
+/// An object to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Create {
-    /// The kind.
+    /// Kind of the object, as a path of the API.
     pub resource: Resource,
     /// The namespace; empty where the kind has none.
     pub namespace: Text,
-    /// The object.
+    /// Body of the request, with `metadata.name` or `generateName`.
     pub object: Box<Value>,
     /// The owner of its fields, where they are applied later; none: the client.
     pub manager: Option<&'static str>,
@@ -124,24 +124,24 @@ impl Create {
 /// Fields that a manager owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apply {
-    /// The kind.
+    /// Kind of the object, as a path of the API.
     pub resource: Resource,
-    /// The object.
+    /// Namespace and name; the object is created if it does not exist.
     pub name: ObjectName,
     /// The owner of the fields.
     pub manager: &'static str,
-    /// The fields.
+    /// The fields that the manager owns; fields it owned before and that are missing here are removed.
     pub object: Box<Value>,
 }
 
 /// A change of an object's fields. UID and resource version are the target's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patch {
-    /// What is changed.
+    /// Whether the object or its status is changed.
     pub part: Part,
     /// How lists are merged.
     pub merge: Merge,
-    /// The fields.
+    /// The changed fields; null removes a field.
     pub fields: Box<Value>,
 }
 
@@ -150,7 +150,7 @@ pub struct Patch {
 pub enum Part {
     /// The object without its status.
     Object,
-    /// The status.
+    /// The status subresource.
     Status,
 }
 
@@ -169,7 +169,7 @@ impl Patch {
         Self { part: Part::Object, merge: Merge::Replace, fields: Box::new(fields) }
     }
 
-    /// Changes the status.
+    /// Changes the status subresource; lists are replaced.
     pub fn status(fields: Value) -> Self {
         Self { part: Part::Status, merge: Merge::Replace, fields: Box::new(fields) }
     }
@@ -187,9 +187,9 @@ pub enum Class {
     Bind,
     /// Pods that are evicted or removed.
     Evict,
-    /// Statuses and events.
+    /// Statuses and events, which may be late.
     Status,
-    /// Everything else.
+    /// All other objects: pod groups, config maps, claims.
     Object,
 }
 

@@ -73,7 +73,7 @@ impl Limits {
     }
 }
 
-/// Carries writes out.
+/// Executor of all writes: limits per class, deadlines and retries.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
@@ -89,7 +89,7 @@ impl Writer {
         Self { client, env, limits, agent: None }
     }
 
-    /// The same writer, whose writes name a function of the process in their user agent: audit logs tell them apart.
+    /// The same writer, whose writes name a function of the process in their user agent, so that audit logs distinguish them.
     #[must_use]
     pub fn named(mut self, function: Function) -> Self {
         let agent = format!("{USER_AGENT_NAME} ({})", function.name());
@@ -103,7 +103,7 @@ impl Writer {
     }
 
     /// Carries a write out. Where the API server was not able to take it, the write is repeated a few times; one that may have
-    /// been carried out only where a second time does no harm.
+    /// been executed only if it is idempotent.
     pub async fn write(&self, write: &Write) -> Outcome {
         let request =
             request(write).map_err(|error| Failure::Unreadable { reason: error.to_string() })?;
@@ -221,14 +221,14 @@ mod tests {
     use super::*;
     use crate::path::Resource;
 
-    type Seen = Arc<Mutex<Vec<String>>>;
+    type ReceivedMethods = Arc<Mutex<Vec<String>>>;
 
-    /// A writer whose API server answers with these codes in turn, and the methods it saw; 0: it never answers.
-    fn writer(codes: &[u16]) -> (Writer, Seen) {
-        let seen = Seen::default();
+    /// A writer whose API server answers with these codes in turn, and the methods it received; 0: it never answers.
+    fn writer(codes: &[u16]) -> (Writer, ReceivedMethods) {
+        let received = ReceivedMethods::default();
         let codes: VecDeque<u16> = codes.iter().copied().collect();
         let codes = Arc::new(Mutex::new(codes));
-        let methods = Arc::clone(&seen);
+        let methods = Arc::clone(&received);
         let server = tower::service_fn(move |request: http::Request<Body>| {
             methods.lock().expect("a list").push(request.method().to_string());
             let code = codes.lock().expect("codes").pop_front().unwrap_or(200);
@@ -248,7 +248,7 @@ mod tests {
             }
         });
         let client = Client::new(server, "default");
-        (Writer::new(client, Env::real(), Limits::default()), seen)
+        (Writer::new(client, Env::real(), Limits::default()), received)
     }
 
     fn target() -> Target {
@@ -264,55 +264,55 @@ mod tests {
         Write::Patch(target(), Patch::status(json!({"status": {}})))
     }
 
-    fn methods(seen: &Seen) -> Vec<String> {
-        seen.lock().expect("a list").clone()
+    fn methods(received: &ReceivedMethods) -> Vec<String> {
+        received.lock().expect("a list").clone()
     }
 
     #[tokio::test(start_paused = true)]
     async fn throttled_write_is_repeated_with_pauses() {
-        let (writer, seen) = writer(&[429, 429]);
+        let (writer, received) = writer(&[429, 429]);
         let began = Instant::now();
         assert!(writer.write(&bind()).await.is_ok());
-        assert_eq!(methods(&seen).len(), 3);
+        assert_eq!(methods(&received).len(), 3);
         assert_eq!(began.elapsed().as_millis(), 750);
     }
 
     #[tokio::test(start_paused = true)]
     async fn throttled_write_ends_after_three_attempts() {
-        let (writer, seen) = writer(&[429; 9]);
+        let (writer, received) = writer(&[429; 9]);
         assert_eq!(
             writer.write(&bind()).await,
             Err(Failure::Throttled { reason: "why".to_owned() })
         );
-        assert_eq!(methods(&seen).len(), 3);
+        assert_eq!(methods(&received).len(), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_that_failed_is_asked_again_where_that_does_no_harm() {
-        let (server, seen) = writer(&[500, 503]);
+    async fn failed_request_is_repeated_if_it_is_idempotent() {
+        let (server, received) = writer(&[500, 503]);
         assert!(server.write(&status()).await.is_ok());
-        assert_eq!(methods(&seen).len(), 3);
-        let (server, seen) = writer(&[500]);
+        assert_eq!(methods(&received).len(), 3);
+        let (server, received) = writer(&[500]);
         assert!(server.write(&bind()).await.is_err(), "it may have been bound");
-        assert_eq!(methods(&seen).len(), 1);
-        let (server, seen) = writer(&[500, 429]);
+        assert_eq!(methods(&received).len(), 1);
+        let (server, received) = writer(&[500, 429]);
         assert!(server.read::<Value>("/api/v1/namespaces/a/pods/p").await.is_ok());
-        assert_eq!(methods(&seen).len(), 3);
+        assert_eq!(methods(&received).len(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn write_without_an_answer_is_not_repeated() {
-        let (writer, seen) = writer(&[0]);
+        let (writer, received) = writer(&[0]);
         assert_eq!(writer.write(&bind()).await, Err(Failure::TimedOutMaybeDone));
-        assert_eq!(methods(&seen).len(), 1);
+        assert_eq!(methods(&received).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn disruption_budget_denies_an_eviction_at_once() {
-        let (writer, seen) = writer(&[429]);
+        let (writer, received) = writer(&[429]);
         let denied = Failure::Denied { reason: "why".to_owned() };
         assert_eq!(writer.write(&Write::Evict(target())).await, Err(denied));
-        assert_eq!(methods(&seen).len(), 1);
+        assert_eq!(methods(&received).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -320,22 +320,22 @@ mod tests {
         let delete = Write::Delete(target(), Delete::default());
         let (gone, _) = writer(&[404]);
         assert!(gone.write(&delete).await.is_ok());
-        let (replaced, seen) = writer(&[409]);
+        let (replaced, received) = writer(&[409]);
         assert!(replaced.write(&delete).await.is_ok());
-        assert_eq!(methods(&seen), [Method::DELETE.as_str(), Method::GET.as_str()]);
+        assert_eq!(methods(&received), [Method::DELETE.as_str(), Method::GET.as_str()]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn bind_does_not_wait_behind_statuses() {
         let mut codes = vec![0; STATUSES];
         codes.push(200);
-        let (writer, seen) = writer(&codes);
+        let (writer, received) = writer(&codes);
         for _ in 0..STATUSES + 5 {
             let writer = writer.clone();
             tokio::spawn(async move { writer.write(&status()).await });
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(methods(&seen).len(), STATUSES, "the limit of statuses");
+        assert_eq!(methods(&received).len(), STATUSES, "the limit of statuses");
         let bound = timeout(Duration::from_millis(1), writer.write(&bind())).await;
         assert!(bound.is_ok_and(|outcome| outcome.is_ok()), "a bind waits behind statuses");
     }

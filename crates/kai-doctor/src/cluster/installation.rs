@@ -127,5 +127,5 @@ fn unbound(object: &Value, bindings: &[RoleBinding]) -> Option<String> {
         .map(|subject| format!("{}/{}", subject.namespace, subject.name))
         .collect();
     let role = &wanted.role_ref.name;
-    (!without.is_empty()).then(|| format!("role {role} is not given to {}", without.join(", ")))
+    (!without.is_empty()).then(|| format!("role {role} is not bound to {}", without.join(", ")))
 }

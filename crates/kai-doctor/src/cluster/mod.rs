@@ -33,7 +33,7 @@ pub struct Expectations {
     pub scheduler_name: String,
     /// Label that names the queue of a workload.
     pub queue_label: String,
-    /// Where `kai` runs.
+    /// Namespace of the installation.
     pub namespace: String,
     /// Where reservation pods are.
     pub reservation_namespace: String,
@@ -131,17 +131,17 @@ impl ClusterFacts {
         serde_json::from_value(lists)
     }
 
-    /// Notes what a reservation pod logged.
+    /// Records the log of a reservation pod.
     pub fn add_log(&mut self, pod: String, log: String) {
         self.logs.insert(pod, log);
     }
 
-    /// Notes that a list could not be read.
+    /// Records that a list could not be read.
     pub fn add_unreadable(&mut self, path: &str, why: String) {
         self.unreadable.insert(path.to_owned(), why);
     }
 
-    /// Namespaces and names of reservation pods whose logs may tell why they name no device.
+    /// Namespaces and names of reservation pods whose logs may explain why they name no device.
     pub fn silent_reservations(&self, expected: &Expectations) -> Vec<(String, String)> {
         let silent = self.reservations(expected).filter(|pod| device_of(pod).is_none());
         silent.map(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone())).collect()
@@ -185,7 +185,7 @@ fn device_of(pod: &Pod) -> Option<&str> {
     (!device.is_empty()).then_some(device.as_str())
 }
 
-/// The pod wants a part of a device.
+/// Whether the pod requests a GPU share.
 fn wants_share(pod: &Pod) -> bool {
     let annotations = &pod.metadata.annotations;
     annotations.contains_key(gpu::FRACTION) || annotations.contains_key(gpu::MEMORY)
@@ -196,7 +196,7 @@ fn is_live(pod: &Pod) -> bool {
     !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
-/// Runs every check.
+/// Runs every check of the cluster; findings are sorted, errors first.
 pub fn examine(facts: &ClusterFacts, expected: &Expectations) -> Findings {
     let mut all = Vec::new();
     all.extend(facts.unreadable.iter().map(|(path, why)| unreadable(path, why)));
@@ -217,6 +217,6 @@ fn unreadable(path: &str, why: &str) -> Finding {
         severity: Severity::Warning,
         object: path.to_owned(),
         message: format!("the list cannot be read, so checks that need it are skipped: {why}"),
-        fix: "kai doctor --kubeconfig FILE  # of a user who may list it".to_owned(),
+        fix: "kai doctor --kubeconfig FILE  # with a user that may list it".to_owned(),
     }
 }

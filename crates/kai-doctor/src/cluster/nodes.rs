@@ -7,20 +7,20 @@ use super::objects::Node;
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
 
-/// The resource under which a device plugin offers time-sliced devices that it is told to rename.
+/// The resource of time-sliced devices if the device plugin is configured to rename them.
 const RENAMED: &str = "nvidia.com/gpu.shared";
 /// Labels that say that there are GPUs.
 const SIGNS: [&str; 2] = ["nvidia.com/gpu.present", labels::GPU_COUNT];
 
 pub(super) fn findings(facts: &ClusterFacts) -> Vec<Finding> {
-    let told = |node: &Node| {
-        !facts.was_read("pods") || facts.pods.iter().any(|pod| tells_memory_of(node, pod))
+    let has_reported_memory = |node: &Node| {
+        !facts.was_read("pods") || facts.pods.iter().any(|pod| reports_memory_of(node, pod))
     };
-    facts.nodes.iter().flat_map(|node| of_node(node, told(node))).collect()
+    facts.nodes.iter().flat_map(|node| of_node(node, has_reported_memory(node))).collect()
 }
 
 /// A reservation pod of the node found out how much memory a device has.
-fn tells_memory_of(node: &Node, pod: &super::objects::Pod) -> bool {
+fn reports_memory_of(node: &Node, pod: &super::objects::Pod) -> bool {
     pod.spec.node_name == node.metadata.name
         && pod.metadata.annotations.contains_key(gpu::MEMORY_MIB)
         && super::device_of(pod).is_some()
@@ -33,7 +33,7 @@ fn verdict(node: &Node) -> Option<Result<(), &str>> {
     Some(if condition.status == "True" { Ok(()) } else { Err(&condition.reason) })
 }
 
-fn of_node(node: &Node, memory_was_told: bool) -> Vec<Finding> {
+fn of_node(node: &Node, memory_is_reported: bool) -> Vec<Finding> {
     let mut all = Vec::new();
     let advertised = amount(node, gpu::NVIDIA);
     let counted = number(node, labels::GPU_COUNT);
@@ -45,7 +45,7 @@ fn of_node(node: &Node, memory_was_told: bool) -> Vec<Finding> {
     if advertised == 0 {
         return all;
     }
-    all.extend(memory(node, memory_was_told));
+    all.extend(memory(node, memory_is_reported));
     let physical = counted.or_else(|| by_replicas(node, advertised));
     match physical {
         None if advertised > 1 => all.push(uncounted(node, advertised)),
@@ -76,7 +76,7 @@ fn finding(node: &Node, check: Check, severity: Severity, message: String, fix: 
     Finding { check, severity, object: format!("Node {}", node.metadata.name), message, fix }
 }
 
-fn memory(node: &Node, was_told: bool) -> Option<Finding> {
+fn memory(node: &Node, is_reported: bool) -> Option<Finding> {
     let name = &node.metadata.name;
     let metadata = &node.metadata;
     let label = metadata.labels.get(labels::GPU_MEMORY);
@@ -91,11 +91,11 @@ fn memory(node: &Node, was_told: bool) -> Option<Finding> {
         }
         None if !overridden && verdict(node) != Some(Ok(())) => {
             // What a reservation found out, or what a product of the name has, helps as well.
-            let known = was_told || metadata.labels.contains_key(labels::GPU_PRODUCT);
+            let known = is_reported || metadata.labels.contains_key(labels::GPU_PRODUCT);
             let known = known && verdict(node).is_none();
             let severity = if known { Severity::Warning } else { Severity::Error };
             let message = format!(
-                "no label {} tells how much memory a GPU has: pods with gpu-memory may find no place here",
+                "no label {} gives the memory of a GPU: pods with gpu-memory may not fit here",
                 labels::GPU_MEMORY
             );
             Some(finding(node, Check::GpuMemoryLabel, severity, message, fix))
@@ -108,14 +108,14 @@ fn not_advertised(node: &Node) -> Finding {
     let message = "its labels say that it has GPUs, but it offers no nvidia.com/gpu: no device plugin runs there".to_owned();
     let name = &node.metadata.name;
     let fix = format!(
-        "kubectl get pods --all-namespaces --field-selector spec.nodeName={name} | grep device-plugin  # then look at its log"
+        "kubectl get pods --all-namespaces --field-selector spec.nodeName={name} | grep device-plugin  # then read its log"
     );
     finding(node, Check::GpuNotAdvertised, Severity::Error, message, fix)
 }
 
 fn fewer(node: &Node, advertised: u64, physical: u64) -> Finding {
     let message = format!(
-        "it has {physical} GPUs and offers {advertised}: the device plugin holds the others back as unhealthy, or {} is wrong",
+        "it has {physical} GPUs and offers {advertised}: the device plugin withholds the others as unhealthy, or {} is wrong",
         labels::GPU_COUNT
     );
     let name = &node.metadata.name;
@@ -124,14 +124,14 @@ fn fewer(node: &Node, advertised: u64, physical: u64) -> Finding {
 }
 
 fn renamed(node: &Node) -> Finding {
-    let message = format!("it offers its GPUs as {RENAMED}, which nothing here asks for");
+    let message = format!("it offers its GPUs as {RENAMED}, which no pod here requests");
     let fix = "kubectl edit configmap --namespace NAMESPACE NAME  # the device plugin's: sharing.timeSlicing.renameByDefault: false".to_owned();
     finding(node, Check::GpuRenamed, Severity::Error, message, fix)
 }
 
 fn uncounted(node: &Node, advertised: u64) -> Finding {
     let message = format!(
-        "it offers {advertised} GPUs and no label {} says how many there are: with time-slicing they would be sold several times",
+        "it offers {advertised} GPUs and no label {} gives the number of physical GPUs: with time-slicing one GPU would be allocated several times",
         labels::GPU_COUNT
     );
     let name = &node.metadata.name;
@@ -143,8 +143,8 @@ fn uncounted(node: &Node, advertised: u64) -> Finding {
 
 fn sliced(node: &Node, advertised: u64, physical: u64) -> Finding {
     let message = format!(
-        "time-slicing: {physical} GPUs are offered as {advertised}. A pod with a whole GPU counts as one of {physical}, but which card \
-         it gets cannot be steered: it may be one that others share"
+        "time-slicing: {physical} GPUs are offered as {advertised}. A pod with a whole GPU counts as one of {physical}, but the device \
+         plugin chooses the GPU: it may be one that other pods share"
     );
     let name = &node.metadata.name;
     let fix = format!(

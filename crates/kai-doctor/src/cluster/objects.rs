@@ -1,4 +1,4 @@
-//! The parts of objects that checks look at.
+//! The fields of objects that checks read.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Metadata {
     }
 }
 
-/// An object of which only the name matters.
+/// An object that is read by name only.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Named {
@@ -166,14 +166,14 @@ pub(crate) struct ContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContainerState {
-    pub(crate) waiting: Option<Told>,
-    pub(crate) terminated: Option<Told>,
+    pub(crate) waiting: Option<StateReason>,
+    pub(crate) terminated: Option<StateReason>,
 }
 
-/// Why something is as it is.
+/// Reason and message of a container state.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Told {
+pub(crate) struct StateReason {
     pub(crate) reason: String,
     pub(crate) message: String,
 }
@@ -299,7 +299,7 @@ pub(crate) struct Cdi {
     pub(crate) default: bool,
 }
 
-/// Our configuration.
+/// The `Config` of the installation.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Config {

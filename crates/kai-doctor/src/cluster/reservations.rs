@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::gpu;
 
-use super::objects::{Container, Event, Pod, Told};
+use super::objects::{Container, Event, Pod, StateReason};
 use super::{ClusterFacts, Expectations, device_of, is_live};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
@@ -41,7 +41,7 @@ pub(super) fn words(facts: &ClusterFacts, pod: &Pod) -> String {
     let log = facts.logs.get(&pod.metadata.path()).map(String::as_str).unwrap_or_default();
     let states = pod.status.container_statuses.iter().flat_map(|one| [&one.state, &one.last_state]);
     let ended = states.filter_map(|state| state.terminated.as_ref());
-    ended.fold(log.to_owned(), |text, told| format!("{text}\n{}", told.message))
+    ended.fold(log.to_owned(), |text, state| format!("{text}\n{}", state.message))
 }
 
 /// The line that says it.
@@ -54,14 +54,16 @@ fn no_device(facts: &ClusterFacts, pod: &Pod) -> Finding {
     let words = words(facts, pod);
     let node = &pod.spec.node_name;
     if pod.status.phase == "Failed" {
-        let message = format!("{node} refused it: {} {}", pod.status.reason, pod.status.message);
-        let fix = format!("kubectl describe node {node}  # Allocated resources: who has its GPUs");
-        return finding(pod, Check::ReservationRefused, message.trim().to_owned(), fix);
+        let message = format!("{node} rejected it: {} {}", pod.status.reason, pod.status.message);
+        let fix = format!(
+            "kubectl describe node {node}  # Allocated resources: the pods that use its GPUs"
+        );
+        return finding(pod, Check::ReservationRejected, message.trim().to_owned(), fix);
     }
     if let Some((check, message, fix)) = known(facts, node, &words) {
         return finding(pod, check, message, fix);
     }
-    let message = "it names no device and does not say why".to_owned();
+    let message = "it names no device and reports no reason".to_owned();
     let path = &pod.metadata;
     let fix = format!("kubectl logs --namespace {} {}", path.namespace, path.name);
     Finding { severity: Severity::Warning, ..finding(pod, Check::ReservationSilent, message, fix) }
@@ -136,13 +138,18 @@ fn images(facts: &ClusterFacts, pod: &Pod) -> Vec<Finding> {
     all
 }
 
-fn image_missing(facts: &ClusterFacts, pod: &Pod, container: &Container, told: &Told) -> Finding {
+fn image_missing(
+    facts: &ClusterFacts,
+    pod: &Pod,
+    container: &Container,
+    state: &StateReason,
+) -> Finding {
     let node = &pod.spec.node_name;
     let k3s =
         facts.node(node).is_some_and(|node| node.status.node_info.kubelet_version.contains("k3s"));
     let import = if k3s { "k3s ctr images import" } else { "ctr -n k8s.io images import" };
     let image = &container.image;
-    let message = format!("{node} has no image {image}: {} {}", told.reason, told.message);
+    let message = format!("{node} has no image {image}: {} {}", state.reason, state.message);
     let fix = format!("docker save {image} | sudo {import} -  # on {node}");
     finding(pod, Check::ImageMissing, message.trim().to_owned(), fix)
 }
@@ -159,7 +166,7 @@ fn pulled_anyway(pod: &Pod, container: &Container) -> Finding {
     finding(pod, Check::PullPolicy, message, fix)
 }
 
-/// Groups of a pod: that of a single device, or those of several.
+/// GPU groups of a pod: one for each of its devices.
 fn groups(pod: &Pod) -> BTreeSet<&str> {
     let labels = &pod.metadata.labels;
     let several = labels.keys().filter_map(|key| key.strip_prefix(gpu::MULTI_GROUP_PREFIX));
@@ -210,7 +217,9 @@ fn orphans(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {
     });
     orphans
         .map(|pod| {
-            let message = "no pod and no bind request names its group: it keeps a GPU for nobody, and nobody released it".to_owned();
+            let message =
+                "no pod and no bind request names its group: it keeps a GPU that no pod uses"
+                    .to_owned();
             let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
             let fix = format!("kubectl delete pod --namespace {namespace} {name}");
             Finding {

@@ -33,7 +33,7 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
                 pod.metadata.name == object.name && pod.metadata.namespace == object.namespace
             });
             let node = pod.map_or("NODE", |pod| pod.spec.node_name.as_str());
-            let message = format!("its node {node} does not know its runtime: {}", event.message);
+            let message = format!("its node {node} does not have its runtime: {}", event.message);
             not_on_node(facts, node, format!("Pod {}/{}", object.namespace, object.name), message)
         },
     ));

@@ -9,7 +9,7 @@ use crate::finding::{Finding, Severity};
 
 /// Label of Deployments that KAI's operator makes and its value.
 const MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "kai-operator");
-/// Deployments of KAI that its chart makes, those of older releases included.
+/// Deployments of KAI's chart, older releases included.
 const OF_CHART: [&str; 8] = [
     "kai-operator",
     "binder",
@@ -69,7 +69,7 @@ fn old_reservations(facts: &ClusterFacts, expected: &Expectations) -> Option<Fin
         severity: Severity::Error,
         object: format!("Namespace {OLD_RESERVATIONS}"),
         message: format!(
-            "{count} reservation pods of an older release keep GPUs here, and kai looks for them in {}",
+            "{count} reservation pods of an older release keep GPUs here, but kai reads reservation pods in {}",
             expected.reservation_namespace
         ),
         fix: format!(

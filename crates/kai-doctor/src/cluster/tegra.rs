@@ -15,15 +15,15 @@ const SECURITY: &str = "pod-security.kubernetes.io/enforce";
 /// What `OpenShift` says of a pod that it forbids.
 const FORBIDDEN: &str = "unable to validate against any security context constraint";
 
-/// The node as those see it who decide what its reservation pods get.
+/// The node as the binder reads it to configure reservation pods.
 fn view(node: &Node) -> view::Node {
     let info = &node.status.node_info;
-    let mut seen = view::Node::default();
-    seen.metadata.labels.clone_from(&node.metadata.labels);
-    seen.metadata.annotations.clone_from(&node.metadata.annotations);
-    seen.status.node_info.architecture.clone_from(&info.architecture);
-    seen.status.node_info.kernel_version.clone_from(&info.kernel_version);
-    seen
+    let mut viewed = view::Node::default();
+    viewed.metadata.labels.clone_from(&node.metadata.labels);
+    viewed.metadata.annotations.clone_from(&node.metadata.annotations);
+    viewed.status.node_info.architecture.clone_from(&info.architecture);
+    viewed.status.node_info.kernel_version.clone_from(&info.kernel_version);
+    viewed
 }
 
 fn is_tegra(node: &Node) -> bool {
@@ -37,10 +37,10 @@ pub(super) fn needs_profile(node: &Node) -> bool {
 
 /// Everything speaks for Tegra but perhaps a label or annotation of the node.
 fn looks_like_tegra(node: &Node) -> bool {
-    let mut seen = view(node);
-    seen.metadata.labels.remove(names::TEGRA);
-    seen.metadata.annotations.remove(names::TEGRA);
-    Platform::of(&seen) == Platform::Tegra
+    let mut viewed = view(node);
+    viewed.metadata.labels.remove(names::TEGRA);
+    viewed.metadata.annotations.remove(names::TEGRA);
+    Platform::of(&viewed) == Platform::Tegra
 }
 
 pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {
@@ -128,11 +128,11 @@ fn pod_security(facts: &ClusterFacts, expected: &Expectations, why: &str) -> Opt
 }
 
 fn forbidden(facts: &ClusterFacts) -> Vec<Finding> {
-    let refused = facts
+    let forbidden = facts
         .events
         .iter()
         .filter(|event| event.reason == "FailedCreate" && event.message.contains(FORBIDDEN));
-    refused
+    forbidden
         .map(|event| {
             let object = &event.involved_object;
             Finding {

@@ -23,7 +23,7 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
             check: Check::WebhookMissing,
             severity: Severity::Error,
             object: format!("MutatingWebhookConfiguration {}", admission::MUTATING_PODS),
-            message: "it does not exist: pods that want a share of a GPU are not completed and see no device".to_owned(),
+            message: "it does not exist: pods that request a GPU share are not completed and see no device".to_owned(),
             fix: "kai run --only admission --gpu-sharing-enabled  # or admission beside the others; it registers itself".to_owned(),
         });
     }
@@ -55,7 +55,7 @@ fn of_configuration(
         fix: restart(facts, expected),
     };
     let lacks_bundle = |webhook: &Webhook| {
-        // Without one, the API server trusts the authorities of its own host; those sign no certificate of a Service.
+        // Without one, the API server trusts the authorities of its own host, which sign no certificates of Services.
         webhook.client_config.ca_bundle.is_empty() && webhook.client_config.service.is_some()
     };
     if configuration.webhooks.iter().any(lacks_bundle) {
@@ -106,9 +106,9 @@ fn not_admitted(pod: &Pod) -> Option<Finding> {
             check: Check::FractionNotAdmitted,
             severity: Severity::Error,
             object: format!("Pod {}", pod.metadata.path()),
-            message: "it wants a share of a GPU and was made while no webhook completed it: its container will see no device".to_owned(),
+            message: "it requests a GPU share and was created while no webhook completed it: its container will see no device".to_owned(),
             fix: format!(
-                "kubectl get pod --namespace {namespace} {name} -o yaml | kubectl replace --force -f -  # or let its owner make it again"
+                "kubectl get pod --namespace {namespace} {name} -o yaml | kubectl replace --force -f -  # or let its owner create it again"
             ),
         }
     })

@@ -34,7 +34,7 @@ fn other_scheduler(pod: &Pod, expected: &Expectations) -> Finding {
         severity: Severity::Error,
         object: format!("Pod {}", pod.metadata.path()),
         message: format!(
-            "it wants a share of a GPU, but spec.schedulerName is {}, which gives it none",
+            "it requests a GPU share, but spec.schedulerName is {}, which does not share GPUs",
             pod.spec.scheduler_name
         ),
         fix: format!(
@@ -74,10 +74,10 @@ fn unknown_queues<'a>(
         .collect()
 }
 
-/// It waits, and nobody wrote why.
+/// Whether the pod is pending and no scheduler wrote a reason.
 fn is_unseen(pod: &Pod) -> bool {
-    let told = pod.status.conditions.iter().any(|condition| condition.kind == "PodScheduled");
-    pod.spec.node_name.is_empty() && pod.metadata.deletion_timestamp.is_none() && !told
+    let has_reason = pod.status.conditions.iter().any(|condition| condition.kind == "PodScheduled");
+    pod.spec.node_name.is_empty() && pod.metadata.deletion_timestamp.is_none() && !has_reason
 }
 
 fn scheduler_silent(pods: &[&Pod], expected: &Expectations) -> Option<Finding> {
@@ -88,11 +88,11 @@ fn scheduler_silent(pods: &[&Pod], expected: &Expectations) -> Option<Finding> {
         severity: Severity::Error,
         object: format!("Pod {}", first.metadata.path()),
         message: format!(
-            "{} of scheduler {} wait and are not told why: it does not run, or they are seconds old",
+            "{} pending without a reason: scheduler {} does not run, or the pods are seconds old",
             if pods.len() == 1 {
-                "it".to_owned()
+                "it is".to_owned()
             } else {
-                format!("it and {} others", pods.len() - 1)
+                format!("it and {} others are", pods.len() - 1)
             },
             expected.scheduler_name
         ),

@@ -16,7 +16,7 @@ pub(super) fn findings(facts: &HostFacts) -> Option<Finding> {
         ("containerd", "ctr -n k8s.io images")
     };
     let message = format!(
-        "{runtime} has no image whose name contains {image}: it will be pulled, and must be imported where it cannot be"
+        "{runtime} has no image whose name contains {image}: it will be pulled; import it if the node cannot pull it"
     );
     let fix =
         format!("docker save IMAGE | sudo {images} import - && sudo {images} list | grep {image}");

@@ -4,7 +4,7 @@ use super::{HostFacts, error};
 use crate::check::Check;
 use crate::finding::Finding;
 
-/// The library.
+/// File name of NVML's library.
 pub(super) const NAME: &str = "libnvidia-ml.so.1";
 /// Folders in which the system looks by itself.
 const USUAL: [&str; 6] = [
@@ -46,7 +46,7 @@ fn missing(facts: &HostFacts) -> Finding {
     let object = format!("{folder}/{NAME}");
     // A link may be left whose target went with another version of the driver.
     let message = if facts.at(&object).is_symlink() {
-        "it is a link that leads nowhere: ERROR_LIBRARY_NOT_FOUND".to_owned()
+        "it is a broken link: ERROR_LIBRARY_NOT_FOUND".to_owned()
     } else {
         format!("there is no {NAME} on this host: ERROR_LIBRARY_NOT_FOUND")
     };

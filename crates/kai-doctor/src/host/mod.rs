@@ -20,7 +20,7 @@ const MOST_LINKS: usize = 20;
 pub struct HostFacts {
     /// The folder that is the host's `/`.
     pub root: PathBuf,
-    /// Names of images in containerd or k3s; none: nobody could be asked.
+    /// Names of images in containerd or k3s; none: neither of them answers.
     pub images: Option<Vec<String>>,
     /// A part of the name of our image.
     pub image: String,
@@ -64,7 +64,7 @@ impl HostFacts {
         names
     }
 
-    /// Permission bits.
+    /// Permission bits of a file; none if it does not exist.
     fn mode(&self, path: &str) -> Option<u32> {
         let metadata = fs::metadata(self.resolve(path)?).ok()?;
         Some(metadata.permissions().mode() & 0o777)
@@ -125,7 +125,7 @@ pub fn summary(facts: &HostFacts) -> String {
     parts.join(", ")
 }
 
-/// Runs every check.
+/// Runs every check of a host.
 pub fn examine(facts: &HostFacts) -> Findings {
     let mut all = Vec::new();
     all.extend(library::findings(facts));
@@ -149,7 +149,7 @@ fn release(facts: &HostFacts) -> Option<Finding> {
     let Some(release) = facts.l4t() else {
         let kernel = facts.kernel();
         let message =
-            format!("this is Tegra (kernel {kernel}), and no release of Jetson Linux is told");
+            format!("this is Tegra (kernel {kernel}), and the release of Jetson Linux is unknown");
         return Some(warning(Check::L4tRelease, FILE, message, FIX));
     };
     let major = release.trim_start_matches('R').split('.').next().map(str::parse::<u32>);

@@ -25,19 +25,19 @@ mod volumes;
 
 use futures::future::LocalBoxFuture;
 
-use crate::room::Room;
+use crate::test_space::TestSpace;
 
-/// What a case does with its room.
-pub type Run = for<'a> fn(&'a Room) -> LocalBoxFuture<'a, anyhow::Result<()>>;
+/// What a case does with its test space.
+pub type Run = for<'a> fn(&'a TestSpace) -> LocalBoxFuture<'a, anyhow::Result<()>>;
 
-/// One case.
+/// One case of the list.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// KAI's suite.
+    /// KAI's suite that the case comes from.
     pub suite: &'static str,
-    /// What must hold.
+    /// Behaviour that the case checks; the name in `suites.md`.
     pub name: &'static str,
-    /// Plays it.
+    /// Runs the case in its test space.
     pub run: Run,
 }
 
@@ -48,7 +48,7 @@ pub const WITHOUT_CLAIMS: &str =
 /// A list of cases and their suite.
 type Suite = (&'static str, &'static [(&'static str, Run)]);
 
-/// The one that takes longest begins: nobody waits for it alone.
+/// The longest case runs first, so that no run ends with that case alone.
 const EVERYWHERE: [Suite; 21] = [
     ("timeaware", timeaware::CASES),
     ("admission", admission::DEVICES),
@@ -81,7 +81,7 @@ const WITH_CLAIMS: [Suite; 5] = [
     ("reclaim", dra::RECLAIM),
 ];
 
-/// Every case.
+/// Every case of every suite.
 pub fn all() -> Vec<Case> {
     [of(&EVERYWHERE), with_claims()].concat()
 }

@@ -85,7 +85,7 @@ pub(crate) fn fill_new(
     }
 }
 
-/// The storage class of claims that name none: the youngest of those that are marked so.
+/// The storage class of claims that name none: the youngest class that is marked as default.
 fn default_class(cluster: &Cluster) -> Option<String> {
     let classes = cluster.store.all(&ResourceId::new("storage.k8s.io", "storageclasses"));
     let marked = classes.filter(|class| {

@@ -103,7 +103,7 @@ fn fill_account(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The priority of a class, or of the class that is everybody's default.
+/// The priority of a class, or of the default class.
 fn fill_priority(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
     let classes = id(PRIORITY_CLASSES);
     let wanted = text(&pod["spec"]["priorityClassName"]).to_owned();

@@ -1,4 +1,4 @@
-//! Webhooks that are registered with the cluster: who is asked about what, and what follows from the answers.
+//! Webhooks that are registered with the cluster: which webhook is called for which request, and the effect of its answer.
 //!
 //! Registrations are ordinary objects. What would be a call to a server is a call of a function in the same process.
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use crate::api::apply_json_patch;
 use crate::cluster::Cluster;
-use crate::expressions::seen;
+use crate::expressions::cel_value;
 use crate::failure::Failure;
 use crate::kinds::{NAMESPACES, Resource, id};
 use crate::object::{Key, items, name, namespace, text, uid};
 use crate::selectors::LabelSelector;
 use crate::store::ResourceId;
 
-/// Answers an `AdmissionReview` sent to a path; none where nobody listens.
+/// Answers an `AdmissionReview` sent to a path; none where no server listens.
 type Ask = dyn Fn(&str, &Value, &Cluster) -> Option<Value> + Send + Sync;
 
-/// Who answers at the addresses that registrations name.
+/// The function that answers at the addresses of registered webhooks.
 #[derive(Clone, Default)]
 pub struct Webhooks(Option<Arc<Ask>>);
 
@@ -56,7 +56,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The object as it will be, or as it was where it goes.
+    /// The object after the operation, or before it for a deletion.
     fn subject(self) -> &'a Value {
         match self {
             Self::Create(object) | Self::Delete(object) => object,
@@ -81,12 +81,12 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// Which registrations are asked.
+/// Which kind of webhooks is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Those that may change the object.
+    /// Webhooks that may change the object.
     Mutating,
-    /// Those that only judge it.
+    /// Webhooks that only validate it.
     Validating,
 }
 
@@ -140,7 +140,7 @@ impl Cluster {
         Ok(changed)
     }
 
-    /// Whether a webhook wants to hear of this.
+    /// Whether the rules of a webhook match the operation.
     fn concerns(&self, hook: &Value, resource: &Resource, operation: Operation<'_>) -> bool {
         let names = |list: &Value, wanted: &str| items(list).any(|one| one == "*" || one == wanted);
         let by_rule = items(&hook["rules"]).any(|rule| {
@@ -164,9 +164,10 @@ impl Cluster {
         })
     }
 
-    /// A condition that cannot be evaluated does not keep the webhook from being asked.
+    /// If a condition cannot be evaluated, the webhook is called.
     fn meets_conditions(&self, hook: &Value, operation: Operation<'_>) -> bool {
-        let shown = |object: Option<&Value>| seen(object.unwrap_or(&Value::Null), &Value::Null);
+        let shown =
+            |object: Option<&Value>| cel_value(object.unwrap_or(&Value::Null), &Value::Null);
         let mut conditions = items(&hook["matchConditions"]).peekable();
         if conditions.peek().is_none() {
             return true;

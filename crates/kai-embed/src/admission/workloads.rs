@@ -45,7 +45,7 @@ pub(super) fn fill(group: &str, plural: &str, object: &mut Value) {
     }
 }
 
-/// The status that a new object has before its controller has seen it.
+/// The status that a new object has before its controller has reconciled it.
 pub(super) fn first_status(plural: &str) -> Option<Value> {
     Some(match plural {
         "deployments" | "jobs" | "cronjobs" => json!({}),

@@ -15,14 +15,14 @@ use crate::failure::Failure;
 use crate::kinds::{NAMESPACES, PODS, Resource, id};
 use crate::object::{self, Key, finalizers, is_terminating, items, moment, name, text, uid};
 
-/// The finalizer of an owner that goes after those it owns.
+/// The finalizer of an owner that is deleted after its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner that leaves those it owns behind.
+/// The finalizer of an owner that orphans its dependents.
 pub(crate) const ORPHAN: &str = "orphan";
 /// How long a pod has to end that does not say.
 const USUAL_GRACE: i64 = 30;
 
-/// What becomes of those that an object owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// They go after it.
@@ -30,7 +30,7 @@ pub(crate) enum Propagation {
     Background,
     /// They go before it.
     Foreground,
-    /// They stay.
+    /// The dependents stay without an owner.
     Orphan,
 }
 
@@ -75,9 +75,9 @@ impl DeleteOptions {
 
 /// What came of a deletion.
 pub(crate) enum Deleted {
-    /// It is gone.
+    /// The object is deleted; its last state.
     Gone(Arc<Value>),
-    /// It is going.
+    /// The object is marked as deleted and waits for finalizers or its grace period.
     Going(Arc<Value>),
 }
 
@@ -117,7 +117,7 @@ impl Cluster {
         Ok(answer)
     }
 
-    /// Deletes an object.
+    /// Deletes an object, or marks it while finalizers or a grace period hold it.
     pub(crate) fn delete(
         &mut self,
         resource: &Arc<Resource>,
@@ -159,7 +159,7 @@ impl Cluster {
         Ok(Deleted::Going(self.store.put(&resource.id, new)))
     }
 
-    /// Says since when an object is deleted, and how long it has. That counts as a change of what is asked of it.
+    /// Says since when an object is deleted, and how long it has. This raises `metadata.generation`.
     fn mark_deleted(&self, new: &mut Value, old: &Value, grace: i64) {
         let end = self.now + SignedDuration::from_secs(grace);
         object::set(new, &["metadata", "deletionTimestamp"], moment(end));
@@ -172,7 +172,7 @@ impl Cluster {
     }
 }
 
-/// Owners that wait for those they own say so.
+/// Adds the finalizer of the requested propagation, foreground or orphan.
 fn add_finalizers(resource: &Resource, object: &mut Value, options: &DeleteOptions) {
     let wanted = match options.propagation {
         Propagation::Background => return,

@@ -1,13 +1,13 @@
-//! Events in the words of `events.k8s.io`: the same objects as those of the core, with other names for their fields.
+//! Events in the form of `events.k8s.io`: the same objects as core events, with other field names.
 
 use serde_json::Value;
 
 /// The words in which a client speaks of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Those in which it is stored.
+    /// The field names under which objects are stored.
     Stored,
-    /// Those of `events.k8s.io/v1`.
+    /// The field names of `events.k8s.io/v1`.
     NewEvents,
 }
 
@@ -30,7 +30,7 @@ impl Dialect {
         }
     }
 
-    /// Puts an object in these words into those in which it is stored.
+    /// Converts an object with these field names into its stored form.
     pub(super) fn understand(self, object: &mut Value) {
         if self == Self::NewEvents {
             rename(object, NAMES.iter().map(|(old, new)| (*new, *old)));
@@ -67,11 +67,11 @@ mod tests {
     #[test]
     fn both_ways() {
         let stored = json!({"message": "m", "involvedObject": {"kind": "Pod"}, "reason": "r"});
-        let mut spoken = stored.clone();
-        Dialect::NewEvents.speak(&mut spoken);
-        assert_eq!(spoken, json!({"reason": "r", "note": "m", "regarding": {"kind": "Pod"}}));
-        Dialect::NewEvents.understand(&mut spoken);
-        assert_eq!(spoken, stored);
+        let mut converted = stored.clone();
+        Dialect::NewEvents.speak(&mut converted);
+        assert_eq!(converted, json!({"reason": "r", "note": "m", "regarding": {"kind": "Pod"}}));
+        Dialect::NewEvents.understand(&mut converted);
+        assert_eq!(converted, stored);
         assert_eq!(Dialect::NewEvents.stored_path("regarding.name"), "involvedObject.name");
         assert_eq!(Dialect::Stored.stored_path("note"), "note");
     }

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::object::Key;
 
-/// A list that was cut: where it goes on, and at which version it began.
+/// A list of several pages: where the next page starts, and the version of the first page.
 struct Continue {
     version: u64,
     after: Key,

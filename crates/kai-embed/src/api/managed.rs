@@ -1,4 +1,4 @@
-//! Who owns which field: the `managedFields` of an object.
+//! Field managers of an object: its `managedFields`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn owned_fields(object: &Value) -> Fields<'_> {
     fields
 }
 
-/// The writer owns what it changed, and nobody what is gone.
+/// The writer owns the fields that it changed; removed fields have no owner.
 pub(super) fn record_update(
     old: Option<&Value>,
     new: &mut Value,

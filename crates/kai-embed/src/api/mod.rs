@@ -55,7 +55,7 @@ impl Subject {
     }
 
     /// The object in the version the client speaks.
-    pub(crate) fn spoken(&self, object: &Value) -> Value {
+    pub(crate) fn in_served_form(&self, object: &Value) -> Value {
         let mut object = object.clone();
         object["apiVersion"] = Value::from(self.api_version());
         object["kind"] = Value::from(self.resource.kind.as_str());
@@ -72,7 +72,7 @@ impl Subject {
     }
 }
 
-/// Who asks, and what they may: every client of this API may do everything.
+/// Reviews of users and their rights: every client of this API may do everything.
 fn review(mut review: Value, path: &str) -> Result<Answer, Failure> {
     let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
     let anywhere = json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]);
@@ -89,7 +89,7 @@ fn review(mut review: Value, path: &str) -> Result<Answer, Failure> {
 }
 
 impl Cluster {
-    /// Answers a request.
+    /// Answers a request; only the entry point of the service calls this.
     pub(crate) fn answer(&mut self, request: &Request) -> Answer {
         match self.try_answer(request) {
             Ok(answer) => answer,
@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// Events of either group are stored as those of the core.
+    /// Events of both groups are stored as core events.
     fn subject(&self, resource: Arc<Resource>, version: String, namespace: String) -> Subject {
         let core = self.kinds.get(&crate::kinds::id(EVENTS)).cloned();
         match core.filter(|core| core.id.plural == resource.id.plural && core.id != resource.id) {

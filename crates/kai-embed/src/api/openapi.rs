@@ -55,7 +55,7 @@ fn document(cluster: &Cluster, group: &str, version: &str) -> Option<Value> {
     }))
 }
 
-/// What `kubectl explain` prints: the fields of all kinds, and where to read about those of Kubernetes.
+/// What `kubectl explain` prints: the fields of all kinds, and where the fields of Kubernetes' own kinds are documented.
 fn schemas(cluster: &Cluster, group: &str, version: &str) -> Map<String, Value> {
     let mut schemas = Map::new();
     for resource in cluster.kinds.all().filter(|resource| &*resource.id.group == group) {

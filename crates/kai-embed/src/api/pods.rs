@@ -37,19 +37,19 @@ impl Cluster {
             return Err(Failure::invalid(&bindings, "Binding", pod_name, &[fault]));
         }
         let pod = self.find(subject, pod_name)?;
-        let refuse = |why: String| Err(Failure::conflict(&bindings, pod_name, &why));
+        let reject = |why: String| Err(Failure::conflict(&bindings, pod_name, &why));
         check_preconditions(&subject.resource, &pod, "", uid(&binding))?;
         if is_terminating(&pod) {
-            return refuse(format!(
+            return reject(format!(
                 "pod {pod_name} is being deleted, cannot be assigned to a host"
             ));
         }
         let placed = text(&pod["spec"]["nodeName"]);
         if !placed.is_empty() {
-            return refuse(format!("pod {pod_name} is already assigned to node {placed:?}"));
+            return reject(format!("pod {pod_name} is already assigned to node {placed:?}"));
         }
         if items(&pod["spec"]["schedulingGates"]).next().is_some() {
-            return refuse(format!("pod {pod_name} has non-empty .spec.schedulingGates"));
+            return reject(format!("pod {pod_name} has non-empty .spec.schedulingGates"));
         }
         let mut bound = Value::clone(&pod);
         object::set(&mut bound, &["spec", "nodeName"], node.into());
@@ -129,8 +129,8 @@ impl Cluster {
         }
         let mut spent = Value::clone(budget);
         object::set(&mut spent, &["status", "disruptionsAllowed"], json!(allowed - 1));
-        let told = moment(self.now);
-        object::set(&mut spent, &["status", "disruptedPods", name(pod)], told);
+        let evicted_at = moment(self.now);
+        object::set(&mut spent, &["status", "disruptedPods", name(pod)], evicted_at);
         debug_assert_eq!(namespace(&spent), namespace(pod));
         self.store.put(&budget::id(), spent);
         Ok(())

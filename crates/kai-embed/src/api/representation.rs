@@ -40,14 +40,14 @@ impl RowObject {
 impl Representation {
     /// What the client would like best of what there is.
     pub(super) fn of(request: &Request) -> Self {
-        for wish in request.accept.split(',') {
-            if wish.contains("as=Table") {
+        for media_type in request.accept.split(',') {
+            if media_type.contains("as=Table") {
                 return Self::Table(RowObject::of(request));
             }
-            if wish.contains("as=PartialObjectMetadata") {
+            if media_type.contains("as=PartialObjectMetadata") {
                 return Self::Metadata;
             }
-            if wish.contains("application/json") || wish.contains("*/*") {
+            if media_type.contains("application/json") || media_type.contains("*/*") {
                 return Self::Full;
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn represent(
     now: Timestamp,
 ) -> Value {
     match representation {
-        Representation::Full => subject.spoken(object),
+        Representation::Full => subject.in_served_form(object),
         Representation::Metadata => metadata_only(object),
         Representation::Table(rows) => {
             let metadata = json!({"resourceVersion": crate::object::version(object)});
@@ -82,7 +82,7 @@ fn table(
     let row_object = |object: &Value| match rows {
         RowObject::None => Value::Null,
         RowObject::Metadata => metadata_only(object),
-        RowObject::Object => subject.spoken(object),
+        RowObject::Object => subject.in_served_form(object),
     };
     tables::table(&subject.resource, subject.version(), objects, metadata, now, &row_object)
 }
@@ -106,11 +106,11 @@ pub(super) fn represent_list(
     let resource = &subject.resource;
     match representation {
         Representation::Full => {
-            // Items of lists do not repeat what the list says, except those of custom resources.
+            // Items of lists do not repeat kind and version of the list, except items of custom resources.
             let items: Vec<Value> = objects
                 .iter()
                 .map(|object| {
-                    let mut item = subject.spoken(object);
+                    let mut item = subject.in_served_form(object);
                     if resource.origin == crate::kinds::Origin::Builtin {
                         crate::object::remove(&mut item, &["apiVersion"]);
                         crate::object::remove(&mut item, &["kind"]);

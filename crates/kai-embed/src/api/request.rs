@@ -15,7 +15,7 @@ use crate::object::{self, name, namespace, text};
 pub struct Request {
     /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
     pub method: String,
-    /// The path.
+    /// Path without the query.
     pub path: String,
     /// What follows the path.
     pub query: Query,
@@ -23,9 +23,9 @@ pub struct Request {
     pub accept: String,
     /// What the client sends.
     pub content_type: String,
-    /// Who the client is.
+    /// User agent of the client.
     pub user_agent: String,
-    /// What it sends.
+    /// Body; empty for reads.
     pub body: Bytes,
 }
 
@@ -188,21 +188,21 @@ impl Request {
         Ok(object)
     }
 
-    /// Who writes, where the client does not say: the first part of who it is.
+    /// Field manager of the write; by default the first part of the user agent.
     pub(super) fn field_manager(&self) -> String {
         let agent = self.user_agent.split('/').next().filter(|agent| !agent.is_empty());
         self.query.get("fieldManager").or(agent).unwrap_or("unknown").to_owned()
     }
 }
 
-/// An answer.
+/// The answer to a request, without its transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// An object, with its HTTP status and warnings.
     Object {
-        /// The HTTP status.
+        /// HTTP status code.
         code: u16,
-        /// The object.
+        /// Body of the answer.
         object: Value,
         /// What the writer should know.
         warnings: Vec<String>,
@@ -227,7 +227,7 @@ impl Answer {
         self
     }
 
-    /// A failure.
+    /// The answer for a failure: a `Status` object, or a text for unknown paths.
     pub fn failed(failure: &Failure) -> Self {
         if failure.reason.is_empty() {
             return Self::Text(failure.code, failure.message.clone());

@@ -16,7 +16,7 @@ use crate::store::{Event, EventKind};
 
 /// How long a watch lives that does not say.
 const USUAL_SECONDS: i64 = 1800;
-/// A client that is told nothing is told at least how far it is.
+/// A watch without events gets a bookmark after this time.
 const BOOKMARK_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Which objects are wanted.
@@ -67,15 +67,15 @@ impl Filter {
     }
 }
 
-/// A watch: where it is, and what it still has to tell.
+/// A watch: its position, and the events that it still has to send.
 #[derive(Clone, Debug)]
 pub struct Watch {
     subject: Subject,
     filter: Filter,
     representation: Representation,
     bookmarks: bool,
-    /// Everything up to here was told or did not match.
-    seen: u64,
+    /// All events up to this version were sent or did not match.
+    sent_version: u64,
     /// What existed at the start.
     initial: VecDeque<Value>,
     ends: Timestamp,
@@ -85,23 +85,25 @@ pub struct Watch {
 
 impl PartialEq for Watch {
     fn eq(&self, other: &Self) -> bool {
-        self.filter == other.filter && self.seen == other.seen && self.initial == other.initial
+        self.filter == other.filter
+            && self.sent_version == other.sent_version
+            && self.initial == other.initial
     }
 }
 
-/// What a watch tells next.
+/// Next item of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchLine {
-    /// Something.
+    /// An event, as a line of the stream.
     Line(Value),
     /// Nothing yet; something may come at this moment even if nothing happens.
     NotYet(Timestamp),
-    /// Nothing any more.
+    /// The watch has ended.
     End,
 }
 
 impl Watch {
-    /// What it tells next.
+    /// The next item to send.
     pub fn next(&mut self, cluster: &Cluster, now: Timestamp) -> WatchLine {
         if self.over {
             return WatchLine::End;
@@ -127,13 +129,14 @@ impl Watch {
     }
 
     fn next_change(&mut self, cluster: &Cluster) -> Option<Value> {
-        let Ok(events) = cluster.store.log().since(self.seen) else {
+        let Ok(events) = cluster.store.log().since(self.sent_version) else {
             self.over = true;
-            let failure = Failure::expired(format!("too old resource version: {}", self.seen));
+            let failure =
+                Failure::expired(format!("too old resource version: {}", self.sent_version));
             return Some(json!({"type": "ERROR", "object": failure.status()}));
         };
         for event in events {
-            self.seen = event.version;
+            self.sent_version = event.version;
             if let Some(line) = self.line(event, cluster) {
                 return Some(line);
             }
@@ -159,7 +162,7 @@ impl Watch {
 
     fn bookmark(&self, ends_initial: bool) -> Value {
         let resource = &self.subject.resource;
-        let mut metadata = json!({"resourceVersion": self.seen.to_string()});
+        let mut metadata = json!({"resourceVersion": self.sent_version.to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
@@ -202,7 +205,7 @@ impl Cluster {
             Some(text) => text == "true",
             None => matches!(query("resourceVersion"), None | Some("0")),
         };
-        let seen = match query("resourceVersion") {
+        let sent_version = match query("resourceVersion") {
             Some(text) if !sends_initial => text.parse().map_err(|_| {
                 Failure::bad_request(format!("Invalid value: {text:?}: invalid syntax"))
             })?,
@@ -215,7 +218,7 @@ impl Cluster {
             filter,
             representation: Representation::of(request),
             bookmarks: request.query.is_true("allowWatchBookmarks"),
-            seen,
+            sent_version,
             initial: VecDeque::new(),
             ends: self.now + lives,
             next_bookmark: self.now + BOOKMARK_EVERY,

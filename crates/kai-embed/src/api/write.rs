@@ -18,11 +18,11 @@ use crate::object::{self, Key, finalizers, is_terminating, moment, name, namespa
 pub enum Part {
     /// Everything but the status.
     Whole,
-    /// The status only.
+    /// The status subresource only.
     Status,
 }
 
-/// Who writes, and how.
+/// Field manager and options of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     /// The name under which fields are owned.
@@ -38,16 +38,16 @@ pub struct Writer {
 /// What becomes of fields that a kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownFields {
-    /// They are dropped.
+    /// Unknown fields are dropped.
     Drop,
-    /// The write is refused.
-    Refuse,
+    /// The write is rejected.
+    Reject,
 }
 
 impl Writer {
-    /// A person who wants to hear of every mistake.
+    /// A writer whose unknown fields are errors.
     pub fn strict(manager: &str) -> Self {
-        Self { unknown_fields: UnknownFields::Refuse, ..Self::named(manager) }
+        Self { unknown_fields: UnknownFields::Reject, ..Self::named(manager) }
     }
 
     /// A part of the cluster.
@@ -71,7 +71,7 @@ impl Writer {
             }
         };
         let unknown_fields = match request.query.get("fieldValidation") {
-            Some("Strict") => UnknownFields::Refuse,
+            Some("Strict") => UnknownFields::Reject,
             _ => UnknownFields::Drop,
         };
         Ok(Self { manager: request.field_manager(), subresource: "", dry_run, unknown_fields })
@@ -79,7 +79,7 @@ impl Writer {
 }
 
 impl Cluster {
-    /// Creates an object.
+    /// Creates an object after defaults, webhooks and validation.
     pub(crate) fn create(
         &mut self,
         resource: &Arc<Resource>,
@@ -112,8 +112,8 @@ impl Cluster {
             object::remove(&mut object, &["status"]);
         }
         admission::fill_alone(resource, &mut object);
-        let asked = Operation::Create(&object);
-        if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, asked)? {
+        let operation = Operation::Create(&object);
+        if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, operation)? {
             object::strip_nulls(&mut changed);
             object = changed;
         }
@@ -141,22 +141,22 @@ impl Cluster {
             return Err(Failure::not_found(&resource.id, &key.name));
         };
         check_preconditions(resource, &old, object::version(&object), uid(&object))?;
-        leave_out_unread(&mut object, part, writer);
+        remove_ignored_fields(&mut object, part, writer);
         fit(resource, &mut object, writer)?;
         let mut new = merged_parts(resource, &old, object, part);
         managed::keep(&old, &mut new);
         admission::fill_changed(resource, &old, &mut new);
         if part == Part::Whole && *old != new {
-            let asked = Operation::Update { old: &old, new: &new };
-            if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, asked)? {
+            let operation = Operation::Update { old: &old, new: &new };
+            if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, operation)? {
                 object::strip_nulls(&mut changed);
                 new = changed;
             }
         }
         self.check(resource, Some(&old), &new)?;
         if part == Part::Whole && *old != new {
-            let asked = Operation::Update { old: &old, new: &new };
-            self.ask_webhooks(Stage::Validating, resource, asked)?;
+            let operation = Operation::Update { old: &old, new: &new };
+            self.ask_webhooks(Stage::Validating, resource, operation)?;
         }
         if *old == new {
             return Ok(old);
@@ -280,7 +280,7 @@ fn fit(resource: &Resource, object: &mut Value, writer: &Writer) -> Result<(), F
         unknown.extend(crd::prune(object, schema));
         crd::apply_defaults(object, schema);
     }
-    if writer.unknown_fields == UnknownFields::Refuse && !unknown.is_empty() {
+    if writer.unknown_fields == UnknownFields::Reject && !unknown.is_empty() {
         let texts: Vec<String> =
             unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
         let failure = handled(&format!("strict decoding error: {}", texts.join(", ")));
@@ -292,9 +292,9 @@ fn fit(resource: &Resource, object: &mut Value, writer: &Writer) -> Result<(), F
     Ok(())
 }
 
-/// Removes what the write does not look at, so that nothing is spent on checking it. A writer that wants to hear of
-/// mistakes hears of all.
-fn leave_out_unread(object: &mut Value, part: Part, writer: &Writer) {
+/// Removes the fields that the write ignores, so that they are not validated. A writer whose unknown fields are errors
+/// keeps them, so that all of them are reported.
+fn remove_ignored_fields(object: &mut Value, part: Part, writer: &Writer) {
     object::remove(object, &["metadata", "managedFields"]);
     if part == Part::Status && writer.unknown_fields == UnknownFields::Drop {
         object::remove(object, &["spec"]);
@@ -374,7 +374,7 @@ fn storage_key(resource: &Resource, object: &Value) -> String {
     format!("/registry/{group}{}/{}", resource.id.plural, Key::of(object))
 }
 
-/// Whether objects count the changes of what is asked of them.
+/// Whether objects count the changes of their spec (`metadata.generation`).
 fn has_generation(resource: &Resource) -> bool {
     let counts = matches!(
         (&*resource.id.group, &*resource.id.plural),
@@ -404,7 +404,7 @@ fn spec_changed(old: &Value, new: &Value) -> bool {
     rest(old) != rest(new)
 }
 
-/// Removes `spec.containers[0].x`.
+/// Removes a field by a path such as `spec.containers[0].x`.
 fn remove_path(object: &mut Value, path: &str) {
     let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
     let mut here = Some(object);

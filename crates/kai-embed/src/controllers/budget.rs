@@ -10,7 +10,7 @@ use crate::object::{self, Key, has_condition, is_terminating, namespace, text};
 use crate::selectors::LabelSelector;
 use crate::store::ResourceId;
 
-/// Disruption budgets.
+/// The resource id of disruption budgets.
 pub(crate) fn id() -> ResourceId {
     ResourceId::new("policy", "poddisruptionbudgets")
 }

@@ -60,7 +60,7 @@ impl Cluster {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CronRuns {
     limit: Option<u32>,
-    /// By their UID.
+    /// Number of runs by the UID of the cron job.
     of: std::collections::BTreeMap<String, u32>,
 }
 
@@ -108,7 +108,7 @@ fn run(cluster: &mut Cluster, cron: &mut Value, time: Timestamp) {
     object::set(&mut job, &["metadata", "namespace"], namespace(cron).into());
     object::set(&mut job, &["metadata", "annotations", SCHEDULED_AT], moment(time));
     object::set(&mut job, &["metadata", "ownerReferences"], json!([owner_reference(cron)]));
-    // A job that is refused, or is there already, was this time's.
+    // A job that is rejected, or exists already, counts for this time.
     let _ = create(cluster, &jobs::resource(), job);
     *cluster.cron_runs.of.entry(uid(cron).to_owned()).or_default() += 1;
     object::set(cron, &["status", "lastScheduleTime"], moment(time));
@@ -126,7 +126,7 @@ fn has_finished(job: &Value) -> bool {
     has_condition(job, "Complete") || has_condition(job, "Failed")
 }
 
-/// Of those that succeeded and of those that failed, only the latest few stay.
+/// Of the succeeded and of the failed jobs, only the latest few stay.
 fn forget_old_jobs(cluster: &mut Cluster, cron: &Value) {
     let limits =
         [("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1)];

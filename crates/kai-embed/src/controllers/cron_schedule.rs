@@ -4,7 +4,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kai_api::cron::Cron;
 use kai_api::duration::{Units, parse_duration};
 
-/// When something runs.
+/// Schedule of a cron job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronSchedule {
     /// At these times, in UTC.

@@ -32,7 +32,7 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         if !sets.is_empty() {
             object::set(&mut new, &["spec", "replicas"], json!(0));
         }
-        // It is made again when the deployment is next looked at.
+        // It is created again when the deployment is next reconciled.
         let _ = create(cluster, &replica_sets::resource(), new);
     }
     let sets = sets_of(cluster, &deployment);

@@ -1,4 +1,4 @@
-//! The garbage collector: what is owned goes with its owners.
+//! The garbage collector: dependents are deleted with their owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 use crate::object::{self, Key, finalizers, is_terminating, items, text, uid};
 use crate::store::{Event, EventKind, ResourceId};
 
-/// Who is owned by whom.
+/// Which objects own which dependents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owned {
     by_owner: BTreeMap<String, BTreeSet<(ResourceId, Key)>>,
@@ -108,7 +108,7 @@ fn let_go(cluster: &mut Cluster, resource: &ResourceId, object: &Value, finalize
     }
 }
 
-/// Those that are owned stay and have no owner any more.
+/// The dependents stay and lose their owner reference.
 fn orphan(cluster: &mut Cluster, resource: &ResourceId, owner: &Value) {
     for (kind, key) in cluster.owned.of(uid(owner)) {
         let Some(owned) = cluster.store.get(&kind, &key).cloned() else { continue };
@@ -127,7 +127,7 @@ fn orphan(cluster: &mut Cluster, resource: &ResourceId, owner: &Value) {
     let_go(cluster, resource, owner, ORPHAN);
 }
 
-/// The owner goes when those are gone that block its deletion.
+/// The owner is deleted when all dependents that block its deletion are gone.
 fn delete_owned(cluster: &mut Cluster, resource: &ResourceId, owner: &Value) {
     let owned = cluster.owned.of(uid(owner));
     let mut blocked = false;

@@ -27,7 +27,7 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         for index in 0..replicated["replicas"].as_i64().unwrap_or(1) {
             let job = job(&set, replicated, index);
             if !known.iter().any(|one| name(one) == name(&job)) {
-                // It is made again when the set is next looked at.
+                // It is created again when the set is next reconciled.
                 let _ = create(cluster, &jobs::resource(), job);
             }
         }

@@ -37,7 +37,7 @@ pub(crate) fn creates_in_batches(resource: &ResourceId) -> bool {
     matches!((&*resource.group, &*resource.plural), ("batch", "jobs") | ("apps", "replicasets"))
 }
 
-/// A write happened: finds out who looks at what.
+/// After a write: finds the controllers and objects to reconcile.
 pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
     cluster.look_at(&event.resource, event.key.clone());
     garbage::notice(cluster, event);
@@ -109,7 +109,7 @@ pub(crate) fn reconcile(cluster: &mut Cluster, resource: &ResourceId, key: &Key)
     }
 }
 
-/// What a pod needs is made for it; then its kubelet looks at it.
+/// Creates the claims that a pod needs; then its kubelet reconciles it.
 fn sync_pod(cluster: &mut Cluster, key: &Key) {
     if let Some(pod) = cluster.store.get(&id(PODS), key).cloned() {
         volumes::make_own_claims(cluster, &pod);

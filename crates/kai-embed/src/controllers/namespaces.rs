@@ -1,4 +1,4 @@
-//! Namespaces: each has a default account; everything in one that ends goes first.
+//! Namespaces: each has a default account; the objects of a namespace that ends are deleted before it.
 
 use serde_json::{Value, json};
 

@@ -31,7 +31,7 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         pod
     });
     let mut surplus: Vec<&Arc<Value>> = pods.iter().collect();
-    // Those that wait go before those that run, the youngest first.
+    // Pending pods are deleted before running ones, the youngest first.
     surplus.sort_by_key(|pod| {
         let placed = !text(&pod["spec"]["nodeName"]).is_empty();
         let created = std::cmp::Reverse(text(&pod["metadata"]["creationTimestamp"]).to_owned());

@@ -1,4 +1,4 @@
-//! Claims of devices: made from templates for pods, and given back when the pods are over.
+//! Device claims: created from templates for pods, and released when the pods have ended.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn templates() -> ResourceId {
     ResourceId::new("resource.k8s.io", "resourceclaimtemplates")
 }
 
-/// Makes the claims of a pod and writes their names on it; takes those back that a pod no longer needs.
+/// Creates the claims of a pod and writes their names on it; deletes claims that the pod no longer needs.
 pub(super) fn sync_pod(cluster: &mut Cluster, pod: &Value) {
     if items(&pod["spec"]["resourceClaims"]).next().is_none() {
         return;
@@ -50,9 +50,9 @@ pub(super) fn sync_pod(cluster: &mut Cluster, pod: &Value) {
         statuses.push(json!({"name": own, "resourceClaimName": name(&claim)}));
     }
     if !statuses.is_empty() {
-        let mut told = pod.clone();
-        object::set(&mut told, &["status", "resourceClaimStatuses"], json!(statuses));
-        write(cluster, &id(PODS), told, Part::Status);
+        let mut updated_pod = pod.clone();
+        object::set(&mut updated_pod, &["status", "resourceClaimStatuses"], json!(statuses));
+        write(cluster, &id(PODS), updated_pod, Part::Status);
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn sync_template(cluster: &mut Cluster, key: &Key) {
     }
 }
 
-/// Pods that are over hold no devices; a claim that nobody holds has none.
+/// Ended pods reserve no devices; a claim without a pod has none.
 pub(super) fn sync_claim(cluster: &mut Cluster, key: &Key) {
     let Some(claim) = cluster.store.get(&claims(), key).cloned() else { return };
     let still_holds = |holder: &&Value| {

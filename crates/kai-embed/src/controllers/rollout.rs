@@ -8,11 +8,11 @@ use crate::object::text;
 /// A replica set of a deployment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// Replicas that are asked of it.
+    /// Replicas in its spec.
     pub(super) replicas: i64,
-    /// Of those, pods that are ready.
+    /// Pods of the set that are ready.
     pub(super) ready: i64,
-    /// Pods that exist.
+    /// Pods of the set that exist.
     pub(super) existing: i64,
 }
 
@@ -42,14 +42,14 @@ pub(super) fn goals(deployment: &Value, new: Share, old: &[Share]) -> Vec<i64> {
     if surge == 0 && unavailable == 0 {
         unavailable = 1; // otherwise nothing could ever change
     }
-    let asked: i64 = new.replicas + old.iter().map(|set| set.replicas).sum::<i64>();
-    let added = (replicas + surge - asked).clamp(0, (replicas - new.replicas).max(0));
+    let replicas_in_all: i64 = new.replicas + old.iter().map(|set| set.replicas).sum::<i64>();
+    let added = (replicas + surge - replicas_in_all).clamp(0, (replicas - new.replicas).max(0));
     let grown = (new.replicas + added).min(replicas);
     let mut goals = vec![grown];
-    let asked = asked + grown - new.replicas;
+    let replicas_in_all = replicas_in_all + grown - new.replicas;
     let least = replicas - unavailable;
     // Pods that are not ready go first: nothing is lost with them.
-    let mut spare = (asked - least - (grown - new.ready).max(0)).max(0);
+    let mut spare = (replicas_in_all - least - (grown - new.ready).max(0)).max(0);
     let mut shrunk: Vec<Share> = old.to_vec();
     for set in &mut shrunk {
         let gone = (set.replicas - set.ready).clamp(0, spare);
@@ -97,7 +97,7 @@ mod tests {
         while new.ready < 8 || old.replicas > 0 {
             let goals = goals(&deployment, new, &[old]);
             assert!(goals[0] + goals[1] <= 10, "{goals:?}");
-            // Pods of the old set go at once, those of the new one are ready at the next look.
+            // Pods of the old set end at once, pods of the new set are ready at the next step.
             old = share(goals[1], goals[1]);
             assert!(new.ready + old.ready >= 6, "{goals:?}");
             new = share(goals[0], goals[0]);

@@ -41,14 +41,14 @@ pub(super) fn create(
     cluster.create(&kind, object, &Writer::named(MANAGER))
 }
 
-/// Creates a pod. One that is refused is told of, and tried again when its owner is next looked at.
+/// Creates a pod. A rejected pod gets an event, and is retried when its owner is next reconciled.
 pub(super) fn create_pod(cluster: &mut Cluster, pod: Value) -> Option<Arc<Value>> {
     let (owner, space) =
         (object::controller(&pod).cloned().unwrap_or_default(), namespace(&pod).to_owned());
     match create(cluster, &id(PODS), pod) {
         Ok(made) => Some(made),
         Err(failure) => {
-            tell_refused(cluster, &owner, &space, &failure);
+            record_rejected_pod(cluster, &owner, &space, &failure);
             None
         }
     }
@@ -59,7 +59,7 @@ pub(super) fn create_pod(cluster: &mut Cluster, pod: Value) -> Option<Arc<Value>
 const BATCH: usize = 2000;
 const BATCH_PAUSE: SignedDuration = SignedDuration::from_millis(10);
 
-/// Creates so many pods of an owner; the owner is looked at again for those that do not fit into one batch.
+/// Creates so many pods of an owner; the owner is reconciled again for pods that do not fit into one batch.
 pub(super) fn create_batch(
     cluster: &mut Cluster,
     resource: &ResourceId,
@@ -81,8 +81,8 @@ pub(super) fn create_batch(
     }
 }
 
-/// An event about the owner of a pod that was refused; there is one, which counts.
-fn tell_refused(cluster: &mut Cluster, owner: &Value, space: &str, failure: &Failure) {
+/// Records an event on the owner of a rejected pod; repetitions raise the count of the same event.
+fn record_rejected_pod(cluster: &mut Cluster, owner: &Value, space: &str, failure: &Failure) {
     let name = format!("{}.failed-create", text(&owner["name"]));
     let known = cluster.store.get(&id(EVENTS), &Key::new(space, name.as_str())).cloned();
     let now = moment(cluster.now);
@@ -128,7 +128,7 @@ pub(super) fn write(cluster: &mut Cluster, resource: &ResourceId, object: Value,
     object::remove(&mut object, &["metadata", "resourceVersion"]);
     let subresource = if part == Part::Status { "status" } else { "" };
     let writer = Writer { subresource, ..Writer::named(MANAGER) };
-    // Nobody else writes at this moment; an object that is gone needs no status.
+    // There is no concurrent writer; an object that is gone needs no status.
     let _ = cluster.update(&kind, object, part, &writer);
 }
 

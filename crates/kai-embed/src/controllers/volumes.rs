@@ -72,7 +72,7 @@ pub(super) fn sync_claim(cluster: &mut Cluster, key: &Key) {
     }
 }
 
-/// Looks at a volume: one whose claim is gone is released or goes too.
+/// Reconciles a volume: if its claim is gone, the volume is released or deleted too.
 pub(super) fn sync_volume(cluster: &mut Cluster, key: &Key) {
     let Some(volume) = cluster.store.get(&volumes(), key).cloned() else { return };
     if is_terminating(&volume) {
@@ -156,10 +156,10 @@ fn fits(volume: &Value, claim: &Value) -> bool {
 }
 
 fn bind(cluster: &mut Cluster, claim: &Value, volume: &Value) {
-    let mut held = volume.clone();
+    let mut reserved_volume = volume.clone();
     let by_us = volume["spec"]["claimRef"].is_null();
     object::set(
-        &mut held,
+        &mut reserved_volume,
         &["spec", "claimRef"],
         json!({
             "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": namespace(claim),
@@ -167,9 +167,13 @@ fn bind(cluster: &mut Cluster, claim: &Value, volume: &Value) {
         }),
     );
     if by_us {
-        object::set(&mut held, &["metadata", "annotations", BOUND_BY_CONTROLLER], json!("yes"));
+        object::set(
+            &mut reserved_volume,
+            &["metadata", "annotations", BOUND_BY_CONTROLLER],
+            json!("yes"),
+        );
     }
-    write(cluster, &volumes(), held, Part::Whole);
+    write(cluster, &volumes(), reserved_volume, Part::Whole);
     let mut bound = claim.clone();
     if claim["spec"]["volumeName"].is_null() {
         object::set(&mut bound, &["metadata", "annotations", BOUND_BY_CONTROLLER], json!("yes"));
@@ -193,9 +197,13 @@ fn provision(cluster: &mut Cluster, claim: &Value, class: &Arc<Value>) {
         return;
     }
     if annotation(claim, PROVISIONER).is_none() {
-        let mut told = claim.clone();
-        object::set(&mut told, &["metadata", "annotations", PROVISIONER], provisioner.into());
-        write(cluster, &claims(), told, Part::Whole);
+        let mut updated_claim = claim.clone();
+        object::set(
+            &mut updated_claim,
+            &["metadata", "annotations", PROVISIONER],
+            provisioner.into(),
+        );
+        write(cluster, &claims(), updated_claim, Part::Whole);
     }
     let policy = class["reclaimPolicy"].as_str().unwrap_or("Delete");
     let volume = json!({
@@ -259,7 +267,7 @@ pub(super) fn make_claim(cluster: &mut Cluster, owner: &Value, claim: &str, temp
     if text(&owner["kind"]) == "Pod" {
         object::set(&mut new, &["metadata", "ownerReferences"], json!([owner_reference(owner)]));
     }
-    // One that is refused is tried again when its owner is next looked at.
+    // A rejected object is retried when its owner is next reconciled.
     let _ = create(cluster, &claims(), new);
 }
 

@@ -4,7 +4,7 @@ use cel::Value as Cel;
 use serde_json::Value;
 
 use super::property;
-use crate::expressions::{Expressions, seen};
+use crate::expressions::{Expressions, cel_value};
 use crate::failure::{FaultKind, FieldFault};
 use crate::object::{items, text};
 
@@ -61,11 +61,11 @@ impl Walk<'_> {
 
     fn rule(&mut self, rule: &Value, old: Option<&Value>, new: &Value, schema: &Value, path: &str) {
         let expression = text(&rule["rule"]);
-        let mut variables = vec![("self", seen(new, schema))];
+        let mut variables = vec![("self", cel_value(new, schema))];
         if expression.contains("oldSelf") {
             // A rule about a change says nothing about what is new.
             let Some(old) = old else { return };
-            variables.push(("oldSelf", seen(old, schema)));
+            variables.push(("oldSelf", cel_value(old, schema)));
         } else if old == Some(new) {
             // What was let in once may stay as it is.
             return;
@@ -98,7 +98,7 @@ impl Walk<'_> {
     }
 }
 
-/// The item that an item of a list was before: only lists with keys tell.
+/// The previous version of an item of a list; none if the list has no keys.
 fn same_item<'a>(old: &'a Value, item: &Value, schema: &Value) -> Option<&'a Value> {
     if schema["x-kubernetes-list-type"] != "map" {
         return None;
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn told(old: Option<&Value>, new: &Value) -> Vec<String> {
+    fn violations(old: Option<&Value>, new: &Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"levels": {
             "type": "array",
             "x-kubernetes-validations": [
@@ -130,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_told_by_field() {
-        assert_eq!(told(None, &json!({"levels": [{"a": "x"}]})), Vec::<String>::new());
+    fn violations_name_the_field() {
+        assert_eq!(violations(None, &json!({"levels": [{"a": "x"}]})), Vec::<String>::new());
         let many = json!({"levels": [{"a": "x"}, {"a": "b"}, {"a": "y"}]});
         assert_eq!(
-            told(None, &many),
+            violations(None, &many),
             [
                 "levels: Invalid value: failed rule: size(self) < 3",
                 "levels[1].a: Invalid value: not b",
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn rules_about_changes_look_at_changes_only() {
         let one = json!({"levels": [{"a": "x"}]});
-        assert_eq!(told(Some(&one), &one), Vec::<String>::new());
+        assert_eq!(violations(Some(&one), &one), Vec::<String>::new());
         let other = json!({"levels": [{"a": "y"}]});
-        assert_eq!(told(Some(&one), &other), ["levels: Invalid value: fixed"]);
-        assert_eq!(told(Some(&json!({})), &other), Vec::<String>::new());
+        assert_eq!(violations(Some(&one), &other), ["levels: Invalid value: fixed"]);
+        assert_eq!(violations(Some(&json!({})), &other), Vec::<String>::new());
     }
 }

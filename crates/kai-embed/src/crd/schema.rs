@@ -169,9 +169,11 @@ pub(crate) fn duplicates(value: &Value, schema: &Value, path: &str) -> Vec<Field
             .collect(),
         Value::Array(list) => {
             let mut faults = Vec::new();
-            let told: Vec<Option<Value>> = list.iter().map(|item| identity(item, schema)).collect();
-            for (at, (item, identity)) in list.iter().zip(&told).enumerate() {
-                if let Some(identity) = identity.as_ref().filter(|_| told[..at].contains(identity))
+            let identities: Vec<Option<Value>> =
+                list.iter().map(|item| identity(item, schema)).collect();
+            for (at, (item, identity)) in list.iter().zip(&identities).enumerate() {
+                if let Some(identity) =
+                    identity.as_ref().filter(|_| identities[..at].contains(identity))
                 {
                     faults.push(FieldFault::duplicate(format!("{path}[{at}]"), identity));
                 }
@@ -183,7 +185,7 @@ pub(crate) fn duplicates(value: &Value, schema: &Value, path: &str) -> Vec<Field
     }
 }
 
-/// What tells an item from the others of its list; none where they may be alike.
+/// The key values that identify an item of a list; none where duplicates are allowed.
 fn identity(item: &Value, schema: &Value) -> Option<Value> {
     match schema["x-kubernetes-list-type"].as_str()? {
         "set" => Some(item.clone()),
@@ -243,7 +245,7 @@ fn validate_pattern(
 ) {
     let (Some(text), Some(pattern)) = (value.as_str(), schema["pattern"].as_str()) else { return };
     let variables = [("self", Cel::from(text)), ("pattern", Cel::from(pattern))];
-    // A pattern that cannot be read was refused with its definition, or keeps nobody out.
+    // A pattern that cannot be parsed was rejected with its definition, or matches everything.
     if expressions.holds("self.matches(pattern)", &variables) == Ok(false) {
         let message = format!("Invalid value: {value}: {path} in body should match '{pattern}'");
         faults.push(FieldFault { field: path.to_owned(), kind: FaultKind::Invalid, message });

@@ -9,7 +9,7 @@ pub const PODS: (&str, &str) = ("", "pods");
 pub const NODES: (&str, &str) = ("", "nodes");
 /// Namespaces.
 pub const NAMESPACES: (&str, &str) = ("", "namespaces");
-/// Events; those of `events.k8s.io` are the same objects in other words.
+/// Events; `events.k8s.io` serves the same objects with other field names.
 pub const EVENTS: (&str, &str) = ("", "events");
 /// Config maps.
 pub const CONFIG_MAPS: (&str, &str) = ("", "configmaps");
@@ -22,7 +22,7 @@ pub const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasse
 /// Custom resource definitions.
 pub const CRDS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
 
-/// Where objects live.
+/// Whether objects of a resource are in namespaces.
 #[derive(PartialEq)]
 enum Scope {
     Namespaced,

@@ -1,4 +1,4 @@
-//! What is served: built-in resources and those of custom resource definitions.
+//! What is served: built-in resources and custom resources.
 
 mod builtin;
 mod shape;
@@ -19,7 +19,7 @@ use crate::store::ResourceId;
 /// A resource that is served.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// Group and plural.
+    /// API group and plural name, which identify the resource.
     pub id: ResourceId,
     /// Name of one in commands.
     pub singular: String,
@@ -35,14 +35,14 @@ pub struct Resource {
     pub categories: Vec<String>,
     /// Versions that are served; the first is preferred and stored.
     pub versions: Vec<Version>,
-    /// Who defined it.
+    /// Whether the resource is built in or comes from a custom resource definition.
     pub origin: Origin,
 }
 
-/// Who defined a resource.
+/// Where the definition of a resource comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Kubernetes.
+    /// Built into Kubernetes.
     Builtin,
     /// A custom resource definition.
     Custom,
@@ -70,7 +70,7 @@ pub struct Version {
 pub struct ScalePaths {
     /// Wanted replicas, such as `.spec.replicas`.
     pub spec: String,
-    /// Existing replicas.
+    /// Path of the existing replicas, such as `.status.replicas`.
     pub status: String,
     /// Their selector, as a text or as a selector object.
     pub selector: Option<String>,
@@ -129,7 +129,7 @@ impl Kinds {
         self.resources.values()
     }
 
-    /// A resource.
+    /// The resource of an id; none if it is not served.
     pub fn get(&self, id: &ResourceId) -> Option<&Arc<Resource>> {
         self.resources.get(id)
     }

@@ -36,7 +36,7 @@ pub enum ShapeProblem {
 const NEWER_FIELDS: [&str; 2] = ["spec.workloadRef", "spec.schedulingGroup"];
 
 /// Checks the types of an object's fields and gives the paths of fields that its kind does not have. Of custom resources
-/// only the metadata is looked at.
+/// only the metadata is checked.
 pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, ShapeFault> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get("metadata").filter(|metadata| !metadata.is_null()) {

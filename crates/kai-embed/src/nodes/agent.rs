@@ -15,7 +15,7 @@ use crate::object::{self, Key, text, uid};
 /// What simulated drivers say of themselves.
 const DRIVER: &str = "580.95.05";
 
-/// Runs it in a pod that has started, if it is one of those. Where it finds no device: what it says last.
+/// Runs the agent in a started pod, if the pod is a reservation pod. If it finds no device: its last message.
 pub(super) fn run(cluster: &mut Cluster, pod: &Value) -> Result<(), String> {
     if !is_reservation(pod) {
         return Ok(());
@@ -45,7 +45,7 @@ struct Environment {
 fn environment(cluster: &Cluster, pod: &Value) -> Environment {
     let run = cluster.nodes.runs.get(uid(pod));
     let node = run.and_then(|run| cluster.store.get(&id(NODES), &Key::new("", &*run.node)));
-    // NVML does not tell the memory of a GPU that has none of its own.
+    // NVML does not report the memory of a GPU without memory of its own.
     let shares_memory = node
         .is_some_and(|node| text(&node["status"]["nodeInfo"]["kernelVersion"]).ends_with("-tegra"));
     let all = run.map(|run| devices::of_node(cluster, &run.node)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Devices of a node and who uses them.
+//! Devices of a node and the pods that use them.
 
 use kai_api::names::{gpu, node as labels};
 use kai_api::quantity::Quantity;
@@ -8,36 +8,36 @@ use crate::cluster::Cluster;
 use crate::kinds::{NODES, PODS, id};
 use crate::object::{Key, items, text};
 
-/// A physical device.
+/// A physical GPU of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its place on the node.
     pub index: usize,
-    /// Its id.
+    /// UUID, as NVML reports it.
     pub uuid: String,
-    /// What it is called; empty where nothing tells.
+    /// Name of the product; empty if unknown.
     pub product: String,
-    /// Its memory; 0 where nothing tells.
+    /// Memory in MiB; 0 if unknown.
     pub memory_mib: u64,
-    /// Who uses it.
+    /// The pods that use the device.
     pub users: Vec<DeviceUse>,
 }
 
 /// A pod's use of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceUse {
-    /// The pod.
+    /// Namespace and name of the pod.
     pub pod: Key,
-    /// Its memory there.
+    /// Memory of the device that the pod uses, in MiB.
     pub mib: u64,
 }
 
 /// One place that the device plugin advertises.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
-    /// The extended resource.
+    /// Extended resource under which the slot is advertised.
     pub(super) resource: String,
-    /// The physical device.
+    /// Index of the physical device.
     pub(super) device: usize,
     /// The replica or instance on it.
     pub(super) replica: u64,
@@ -132,7 +132,7 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
     devices
 }
 
-/// Whether a pod only holds a device for those who share it.
+/// Whether the pod is a reservation pod, which holds a device for the pods that share it.
 pub(super) fn is_reservation(pod: &Value) -> bool {
     crate::object::name(pod).starts_with(gpu::RESERVATION_POD_PREFIX)
 }

@@ -25,7 +25,7 @@ pub(super) struct PodRun {
     pub(super) slots: Vec<Slot>,
     taken: Timestamp,
     started: Option<Timestamp>,
-    told_to_end: Option<Timestamp>,
+    termination_began: Option<Timestamp>,
 }
 
 /// Does with a pod what its kubelet would do now.
@@ -72,7 +72,7 @@ fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
             fail(cluster, pod, "UnexpectedAdmissionError", &message);
             return false;
         }
-        // Replicas of different devices are preferred to those of one.
+        // Replicas of different devices are preferred to replicas of one device.
         free.sort_by_key(|slot| (slot.replica, slot.device));
         given.extend(free.into_iter().take(wanted));
     }
@@ -82,7 +82,7 @@ fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
         slots: given,
         taken: cluster.now,
         started: (pod["status"]["phase"] == "Running").then_some(cluster.now),
-        told_to_end: None,
+        termination_began: None,
     };
     cluster.nodes.runs.insert(uid(pod), run);
     true
@@ -103,9 +103,9 @@ fn advance(cluster: &mut Cluster, key: &Key, pod: &Value) {
         volumes::are_bound(cluster, pod) && resource_claims::are_allocated(cluster, pod);
     let Some(run) = cluster.nodes.runs.get_mut(uid(pod)) else { return };
     let due = if is_terminating(pod) {
-        let told = *run.told_to_end.get_or_insert(now);
+        let began = *run.termination_began.get_or_insert(now);
         let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
-        let due = told + pace.stop.min(SignedDuration::from_secs(grace));
+        let due = began + pace.stop.min(SignedDuration::from_secs(grace));
         if due <= now {
             cluster.nodes.runs.remove(uid(pod));
             remove(cluster, key, pod);
@@ -149,7 +149,7 @@ fn write_status(cluster: &mut Cluster, pod: Value) {
     let writer = Writer { subresource: "status", ..Writer::named("kubelet") };
     let mut pod = pod;
     object::remove(&mut pod, &["metadata", "resourceVersion"]);
-    // The pod was read a moment ago and nobody else writes at this moment.
+    // The pod was just read and there is no concurrent writer.
     let _ = cluster.update(&resource, pod, Part::Status, &writer);
 }
 
@@ -230,7 +230,7 @@ fn address(uid: &str) -> String {
     format!("10.{}.{}.{}", 1 + (hash >> 16) % 250, (hash >> 8) % 256, 1 + hash % 250)
 }
 
-/// Nothing runs of the pod any more: it goes for good.
+/// All containers have ended: the pod object is deleted.
 fn remove(cluster: &mut Cluster, key: &Key, pod: &Value) {
     let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return };
     let options =

@@ -66,7 +66,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The devices of a node, with who uses them.
+    /// The devices of a node, with the pods that use them.
     pub fn devices(&self, node: &str) -> Vec<Device> {
         devices::of_node(self, node)
     }

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 /// How the device plugin advertises devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each as one.
+    /// Each device is advertised once.
     #[default]
     Whole,
     /// Each as so many.
     TimeSliced(u32),
     /// Each as so many instances of a profile such as `1g.10gb`.
     Mig {
-        /// The profile.
+        /// MIG profile, such as `1g.10gb`.
         profile: String,
         /// Instances per device.
         per_device: u32,
@@ -51,15 +51,15 @@ impl Machine {
 /// What a node is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeProfile {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// What it is built of.
     pub machine: Machine,
-    /// Cores.
+    /// Number of CPU cores.
     pub cpu: u32,
     /// Memory in GiB.
     pub memory_gib: u32,
-    /// Physical devices.
+    /// Number of physical GPUs.
     pub gpus: u32,
     /// Memory of each device in MiB.
     pub gpu_memory_mib: u64,
@@ -69,7 +69,7 @@ pub struct NodeProfile {
     pub sharing: Sharing,
     /// GPU feature discovery labels the node.
     pub discovered: bool,
-    /// Further labels.
+    /// Labels in addition to those of kubelet and GPU feature discovery.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -157,7 +157,7 @@ pub(super) fn usual_labels(name: &str, machine: Machine) -> BTreeMap<String, Str
     labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// What a kubelet tells of its machine.
+/// What a kubelet reports about its machine.
 pub(super) fn node_info(machine: Machine) -> Value {
     json!({
         "architecture": machine.architecture(),

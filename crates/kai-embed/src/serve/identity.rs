@@ -1,4 +1,4 @@
-//! Who we are, and by what clients know that they may talk to us.
+//! The certificate of the server, and the token that clients present.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ use crate::service::{AnswerBody, Embedded};
 /// Work that runs beside the caller's.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What everybody may ask.
+/// Paths that are served without a token.
 const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 /// Serves connections for ever; each is given to `spawn`.
@@ -38,7 +38,7 @@ pub async fn serve(
     let acceptor = TlsAcceptor::from(identity.tls());
     let token: Arc<str> = format!("Bearer {}", identity.token()).into();
     loop {
-        // A connection that broke before it began concerns nobody else.
+        // A connection that fails during its handshake does not affect other connections.
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (acceptor, embedded, token) = (acceptor.clone(), embedded.clone(), Arc::clone(&token));
         spawn(Box::pin(connection(stream, acceptor, embedded, token)));
@@ -57,7 +57,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, embedded: Embedded
         }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
-    // A client that goes away in the middle of an answer is no fault of ours.
+    // A client that disconnects in the middle of an answer is not an error of the server.
     let _ = server.half_close(true).serve_connection(TokioIo::new(stream), service).await;
 }
 

@@ -8,27 +8,27 @@ use serde_json::Value;
 use super::ResourceId;
 use crate::object::Key;
 
-/// What was written.
+/// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// It did not exist before.
     Added,
-    /// It did.
+    /// The object existed before.
     Modified,
     /// It exists no more.
     Deleted,
 }
 
-/// One write.
+/// One write to the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Its version.
+    /// Resource version of the write.
     pub version: u64,
-    /// Of what.
+    /// Resource of the object.
     pub resource: ResourceId,
-    /// Of which.
+    /// Namespace and name of the object.
     pub key: Key,
-    /// How.
+    /// Whether the object was added, modified or deleted.
     pub kind: EventKind,
     /// The object after it; of a removal, as it was last, with the version of the removal.
     pub object: Arc<Value>,
@@ -36,11 +36,11 @@ pub struct Event {
     pub previous: Option<Arc<Value>>,
 }
 
-/// The past that was asked for is no longer known.
+/// The requested version is older than the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgotten;
 
-/// The latest writes.
+/// The latest writes, from which watches resume.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     events: VecDeque<Arc<Event>>,

@@ -38,13 +38,13 @@ impl ResourceId {
 
 type Objects = BTreeMap<Key, Arc<Value>>;
 
-/// Everything that exists.
+/// All objects of the cluster, with one version counter for all writes.
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     version: u64,
     objects: BTreeMap<ResourceId, Objects>,
     log: Log,
-    /// Writes that the controllers have not looked at yet. The log may forget them before that.
+    /// Writes that the controllers have not processed yet. The log may drop them before that.
     unseen: Vec<Arc<Event>>,
 }
 
@@ -54,12 +54,12 @@ impl Store {
         self.version
     }
 
-    /// The latest writes.
+    /// The latest writes, for watches.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// An object.
+    /// An object by resource and key; none if it does not exist.
     pub fn get(&self, resource: &ResourceId, key: &Key) -> Option<&Arc<Value>> {
         self.objects.get(resource)?.get(key)
     }
@@ -83,7 +83,7 @@ impl Store {
         range.take_while(move |(key, _)| key.namespace == namespace).map(|(_, object)| object)
     }
 
-    /// Every resource of which something is stored.
+    /// Every resource with at least one stored object.
     pub fn resources(&self) -> impl Iterator<Item = &ResourceId> {
         self.objects.iter().filter(|(_, objects)| !objects.is_empty()).map(|(id, _)| id)
     }

@@ -122,8 +122,8 @@ const STORAGE_CLASSES: &[Column] = &[
 const DEVICE_CLAIMS: &[Column] = &[
     NAME,
     column("State", |claim, _| {
-        let held = items(&claim["status"]["reservedFor"]).next().is_some();
-        json!(match (claim["status"]["allocation"].is_object(), held) {
+        let is_reserved = items(&claim["status"]["reservedFor"]).next().is_some();
+        json!(match (claim["status"]["allocation"].is_object(), is_reserved) {
             (false, _) => "pending",
             (true, false) => "allocated",
             (true, true) => "allocated,reserved",

@@ -2,7 +2,7 @@
 
 pub(crate) const NAMESPACE: &str = "conformance";
 
-/// One call.
+/// One request that both servers get.
 pub(crate) struct Call {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
@@ -221,7 +221,7 @@ pub(crate) const CALLS: &[Call] = &[
     call("GET", GADGET, ""),
     call("GET", "/api/v1/namespaces?limit=1", ""),
     call("GET", "/api/v1/namespaces?limit=1&continue=broken", "")
-        .differs("the real one tells what its decoder says"),
+        .differs("the real server reports the error of its decoder"),
     call("POST", "/apis/storage.k8s.io/v1/storageclasses", r#"{"metadata":{"name":"by-hand"},"provisioner":"kubernetes.io/no-provisioner"}"#),
     call("POST", "/api/v1/persistentvolumes", r#"{"metadata":{"name":"v"},"spec":{"storageClassName":"by-hand","accessModes":["ReadWriteOnce"],"capacity":{"storage":"5Gi"},"hostPath":{"path":"/x"}}}"#)
         .differs("the real one protects volumes in use by a finalizer"),

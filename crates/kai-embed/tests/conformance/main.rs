@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use calls::{CALLS, Call, NAMESPACE};
 
-/// What differs between any two servers: ids, versions, times, and who is said to own fields.
+/// What differs between any two servers: ids, versions, times, and the managers of fields.
 const OWN: [&str; 14] = [
     "lastProbeTime",
     "uid",
@@ -106,7 +106,7 @@ fn ask_embedded(cluster: &mut Cluster, call: &Call) -> String {
 }
 
 #[tokio::test]
-async fn answers_are_those_of_the_real_api_server() {
+async fn answers_equal_those_of_the_real_api_server() {
     let plane = match ControlPlane::start().await.expect("a control plane") {
         Ok(plane) => plane,
         Err(why) => return why.skip("conformance"),
@@ -135,10 +135,10 @@ async fn answers_are_those_of_the_real_api_server() {
 fn difference(real: &str, embedded: &str) -> String {
     let (real, embedded): (Vec<&str>, Vec<&str>) =
         (real.lines().collect(), embedded.lines().collect());
-    let only = |these: &[&str], those: &[&str], mark: char| -> Vec<String> {
+    let only = |these: &[&str], others: &[&str], mark: char| -> Vec<String> {
         these
             .iter()
-            .filter(|line| !those.contains(line))
+            .filter(|line| !others.contains(line))
             .take(12)
             .map(|line| format!("  {mark} {line}"))
             .collect()

@@ -21,7 +21,7 @@ fn template(seconds: Option<u32>) -> Value {
     template
 }
 
-/// A cluster with room for everything, and this object in it.
+/// A cluster with enough capacity, and this object in it.
 async fn with(world: &World, object: Value) {
     for definition in workload_definitions() {
         world.make(&definition);

@@ -39,8 +39,8 @@ fn objects_are_made_read_changed_and_deleted() {
     changed["data"]["a"] = json!("2");
     let (code, changed) = send(&mut cluster, &Request::send("PUT", &path, &changed));
     assert_eq!((code, &changed["data"]["a"]), (200, &json!("2")));
-    let (code, refused) = send(&mut cluster, &Request::send("PUT", &path, &made));
-    assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
+    let (code, rejected) = send(&mut cluster, &Request::send("PUT", &path, &made));
+    assert_eq!((code, &rejected["reason"]), (409, &json!("Conflict")));
     let patch = Request::send("PATCH", &path, &json!({"data": {"b": "3"}}))
         .of_type("application/merge-patch+json");
     assert_eq!(send(&mut cluster, &patch).1["data"], json!({"a": "2", "b": "3"}));
@@ -109,7 +109,7 @@ fn lines(cluster: &mut Cluster, path: &str) -> impl FnMut(&Cluster) -> Vec<Strin
 }
 
 #[test]
-fn watches_tell_what_enters_changes_and_leaves() {
+fn watches_report_objects_that_start_matching_change_and_stop_matching() {
     let mut cluster = Cluster::new(1, now());
     let version = cluster.version();
     let mut all =
@@ -150,7 +150,7 @@ fn watches_tell_what_enters_changes_and_leaves() {
 }
 
 #[test]
-fn a_watch_from_a_forgotten_version_is_refused() {
+fn watch_from_an_expired_version_is_rejected() {
     let mut cluster = Cluster::new(1, now());
     post(&mut cluster, CONFIG_MAPS, &json!({"metadata": {"name": "m"}}));
     for at in 0..Log::CAPACITY {
@@ -166,7 +166,7 @@ fn a_watch_from_a_forgotten_version_is_refused() {
 }
 
 #[test]
-fn what_is_owned_goes_with_its_owner_and_namespaces_take_everything_along() {
+fn dependents_are_deleted_with_their_owner_and_objects_with_their_namespace() {
     let mut cluster = Cluster::new(1, now());
     let (_, owner) = post(&mut cluster, CONFIG_MAPS, &json!({"metadata": {"name": "owner"}}));
     let reference = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
@@ -200,9 +200,9 @@ fn what_is_owned_goes_with_its_owner_and_namespaces_take_everything_along() {
 #[test]
 fn appliers_own_what_they_apply() {
     let mut cluster = Cluster::new(1, now());
-    let apply = |cluster: &mut Cluster, who: &str, data: Value, force: bool| {
+    let apply = |cluster: &mut Cluster, manager: &str, data: Value, force: bool| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data});
-        let path = format!("{CONFIG_MAPS}/m?fieldManager={who}&force={force}");
+        let path = format!("{CONFIG_MAPS}/m?fieldManager={manager}&force={force}");
         send(
             cluster,
             &Request::send("PATCH", &path, &object).of_type("application/apply-patch+yaml"),

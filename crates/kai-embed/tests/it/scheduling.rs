@@ -93,8 +93,8 @@ fn victim_is_evicted_unless_its_budget_forbids_it() {
 
 #[test]
 fn the_same_story_gives_the_same_versions() {
-    let tell = || {
-        let mut told = (0, String::new());
+    let run_once = || {
+        let mut outcome = (0, String::new());
         play(async |world: World| {
             world.node("n", 2);
             world.queue("q", 2, -1);
@@ -102,13 +102,13 @@ fn the_same_story_gives_the_same_versions() {
                 world.pod(&format!("p{at}"), "q", "train", 1);
             }
             world.seconds(30).await;
-            told = world.cluster.with(|cluster, _| {
+            outcome = world.cluster.with(|cluster, _| {
                 let pods: Vec<String> =
                     cluster.list(("", "pods")).map(ToString::to_string).collect();
                 (cluster.version(), pods.join("\n"))
             });
         });
-        told
+        outcome
     };
-    assert_eq!(tell(), tell());
+    assert_eq!(run_once(), run_once());
 }

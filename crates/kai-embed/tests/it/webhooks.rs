@@ -1,4 +1,4 @@
-//! Registered webhooks are asked, and heard.
+//! Registered webhooks are called, and their answers are applied.
 
 use kai_embed::Cluster;
 use kai_embed::admission::Webhooks;
@@ -11,7 +11,7 @@ fn now() -> k8s_openapi::jiff::Timestamp {
     "2026-01-01T00:00:00Z".parse().expect("a time")
 }
 
-/// A cluster with a webhook of each stage about config maps; `policy` is what becomes of those nobody is heard about.
+/// A cluster with a webhook of each stage about config maps; `policy` applies when the webhook does not answer.
 fn cluster(path: &str, policy: &str) -> Cluster {
     let mut cluster = Cluster::new(1, now());
     cluster.set_webhooks(Webhooks::new(|path, review, _| answer(path, &review["request"])));
@@ -65,25 +65,25 @@ fn send(
 }
 
 #[test]
-fn they_change_warn_and_refuse() {
+fn webhooks_change_warn_and_deny() {
     let mut cluster = cluster("/validate", "Fail");
     let (code, made, warnings) =
         send(&mut cluster, "POST", MAPS, &json!({"metadata": {"name": "m"}}));
     assert_eq!((code, &made["data"]), (201, &json!({"added": "1"})));
     assert_eq!(warnings, ["take care"]);
     let path = format!("{MAPS}/m");
-    let (code, refused, _) =
+    let (code, denied, _) =
         send(&mut cluster, "PUT", &path, &json!({"metadata": {"name": "m"}, "data": {"bad": "1"}}));
     assert_eq!(code, 403);
     assert_eq!(
-        refused["message"],
+        denied["message"],
         "admission webhook \"maps.example.com\" denied the request: bad data"
     );
     assert_eq!(send(&mut cluster, "DELETE", &path, &Value::Null).0, 403);
 }
 
 #[test]
-fn only_whom_it_concerns_is_asked() {
+fn only_matching_webhooks_are_called() {
     let mut cluster = cluster("/validate", "Fail");
     let (_, spared, warnings) =
         send(&mut cluster, "POST", MAPS, &json!({"metadata": {"name": "spared"}}));
@@ -97,6 +97,6 @@ fn only_whom_it_concerns_is_asked() {
 fn silence_counts_as_the_policy_says() {
     let map = json!({"metadata": {"name": "m"}});
     assert_eq!(send(&mut cluster("/nobody", "Ignore"), "POST", MAPS, &map).0, 201);
-    let (code, told, _) = send(&mut cluster("/nobody", "Fail"), "POST", MAPS, &map);
-    assert_eq!(code, 500, "{told}");
+    let (code, answer, _) = send(&mut cluster("/nobody", "Fail"), "POST", MAPS, &map);
+    assert_eq!(code, 500, "{answer}");
 }

@@ -60,7 +60,7 @@ pub(crate) fn play(story: impl AsyncFnOnce(World)) {
         world.install();
         let client = Client::new(world.cluster.clone(), "default");
         let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
-        let (_nobody_asks, questions) = kai_control::serve::questions();
+        let (_no_questions, questions) = kai_control::serve::questions();
         let endless = std::future::pending();
         let kai = kai_control::run::run(client, env, Settings::default(), questions, endless);
         tokio::spawn(kai);

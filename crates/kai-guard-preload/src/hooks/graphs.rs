@@ -18,7 +18,7 @@ use crate::symbols;
 
 /// Graph memory grows in such steps.
 const STEP: u64 = 32 * MIB;
-/// Graphs nest; this is deeper than any that was seen.
+/// Graphs nest; this is deeper than any known graph.
 const DEEPEST: u32 = 16;
 
 hooks! {
@@ -118,7 +118,7 @@ fn nodes(graph: Handle) -> Vec<Handle> {
         return Vec::new();
     }
     let mut nodes = vec![std::ptr::null_mut(); count];
-    // SAFETY: the array has room for `count` nodes.
+    // SAFETY: the array has space for `count` nodes.
     if unsafe { ask(graph, nodes.as_mut_ptr(), &raw mut count) } != SUCCESS {
         return Vec::new();
     }
@@ -261,7 +261,7 @@ unsafe fn trim(
     result
 }
 
-/// Makes graphs give back memory that no graph uses at the moment, before an allocation is refused.
+/// Makes graphs release memory that no graph uses at the moment, before an allocation is refused.
 pub(crate) fn trim_device(state: &State, ordinal: CuDevice) {
     if !state.graphs.has_memory.load(Ordering::Acquire) {
         return;

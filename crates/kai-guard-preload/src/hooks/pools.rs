@@ -1,4 +1,4 @@
-//! Stream-ordered memory: what counts is what a pool holds, not what was asked of it.
+//! Stream-ordered memory: the bytes that a pool holds are charged, not the requested ones.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -18,7 +18,7 @@ use crate::hooks::hooks;
 use crate::state::{Account, Device, State, current_device, lock};
 use crate::symbols;
 
-/// Pools grow in such steps on every driver seen so far; the charge is corrected with what the pool says afterwards.
+/// Pools grow in such steps on every driver tested so far; the charge is corrected with what the pool says afterwards.
 const STEP: u64 = 32 * MIB;
 
 hooks! {
@@ -48,7 +48,7 @@ pub(crate) struct Pool {
     /// Bytes charged for the pool. The lock covers the question to the driver and the charge.
     charged: Mutex<u64>,
     is_destroyed: AtomicBool,
-    /// Bytes in use when the pool was destroyed; its memory goes with the last of them.
+    /// Bytes in use when the pool was destroyed; its memory is released with the last of them.
     left: AtomicU64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 pub(crate) struct Pools {
     by_handle: Mutex<BTreeMap<usize, &'static Pool>>,
-    /// Something was freed since pools were last asked.
+    /// Something was freed since pools were last queried.
     is_stale: AtomicBool,
     has_orphans: AtomicBool,
 }
@@ -71,7 +71,7 @@ impl Pool {
     fn attribute(&self, attribute: c_int) -> Option<u64> {
         let mut value = 0_u64;
         let ask = symbols::cu_pool_attribute()?;
-        // SAFETY: both attributes are 64-bit numbers; a destroyed pool is not asked.
+        // SAFETY: both attributes are 64-bit numbers; a destroyed pool is not queried.
         let answer = unsafe { ask(self.handle as Handle, attribute, (&raw mut value).cast()) };
         (answer == SUCCESS).then_some(value)
     }
@@ -184,7 +184,7 @@ pub(crate) fn refresh_if_needed(state: &State) {
     }
 }
 
-/// Makes the pools of a device give back what they hold without use.
+/// Makes the pools of a device release their unused memory.
 pub(crate) fn trim(state: &State, device: &Device) {
     let address = crate::hooks::real(&reals::cuMemPoolTrimTo, "cuMemPoolTrimTo");
     if address == 0 {
@@ -259,8 +259,8 @@ unsafe fn allocate_from_pool(
 }
 
 /// Reserves a step of growth, calls the driver and charges by how much the pool grew. A pool often serves from what it
-/// holds, but nobody can know beforehand: its unused memory may be in pieces that are too small. So where a step does
-/// not fit, pools first give back what they do not use, as they do when the card is full.
+/// holds, but this cannot be known beforehand: its unused memory may be in pieces that are too small. So where a step does
+/// not fit, pools first release what they do not use, as they do when the card is full.
 fn charged(
     state: &State,
     attached: &Attached,

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// `kaiguard`.
+/// First word of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"kaiguard");
 /// Version of the layout.
 pub const VERSION: u64 = 1;
-/// Rows of devices.
+/// Number of device rows: devices that one container can use.
 pub(crate) const DEVICES: usize = 16;
 /// Processes of a container that can use a GPU at the same time.
 pub const SLOTS: usize = 256;
@@ -19,11 +19,11 @@ pub(crate) const REASON_WORDS: usize = 16;
 pub enum GuardState {
     /// No process has used CUDA yet.
     NotAttached = 0,
-    /// Mode off.
+    /// The library is in mode off.
     Off = 1,
-    /// Mode report.
+    /// The library is in mode report.
     Reporting = 2,
-    /// Mode enforce.
+    /// The library is in mode enforce.
     Enforcing = 3,
     /// The accounting could not start; the header has the reason.
     Failed = 4,
@@ -33,11 +33,11 @@ pub enum GuardState {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Header {
-    /// [`MAGIC`].
+    /// [`MAGIC`] once the region is initialised.
     pub magic: AtomicU64,
-    /// [`VERSION`].
+    /// [`VERSION`] of the library that initialised the region.
     pub version: AtomicU64,
-    /// [`GuardState`].
+    /// A [`GuardState`] as a number.
     pub state: AtomicU64,
     /// Slots in use or used before: the others are empty.
     pub slots_used: AtomicU64,
@@ -45,7 +45,7 @@ pub struct Header {
     pub reason: [AtomicU64; REASON_WORDS],
 }
 
-/// One device.
+/// Limits and sums of one device.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DeviceRow {
@@ -61,7 +61,7 @@ pub struct DeviceRow {
     pub request: AtomicU64,
     /// Highest sum of charges.
     pub peak: AtomicU64,
-    /// Refused allocations.
+    /// Number of refused allocations.
     pub refused: AtomicU64,
     /// Measured size of a context.
     pub context: AtomicU64,
@@ -73,9 +73,9 @@ pub struct DeviceRow {
 pub struct Charge {
     /// Allocations, undecided reservations included.
     pub data: AtomicU64,
-    /// Undecided reservations.
+    /// Reservations whose allocation has not returned yet.
     pub pending: AtomicU64,
-    /// Contexts, code, slack.
+    /// Contexts and code, with some slack.
     pub overhead: AtomicU64,
 }
 
@@ -95,15 +95,15 @@ pub struct Slot {
     pub charges: [Charge; DEVICES],
 }
 
-/// The region.
+/// The usage region: a file that all processes of a container map.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Region {
-    /// Magic, version, state.
+    /// Magic number, version and state.
     pub header: Header,
-    /// Devices.
+    /// One row per device in use.
     pub devices: [DeviceRow; DEVICES],
-    /// Processes.
+    /// One slot per process.
     pub slots: [Slot; SLOTS],
 }
 

@@ -12,7 +12,7 @@ const READY: u64 = 1 << 32;
 /// The PID is that of a process that clears the slot.
 const CLEARING: u64 = 2 << 32;
 
-/// Who owns a slot.
+/// Owner of a slot, as far as its identity is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The identity is complete.
@@ -67,20 +67,20 @@ impl Region {
     pub fn reap(&self, liveness: &dyn Liveness, own_pid: Option<u32>) -> usize {
         let mut reaped = 0;
         for (index, slot) in self.slots.iter().enumerate().take(self.slots_used()) {
-            let seen = slot.owner.load(SeqCst);
-            let owner = match seen {
+            let observed = slot.owner.load(SeqCst);
+            let owner = match observed {
                 0 => continue,
-                _ if seen & READY != 0 => match identity(slot) {
+                _ if observed & READY != 0 => match identity(slot) {
                     Some(identity) => Owner::Process(identity),
                     None => continue,
                 },
-                _ => Owner::Pid((seen & PID) as u32),
+                _ => Owner::Pid((observed & PID) as u32),
             };
             if liveness.is_alive(owner, index) {
                 continue;
             }
             let mine = CLEARING | u64::from(own_pid.unwrap_or(0));
-            if slot.owner.compare_exchange(seen, mine, SeqCst, SeqCst).is_ok() {
+            if slot.owner.compare_exchange(observed, mine, SeqCst, SeqCst).is_ok() {
                 self.clear_charges(SlotIndex(index));
                 let _ = slot.owner.compare_exchange(mine, 0, SeqCst, SeqCst);
                 reaped += 1;

@@ -13,9 +13,9 @@ impl Liveness for Alive {
     }
 }
 
-struct Everybody;
+struct AllAlive;
 
-impl Liveness for Everybody {
+impl Liveness for AllAlive {
     fn is_alive(&self, _: Owner, _: usize) -> bool {
         true
     }
@@ -113,7 +113,7 @@ fn process_257_gets_no_slot() {
         region.slots[pid as usize - 1].owner.store(1 << 32 | pid, SeqCst);
     }
     region.header.slots_used.store(256, SeqCst);
-    assert_eq!(region.take_slot(process(5000), &Everybody), None);
+    assert_eq!(region.take_slot(process(5000), &AllAlive), None);
 }
 
 #[test]

@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// What a new node is like.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
-    /// Its name.
+    /// Name of the node in the API.
     pub name: String,
     /// Different for every node of a sandbox.
     pub number: u8,
@@ -47,7 +47,7 @@ pub enum NvidiaRuntime {
     Absent,
     /// It is known and does nothing, as on Tegra.
     MountsNothing,
-    /// Containers that were told of devices find the libraries of this folder.
+    /// Containers with devices get the libraries of this folder.
     MountsLibraries(PathBuf),
 }
 
@@ -80,7 +80,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node. That it is ready can be seen in the API.
+    /// Starts a node. The API shows when it is ready.
     pub fn start(plane: &ControlPlane, plan: &NodePlan) -> anyhow::Result<Self> {
         let folder = plane.folder().join(format!("n{}", plan.number));
         for part in ["cni", "containerd", "kubelet", "log"] {
@@ -103,7 +103,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Advertises so many GPUs so many times each, as NVIDIA's device plugin does, until it is told otherwise. Their UUIDs
+    /// Advertises so many GPUs so many times each, as NVIDIA's device plugin does, until it is changed. Their UUIDs
     /// begin with `GPU-` and these eight digits.
     pub fn advertise(&mut self, prefix: &str, gpus: u32, replicas: u32) -> anyhow::Result<()> {
         self.plugin = None;
@@ -121,20 +121,20 @@ impl Node {
         Ok(())
     }
 
-    /// Imports an image.
+    /// Imports an image archive into containerd.
     pub fn import(&self, archive: &Path) -> anyhow::Result<()> {
         self.ctr(&["images", "import", &archive.display().to_string()]).map(|_| ())
     }
 
-    /// Removes an image.
+    /// Removes an image from containerd.
     pub fn forget(&self, image: &str) -> anyhow::Result<()> {
         self.ctr(&["images", "rm", "--sync", image]).map(|_| ())
     }
 
-    /// Ids of containers that run now, those that hold pods included.
+    /// Ids of running containers, pause containers of pods included.
     pub fn running(&self) -> anyhow::Result<Vec<String>> {
-        let told = self.ctr(&["tasks", "ls"])?;
-        let running = told.lines().filter(|line| line.contains("RUNNING"));
+        let tasks = self.ctr(&["tasks", "ls"])?;
+        let running = tasks.lines().filter(|line| line.contains("RUNNING"));
         Ok(running.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
     }
 

@@ -43,7 +43,7 @@ pub(super) fn kubelet(plane: &Path, node: &Path, address: &str, cgroup: &str) ->
     })
 }
 
-/// Containerd's settings.
+/// Configuration file of containerd.
 pub(super) fn containerd(node: &Path, runtime: &NvidiaRuntime) -> String {
     let (node_path, socket) = (node.display(), socket(node));
     let wrapper = match runtime {
@@ -78,7 +78,7 @@ state = "/run/containerd"
     )
 }
 
-/// Where containerd listens.
+/// Path of containerd's socket.
 pub(super) fn socket(node: &Path) -> String {
     node.join("containerd.sock").display().to_string()
 }

@@ -8,7 +8,7 @@ use super::JqError;
 use super::functions;
 use super::parser::{Expr, Op, Step};
 
-/// More results than this are refused.
+/// More results than this are an error.
 const MOST_RESULTS: usize = 10_000;
 
 type Results = Result<Vec<Value>, JqError>;

@@ -8,7 +8,7 @@ use super::parser::Expr;
 
 macro_rules! functions {
     ($($variant:ident $name:literal $arity:literal)*) => {
-        /// A function.
+        /// A built-in function of jq.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Function {
             $($variant,)*

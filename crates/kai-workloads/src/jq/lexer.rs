@@ -8,17 +8,17 @@ pub(super) enum Token {
     Field(String),
     /// `.` alone.
     Dot,
-    /// A name.
+    /// A name or keyword.
     Word(String),
-    /// A number.
+    /// A number literal.
     Number(f64),
-    /// A string.
+    /// A string literal, without its quotes.
     Text(String),
-    /// Anything else.
+    /// An operator or other mark.
     Mark(&'static str),
 }
 
-/// Longest first.
+/// Operators, the longest first so that `//=` is not read as `//`.
 const MARKS: [&str; 34] = [
     "//=", "|=", "+=", "-=", "*=", "/=", "%=", "..", "//", "==", "!=", "<=", ">=", "|", ",", "+",
     "-", "*", "/", "%", "<", ">", "=", "(", ")", "[", "]", "{", "}", ":", ";", "?", "$", "@",

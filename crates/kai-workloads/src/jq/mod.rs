@@ -21,7 +21,7 @@ impl JqError {
     }
 }
 
-/// An expression.
+/// A parsed jq expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Query {
     text: String,
@@ -35,13 +35,13 @@ impl Query {
         Ok(Self { text: text.to_owned(), expr })
     }
 
-    /// All results.
+    /// All results of the expression on an input.
     pub(crate) fn run(&self, input: &Value) -> Result<Vec<Value>, JqError> {
         let describe = |error: JqError| JqError(format!("jq expression {:?}: {error}", self.text));
         eval::eval(&self.expr, input).map_err(describe)
     }
 
-    /// Might it look at more than metadata?
+    /// Whether the expression may read more than metadata.
     pub(crate) fn reads_beyond_metadata(&self) -> bool {
         !self.text.trim_start().starts_with(".metadata")
             || self.text.contains("spec")
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn unsupported_expressions_are_errors() {
         for text in [
             "..",
             ".. | .a",

@@ -6,7 +6,7 @@ use super::JqError;
 use super::functions::Function;
 use super::lexer::Token;
 
-/// Deeper expressions are refused.
+/// Deeper expressions are an error.
 const DEEPEST: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -63,7 +63,7 @@ fn group_index(pod: &Pod) -> Option<i64> {
     pod.label(third_party::LWS_GROUP_INDEX)?.parse().ok()
 }
 
-/// The size of a group; a set that waits for its leaders also tells it on each pod.
+/// The size of a group; a set that waits for its leaders also writes it on each pod.
 fn group_size(case: &Case<'_>) -> Result<i32, GroupingError> {
     let set = case.top();
     let size = set.integer(SIZE)?.ok_or_else(|| set.error(SIZE, "is missing"))?;
@@ -71,9 +71,10 @@ fn group_size(case: &Case<'_>) -> Result<i32, GroupingError> {
         .ok()
         .filter(|size| *size > 0)
         .ok_or_else(|| set.error(SIZE, format!("{size} is not greater than 0")))?;
-    let told = case.pod.annotation(third_party::LWS_SIZE).and_then(|text| text.parse().ok());
-    let told = told.filter(|size: &i32| *size > 0 && waits_for_leader(set).unwrap_or(false));
-    Ok(told.unwrap_or(size))
+    let size_on_pod = case.pod.annotation(third_party::LWS_SIZE).and_then(|text| text.parse().ok());
+    let size_on_pod =
+        size_on_pod.filter(|size: &i32| *size > 0 && waits_for_leader(set).unwrap_or(false));
+    Ok(size_on_pod.unwrap_or(size))
 }
 
 fn waits_for_leader(set: Object<'_>) -> Result<bool, GroupingError> {

@@ -42,14 +42,14 @@ pub(crate) fn plan(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {
     Ok(plan)
 }
 
-/// Names of parts are labels of pods, and each is there once; the API server would refuse the group in fewer words.
+/// Names of sub-groups are label values of pods, and each occurs once; the API server would deny the group with a shorter reason.
 fn check_parts(case: &Case<'_>, plan: &PodGroupPlan) -> Result<(), GroupingError> {
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for part in &plan.sub_groups {
         let name = part.name.as_str();
         let problem = if !is_label(name) {
             "must be at most 63 lower-case letters, digits and dashes, with no dash at either end"
-        } else if !seen.insert(name) {
+        } else if !names.insert(name) {
             "is there twice"
         } else {
             continue;

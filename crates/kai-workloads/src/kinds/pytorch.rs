@@ -20,7 +20,7 @@ use super::kubeflow::{all_replicas, count, min_available};
 const MASTER: &str = "master";
 const WORKER: &str = "worker";
 const SPECS: &str = "spec.pytorchReplicaSpecs";
-/// More segments are refused.
+/// More segments are an error.
 pub(super) const MOST_SEGMENTS: i32 = 10_000;
 
 pub(super) fn plan(case: &Case<'_>) -> Result<PodGroupPlan, Stop> {

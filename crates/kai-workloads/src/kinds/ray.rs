@@ -5,7 +5,7 @@
 //! itself, `minReplicas` is all it needs. Suspended and empty groups need nothing and have no part.
 //!
 //! The pod that submits a `RayJob` comes when the cluster is there: it is a group of its own. While a `RayService` moves to a new
-//! cluster, both need all their pods: the first cluster has the service's group, each further one a group that goes with it.
+//! cluster, both need all their pods: the first cluster has the service's group, each further one a group that is deleted with it.
 
 use kai_api::names::objects::TRAIN;
 use kai_api::names::{third_party, workload};

@@ -1,6 +1,6 @@
 //! Kinds that only wrap others: the group is that of the object below, which inherits labels and annotations.
 //!
-//! `TrainJob`, Argo `Workflow`, the run.ai workloads, `DynamoGraphDeployment`, and those of other operators. What the object
+//! `TrainJob`, Argo `Workflow`, the run.ai workloads, `DynamoGraphDeployment`, and workloads of other operators. What the object
 //! below says itself counts more than what it inherits; defaults per kind count least.
 
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ mod reserve;
 
 use clap::{Args, Subcommand};
 
-/// What to do.
+/// Arguments of `kai agent`.
 #[derive(Args)]
 pub(crate) struct AgentArguments {
     #[command(subcommand)]

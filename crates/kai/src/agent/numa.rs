@@ -1,4 +1,4 @@
-//! `kai agent numa`: tells on pods which NUMA zones of this node they have.
+//! `kai agent numa`: records on pods which NUMA zones of this node they use.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai agent numa --node-name n1    on the node n1, for ever
-  kai agent numa --print           on any node: its zones, and what would stand on its pods";
+  kai agent numa --node-name n1    on the node n1, until it is stopped
+  kai agent numa --print           on any node: its zones, and the annotation that each pod would get";
 
 /// How much is logged: as much as the reference does.
 const VERBOSITY: u8 = 3;
 
-/// Which node, and where to look there. All flags but `--print` and `--kubeconfig` are those of KAI's program.
+/// Flags of `kai agent numa`. All but `--print` and `--kubeconfig` are flags of KAI's program too.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct NumaArguments {
@@ -66,7 +66,7 @@ pub(crate) struct NumaArguments {
     print: bool,
 }
 
-/// Works until it is told to stop; the exit status.
+/// Runs until a signal arrives; returns the exit status.
 pub(crate) fn run(arguments: &NumaArguments) -> anyhow::Result<u8> {
     let zones = Zones::read(&arguments.sysfs_root)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -115,13 +115,13 @@ async fn shown(arguments: &NumaArguments, zones: &Zones) -> String {
     match pod_resources::list(&Env::real(), &arguments.podresources_socket).await {
         Ok(pods) => {
             for pod in pods {
-                let told = placement::annotation(&pod, zones);
-                let told = told.as_deref().unwrap_or("nothing of its own");
-                let _ = writeln!(text, "{}/{}  {told}", pod.namespace, pod.name);
+                let annotation = placement::annotation(&pod, zones);
+                let annotation = annotation.as_deref().unwrap_or("nothing in a single zone");
+                let _ = writeln!(text, "{}/{}  {annotation}", pod.namespace, pod.name);
             }
         }
         Err(error) => {
-            let _ = writeln!(text, "no pods are known: {error}");
+            let _ = writeln!(text, "cannot read pods from the kubelet: {error}");
         }
     }
     text

@@ -34,13 +34,13 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai agent reserve            in a reservation pod, which the binder makes
-  kai agent reserve --print    on any machine: which GPUs NVML finds, and which would be ours
-  kai agent reserve --print --observe-processes    and which processes use them, with or without the library
+  kai agent reserve            in a reservation pod, which the binder creates
+  kai agent reserve --print    on any machine: the GPUs that NVML finds, and the one to reserve
+  kai agent reserve --print --observe-processes    also the processes on the GPUs, and whether their memory is limited
 
-POD_NAMESPACE and POD_NAME name the pod. NVIDIA_VISIBLE_DEVICES says which GPU is ours where several are seen.
-NVML_LIBRARY_PATHS names folders, separated by colons, in which libnvidia-ml.so.1 is looked for.
-Where NVML does not work and the kubelet's socket is there, the kubelet is asked which GPU this pod was given.";
+POD_NAMESPACE and POD_NAME name the pod. NVIDIA_VISIBLE_DEVICES names its GPU if several are visible.
+NVML_LIBRARY_PATHS lists folders to search for libnvidia-ml.so.1, separated by colons.
+If NVML does not work and the kubelet's socket is mounted, the command asks the kubelet for the GPU of the pod.";
 
 /// Exit status where there is no device, as of the reference.
 const FAILED: u8 = 1;
@@ -51,7 +51,8 @@ const PROCESSES: &str = "/proc";
 /// How much is logged: as much as the reference does.
 const VERBOSITY: u8 = 3;
 
-/// What to do with the device. Flags beside `--print`, `--json` and `--podresources-socket` are those of KAI's program.
+/// Flags of `kai agent reserve`. All but `--print`, `--json`, `--podresources-socket` and `--observe-processes` are flags of
+/// KAI's program too.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReserveArguments {
@@ -99,13 +100,15 @@ struct UnusedFlags {
     times: Option<String>,
 }
 
-/// Finds the device and keeps it until it is told to stop; the exit status.
+/// Finds the device and holds it until a signal arrives; returns the exit status.
 pub(crate) fn run(arguments: &ReserveArguments) -> anyhow::Result<u8> {
     let level = arguments.zap_log_level.as_deref().map_or(Ok(VERBOSITY), verbosity)?;
     Log::start(level, arguments.zap_encoder.as_deref() == Some("json"));
     let UnusedFlags { developing, stack_traces, times } = &arguments.unused;
     if developing.is_some() || stack_traces.is_some() || times.is_some() {
-        tracing::debug!("--zap-devel, --zap-stacktrace-level and --zap-time-encoder mean nothing");
+        tracing::debug!(
+            "--zap-devel, --zap-stacktrace-level and --zap-time-encoder have no effect"
+        );
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -162,8 +165,8 @@ async fn keep(arguments: &ReserveArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes on this pod what processes hold of its device, whenever that changed, and which pods they belong to where that is
-/// asked for. Never ends: where NVML does not tell, there is nothing to write.
+/// Writes on this pod what processes hold of its device, whenever that changed, and with `observes_processes` also their
+/// pods. Never ends: if NVML reports nothing, there is nothing to write.
 async fn report_use(client: &Client, name: &ObjectName, observes_processes: bool) {
     let measured = async {
         let pod = OwnPod::find(client.clone(), Env::real(), name).await.ok()?;
@@ -173,7 +176,7 @@ async fn report_use(client: &Client, name: &ObjectName, observes_processes: bool
         let view = observes_processes.then(|| ProcessView::of(&uuid, Path::new(PROCESSES)));
         Some((pod, HeldMemory::of(&uuid, reserve_mib), view, open().ok()?.nvml))
     };
-    let Some((pod, mut held, mut view, nvml)) = measured.await else {
+    let Some((pod, mut held_memory, mut view, nvml)) = measured.await else {
         return std::future::pending().await;
     };
     let mut ticks = tokio::time::interval(MEASURING_INTERVAL);
@@ -181,10 +184,11 @@ async fn report_use(client: &Client, name: &ObjectName, observes_processes: bool
     let mut unwritten: BTreeMap<&'static str, String> = BTreeMap::new();
     loop {
         ticks.tick().await;
-        let held = held.changed_mib(&*nvml).map(|mib| (gpu::MEMORY_HELD_MIB, mib.to_string()));
+        let held_mib =
+            held_memory.changed_mib(&*nvml).map(|mib| (gpu::MEMORY_HELD_MIB, mib.to_string()));
         let pods = view.as_mut().and_then(|view| view.changed(&*nvml));
         let pods = pods.and_then(|pods| serde_json::to_string(&pods).ok());
-        unwritten.extend(held.into_iter().chain(pods.map(|text| (gpu::PROCESSES, text))));
+        unwritten.extend(held_mib.into_iter().chain(pods.map(|text| (gpu::PROCESSES, text))));
         if unwritten.is_empty() {
             continue;
         }
@@ -197,16 +201,16 @@ async fn report_use(client: &Client, name: &ObjectName, observes_processes: bool
     }
 }
 
-/// The device that this pod was given, as NVML tells, else the kubelet.
+/// The device of this pod, as NVML reports it, else the kubelet.
 async fn find(pod: &ObjectName, socket: &Path) -> anyhow::Result<Reserved> {
     let machine_has = on_bus(Path::new(BUS));
     match open().and_then(|opened| Ok(reserve(&*opened.nvml, &visible(), machine_has)?)) {
         Err(error) if socket.exists() => {
             let uuid = by_kubelet(pod, socket, &error).await?;
-            tracing::warn!("The kubelet tells the device: {error:#}");
+            tracing::warn!("Using the device that the kubelet reports: {error:#}");
             Ok(Reserved::named(uuid, machine_has))
         }
-        told => told,
+        by_nvml => by_nvml,
     }
 }
 
@@ -217,7 +221,7 @@ async fn by_kubelet(
     error: &anyhow::Error,
 ) -> anyhow::Result<String> {
     let neither = |why: &dyn std::fmt::Display| {
-        anyhow!("{error:#}. The kubelet does not tell the device either: {why}")
+        anyhow!("{error:#}. The kubelet does not report the device either: {why}")
     };
     let pods = pod_resources::list(&Env::real(), socket).await.map_err(|error| neither(&error))?;
     let own =
@@ -234,8 +238,8 @@ fn own_name() -> anyhow::Result<ObjectName> {
     Ok(ObjectName::new(namespace, variable(variables::POD_NAME, "name")?))
 }
 
-/// The library. Where what it needs lies beside it, the system has to look there too, which it learns when a program
-/// starts: this one starts anew.
+/// Opens the library. If its dependencies are in its own folder, the loader must search there, which is set when a
+/// program starts: this program restarts.
 fn open() -> anyhow::Result<Opened> {
     let named = std::env::var(variables::NVML_LIBRARY_PATHS).unwrap_or_default();
     let error = match library::open(&SystemLoader, &library::folders(&named)) {
@@ -246,14 +250,14 @@ fn open() -> anyhow::Result<Opened> {
     if let OpenError::NeedsLibraryPath { folder, .. } = &error
         && !library::folders(&path).contains(folder)
     {
-        tracing::info!(folder = %folder.display(), "Starting anew with the folder of NVML in the library path");
+        tracing::info!(folder = %folder.display(), "Restarting with the folder of NVML in the library path");
         let path = format!("{}:{path}", folder.display());
         let program = std::env::current_exe().context("cannot find this program")?;
         let failed = Command::new(program)
             .args(std::env::args_os().skip(1))
             .env(variables::LD_LIBRARY_PATH, path)
             .exec();
-        return Err(failed).context("cannot start anew");
+        return Err(failed).context("cannot restart this program");
     }
     Err(DiscoveryError::Open(error).into())
 }
@@ -268,20 +272,20 @@ fn visible() -> VisibleDevices {
     VisibleDevices::of_names(names.iter().map(String::as_str))
 }
 
-/// What is printed.
+/// Output of `--print` and `--json`.
 #[derive(Serialize)]
 struct Printed {
-    /// None: it does not work, and the kubelet tells which device is ours.
+    /// None: NVML does not work, and the kubelet names the device.
     library: Option<PathBuf>,
     #[serde(flatten)]
     found: Found,
     /// UUID of the device that a reservation would keep.
     ours: Option<String>,
-    /// Why there is none, or why NVML does not tell.
+    /// Why there is none, or why NVML does not report it.
     why_none: Option<String>,
-    /// What tells that this is a Tegra system.
+    /// What identifies this machine as a Tegra system.
     tegra: Option<String>,
-    /// Processes by device, where they are asked for and NVML lists them.
+    /// Processes by device, with `--observe-processes` and if NVML lists them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     processes: BTreeMap<String, Vec<ObservedProcess>>,
 }
@@ -297,8 +301,8 @@ async fn print(arguments: &ReserveArguments) -> anyhow::Result<()> {
                 Err(error) => (None, Some(error.to_string())),
             };
             let observe = |device: &Device| {
-                let seen = observe_device(&*nvml, &device.uuid, Path::new(PROCESSES));
-                Some((device.uuid.clone(), seen?))
+                let processes = observe_device(&*nvml, &device.uuid, Path::new(PROCESSES));
+                Some((device.uuid.clone(), processes?))
             };
             let observed = found.devices.iter().filter(|_| arguments.observe_processes);
             let processes = observed.filter_map(observe).collect();

@@ -13,13 +13,13 @@ use crate::output;
 
 #[derive(Args)]
 pub(crate) struct OnceArguments {
-    /// The case.
+    /// Name of the case, such as `allocate-500`.
     case: String,
 }
 
 #[derive(Args)]
 pub(crate) struct InstructionsArguments {
-    /// The cases.
+    /// Names of the cases, such as `allocate-500`.
     #[arg(required = true)]
     cases: Vec<String>,
 }

@@ -14,7 +14,7 @@ Examples:
 Build kai with --release and --features cluster-bench. Figures depend on the machine and on what else it does:
 compare the ratios of one run.";
 
-/// What to measure.
+/// Arguments of `kai bench cluster`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ClusterArguments {

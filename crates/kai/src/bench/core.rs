@@ -24,17 +24,17 @@ Examples:
   kai bench core --case reclaim-no-500 --json   one case, for a script
   kai bench core --case allocate --growth       also count instructions, with valgrind
 
-Exit status: 0 when every outcome was right, 1 when one was wrong, 2 on bad input.";
+Exit status: 0 if every outcome was right, 1 if one was wrong, 2 on bad input.";
 
 /// What to measure and how.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CoreArguments {
-    /// Only this case (allocate-500), or all sizes of a kind (allocate). May be given several times.
+    /// Measure only this case (allocate-500), or all sizes of a kind (allocate); may be given several times.
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
 
-    /// Also count instructions and show by how much they grow from size to size. Slow; needs valgrind.
+    /// Also count instructions and show how they grow from size to size; slow, needs valgrind.
     #[arg(long)]
     growth: bool,
 

@@ -26,7 +26,7 @@ const EVENTS: usize = 500;
 
 #[derive(Args)]
 pub(crate) struct CaseArguments {
-    /// The case.
+    /// Name of the case, such as `allocate-500`.
     case: String,
 
     /// Without any shortcut of the search.
@@ -41,7 +41,7 @@ pub(crate) struct Measurement {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
     pub(crate) build_ms: f64,
-    /// The median.
+    /// Median of all measured cycles.
     pub(crate) cycle_ms: f64,
     pub(crate) cycles: usize,
     /// Pods that waited, and pods that were evicted.
@@ -99,7 +99,7 @@ fn cycles(case: Case, naive: bool) -> anyhow::Result<Measurement> {
     }
     let mut measurement = measurement(case, &built.world, build, &mut times);
     if let Some(plan) = first {
-        measurement.pods_decided = pods_waiting(&built.world) + pods_told_to_go(&plan);
+        measurement.pods_decided = pods_waiting(&built.world) + pods_evicted_or_moved(&plan);
         measurement.work_units = plan.work_units;
         measurement.digest = digest(&plan);
     }
@@ -215,7 +215,7 @@ fn pods_waiting(world: &World) -> usize {
     world.tasks().filter(|(_, task)| task.state.status == waits).count()
 }
 
-fn pods_told_to_go(plan: &CyclePlan) -> usize {
+fn pods_evicted_or_moved(plan: &CyclePlan) -> usize {
     let decided = Decided::of(plan, "");
     decided.releasing + decided.moved
 }

@@ -10,7 +10,7 @@ mod table;
 
 use clap::{Args, Subcommand};
 
-/// What to measure.
+/// Arguments of `kai bench`.
 #[derive(Args)]
 pub(crate) struct BenchArguments {
     #[command(subcommand)]

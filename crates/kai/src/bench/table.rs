@@ -19,7 +19,7 @@ pub(super) struct Row {
 /// How a search without shortcuts compares.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Naive {
-    /// It was not asked for.
+    /// The measurement was not requested.
     Unknown,
     /// It takes so many times as long.
     Known { times: f64, same_plan: bool },
@@ -39,7 +39,7 @@ impl Row {
 
 const NOTHING: &str = "–";
 const NAME_WIDTH: usize = 18;
-/// What is told below every table.
+/// Legend below every table.
 const LEGEND: &str = "\
 cycle: median; MB: memory once built, peak: at most; growth: instructions, from the size above;
 target and KAI: on an idle machine of two cores; faster: than KAI; naive: slower without shortcuts
@@ -72,7 +72,7 @@ pub(super) fn text(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
-    text + &notes(rows)
+    text + &footnotes(rows)
 }
 
 fn cells(row: &Row) -> [String; COLUMNS.len()] {
@@ -121,7 +121,7 @@ fn time(milliseconds: f64) -> String {
     format!("{milliseconds:.decimals$}")
 }
 
-/// A count, shortened.
+/// A count with a suffix, such as `12k`.
 fn count(number: f64) -> String {
     match number {
         small if small < 10.0 => format!("{small:.1}"),
@@ -131,13 +131,13 @@ fn count(number: f64) -> String {
     }
 }
 
-fn notes(rows: &[Row]) -> String {
-    let mut notes = LEGEND.to_owned();
+fn footnotes(rows: &[Row]) -> String {
+    let mut footnotes = LEGEND.to_owned();
     if rows.iter().any(|row| row.measurement.cycles < FEWEST_CYCLES) {
-        notes.push_str("* fewer than five cycles, as one takes over 10 s\n");
+        footnotes.push_str("* fewer than five cycles, as one takes over 10 s\n");
     }
     if rows.iter().any(|row| row.fault().is_some()) {
-        notes.push_str("! wrong outcome\n");
+        footnotes.push_str("! wrong outcome\n");
     }
     for row in rows {
         let (Some((size, times)), Some(most)) = (row.growth, goals::most_growth(row.case)) else {
@@ -145,10 +145,11 @@ fn notes(rows: &[Row]) -> String {
         };
         if times > most {
             let case = row.case;
-            let _ = writeln!(notes, "{case} grows {times:.2}× from {size}, more than {most:.1}×");
+            let _ =
+                writeln!(footnotes, "{case} grows {times:.2}× from {size}, more than {most:.1}×");
         }
     }
-    notes
+    footnotes
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 mod page;
 mod paint;
 mod picture;
+mod recording;
 mod screen;
 mod snapshot;
 mod stage;
 mod stories;
-mod telling;
 
 use std::path::PathBuf;
 
@@ -23,17 +23,17 @@ use stage::Stage;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai demo                 everything, a step every second or so
+  kai demo                 all walk-throughs, a step every second or so
   kai demo --only 3        one walk-through
-  kai demo --step          go on by the Enter key
+  kai demo --step          continue with the Enter key
   kai demo | less          plain text, without pauses
-  kai demo --html kai.html the same story as a page with pictures";
+  kai demo --html kai.html write an HTML page with pictures";
 
 /// Which walk-throughs, and how fast.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArguments {
-    /// Only these walk-throughs, by number.
+    /// Numbers of the walk-throughs to play [default: all].
     #[arg(long, value_delimiter = ',', value_name = "N")]
     only: Vec<usize>,
 
@@ -41,7 +41,7 @@ pub(crate) struct DemoArguments {
     #[arg(long)]
     step: bool,
 
-    /// Write the story to this file instead, as one page with pictures that needs nothing else.
+    /// Write the walk-throughs to this file as one self-contained HTML page instead of the terminal.
     #[arg(long, value_name = "FILE", conflicts_with = "step")]
     html: Option<PathBuf>,
 }
@@ -62,18 +62,18 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<u8> {
             Stage::play(number, story, Some(screen))?;
         }
         output::print(
-            "That was all of it: no cluster and no GPU were used. `kai simulate -f FILE` answers for your own manifests.\n",
+            "No cluster and no GPU were used. Try your own manifests with `kai simulate -f FILE`.\n",
         )?;
         return Ok(0);
     };
-    let mut tellings = Vec::new();
+    let mut recordings = Vec::new();
     for (story, number) in stories {
         if output::someone_watches() {
             output::complain(&format!("{number}. {}\n", story.title));
         }
-        tellings.push(Stage::play(number, story, None)?);
+        recordings.push(Stage::play(number, story, None)?);
     }
-    std::fs::write(path, page::page(&tellings))
+    std::fs::write(path, page::page(&recordings))
         .with_context(|| format!("cannot write {}", path.display()))?;
     output::print(&format!("{} is written: open it in a browser.\n", path.display()))?;
     Ok(0)

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use super::picture::{devices, hue, timeline};
+use super::recording::{Recording, Step};
 use super::screen::reasons;
 use super::snapshot::{Decision, PodView};
-use super::telling::{Step, Telling};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page.
-pub(super) fn page(tellings: &[Telling]) -> String {
+/// One self-contained HTML page with all walk-throughs.
+pub(super) fn page(recordings: &[Recording]) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -18,26 +18,26 @@ pub(super) fn page(tellings: &[Telling]) -> String {
          <header><h1>kai <span>demo</span></h1>\n<p>Walk-throughs of the scheduler at work, played by <code>kai demo</code> on an \
          embedded cluster in virtual time: no cluster and no GPU were used.</p>\n<nav>\n"
     );
-    for telling in tellings {
-        let (number, title) = (telling.number, escaped(telling.title));
+    for recording in recordings {
+        let (number, title) = (recording.number, escaped(recording.title));
         let _ = writeln!(html, "<a href=\"#story-{number}\"><b>{number}</b> {title}</a>");
     }
     html.push_str("</nav></header>\n<main>\n");
-    for telling in tellings {
-        html.push_str(&story(telling));
+    for recording in recordings {
+        html.push_str(&story(recording));
     }
     html.push_str("</main>\n</body>\n</html>\n");
     html
 }
 
-fn story(telling: &Telling) -> String {
-    let (number, title) = (telling.number, escaped(telling.title));
+fn story(recording: &Recording) -> String {
+    let (number, title) = (recording.number, escaped(recording.title));
     let mut html = format!(
         "<section id=\"story-{number}\">\n<h2><b>{number}</b> {title}</h2>\n<p class=\"about\">{}</p>\n",
-        escaped(telling.about)
+        escaped(recording.about)
     );
-    let pods = telling.pods();
-    for (step, at) in telling.steps.iter().zip(1..) {
+    let pods = recording.pods();
+    for (step, at) in recording.steps.iter().zip(1..) {
         html.push_str(&shown(step, at, &pods));
     }
     if !pods.is_empty() {
@@ -46,7 +46,7 @@ fn story(telling: &Telling) -> String {
             "<figure class=\"timeline\"><figcaption>Timeline <span class=\"key waiting\">waits</span> \
              <span class=\"key starting\">starts</span> <span class=\"key running\">runs</span> \
              <span class=\"key leaving\">leaves</span></figcaption><div class=\"wide\">{}</div></figure>",
-            timeline(telling)
+            timeline(recording)
         );
     }
     html.push_str("</section>\n");
@@ -111,7 +111,7 @@ fn decided(decision: &Decision) -> String {
     match decision {
         Decision::Left(pod, node) => {
             format!(
-                "<li class=\"left\"><b>{}</b> was told to leave <span>{}</span></li>",
+                "<li class=\"left\"><b>{}</b> was evicted from <span>{}</span></li>",
                 escaped(pod),
                 escaped(node)
             )

@@ -12,10 +12,10 @@ pub(super) enum Ink {
     Bad,
 }
 
-/// Colours of the terminal's table that are told apart on dark and light grounds.
+/// Colours of the terminal that can be distinguished on dark and light backgrounds.
 const HUES: [u8; 10] = [33, 208, 71, 161, 37, 134, 136, 170, 64, 67];
 
-/// Colours texts on a terminal, and leaves them alone elsewhere.
+/// Colours texts on a terminal, and keeps them plain elsewhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Paint {
     pub(crate) coloured: bool,
@@ -75,22 +75,22 @@ pub(crate) fn table(rows: &[Vec<String>], indent: &str) -> String {
     text
 }
 
-/// A bar: who, by number, has how much of `whole`, and what is left. Everybody who has something is seen, and so is
-/// room that is left.
+/// A bar of `width` cells: the amounts of the pods with these numbers of `whole`, then free cells. Every pod has at least
+/// one cell, and so has free capacity.
 pub(super) fn bar(paint: Paint, parts: &[(usize, u64)], whole: u64, width: usize) -> String {
-    let held: u64 = parts.iter().map(|(_, amount)| amount).sum();
-    let room = width.saturating_sub(usize::from(held < whole));
+    let used: u64 = parts.iter().map(|(_, amount)| amount).sum();
+    let used_cells_at_most = width.saturating_sub(usize::from(used < whole));
     let cells = |amount: u64| {
         let rounded = (amount.saturating_mul(width as u64) + whole / 2) / whole.max(1);
         usize::try_from(rounded).unwrap_or(width)
     };
     let (mut bar, mut filled, mut so_far) = (String::new(), 0, 0_u64);
-    for (who, amount) in parts {
+    for (number, amount) in parts {
         so_far = so_far.saturating_add(*amount);
-        let end = cells(so_far).max(filled + 1).min(room);
-        let letter = if paint.coloured { '█' } else { char::from(b'a' + (who % 26) as u8) };
+        let end = cells(so_far).max(filled + 1).min(used_cells_at_most);
+        let letter = if paint.coloured { '█' } else { char::from(b'a' + (number % 26) as u8) };
         let cells: String = std::iter::repeat_n(letter, end.saturating_sub(filled)).collect();
-        bar.push_str(&paint.hued(*who, &cells));
+        bar.push_str(&paint.hued(*number, &cells));
         filled = end.max(filled);
     }
     bar.extend(std::iter::repeat_n('·', width.saturating_sub(filled)));
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_show_who_has_what() {
+    fn bars_show_the_amount_of_each_pod() {
         let plain = Paint { coloured: false };
         assert_eq!(bar(plain, &[(0, 40), (1, 20)], 80, 8), "aaaabb··");
         assert_eq!(bar(plain, &[], 80, 4), "····");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use kai_embed::nodes::Device;
 
 use super::page::escaped;
+use super::recording::{PodState, Recording, Step};
 use super::snapshot::NodeView;
-use super::telling::{PodState, Step, Telling};
 
 /// Colours of pods: dark enough for white letters, light enough for a dark ground.
 const HUES: [&str; 10] = [
@@ -88,16 +88,16 @@ const HEAD: f64 = 26.0;
 const POD_ROW: f64 = 20.0;
 
 /// When each pod waited, started, ran and left: a column per step, as long as something happened in it.
-pub(super) fn timeline(telling: &Telling) -> String {
-    let pods = telling.pods();
-    let step_width = (ALL_WIDTH - LABEL_WIDTH) / telling.steps.len().max(2) as f64;
-    let width = LABEL_WIDTH + step_width * telling.steps.len() as f64;
+pub(super) fn timeline(recording: &Recording) -> String {
+    let pods = recording.pods();
+    let step_width = (ALL_WIDTH - LABEL_WIDTH) / recording.steps.len().max(2) as f64;
+    let width = LABEL_WIDTH + step_width * recording.steps.len() as f64;
     let bottom = HEAD + POD_ROW * pods.len() as f64;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {width} {}\" style=\"max-width:{width}px\" role=\"img\" aria-label=\"timeline\">",
         bottom + 20.0
     );
-    for (step, column) in telling.steps.iter().zip(0_u32..) {
+    for (step, column) in recording.steps.iter().zip(0_u32..) {
         let left = LABEL_WIDTH + f64::from(column) * step_width;
         let last = step.moments.last().map(|moment| moment.at).unwrap_or_default();
         let _ = write!(
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_shows_who_has_how_much() {
+    fn bar_shows_the_amount_of_each_pod() {
         let users = vec![DeviceUse { pod: Key::new("default", "a<b"), mib: 40 }];
         let (uuid, product) = (String::new(), String::new());
         let device = Device { index: 0, uuid, product, memory_mib: 80, users };
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_told_in_fitting_units() {
+    fn spans_are_shown_in_fitting_units() {
         assert_eq!(span_of(Duration::from_millis(1250)), "1.2 s");
         assert_eq!(span_of(Duration::from_secs(7300)), "2 h");
     }

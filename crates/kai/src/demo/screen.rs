@@ -5,8 +5,8 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use super::paint::{Ink, Paint, bar, table, wrapped, yaml_lines};
+use super::recording::{Exhibit, Recording, Step};
 use super::snapshot::{Decision, NodeView, PodView, QueueView};
-use super::telling::{Exhibit, Step, Telling};
 use crate::output;
 
 /// Cells of a bar, and of one on a narrow terminal.
@@ -14,7 +14,7 @@ const BAR_WIDTH: usize = 24;
 const NARROW_BAR_WIDTH: usize = 12;
 /// Lines longer than this are hard to read.
 const WIDEST: usize = 100;
-/// For people who watch: how long a step stays before the next.
+/// How long a step stays on a terminal before the next.
 const PAUSE: Duration = Duration::from_millis(1100);
 
 /// How the steps follow each other.
@@ -34,10 +34,10 @@ pub(super) struct Screen {
 
 impl Screen {
     /// The title, and what to look for.
-    pub(super) fn open(self, telling: &Telling) -> anyhow::Result<()> {
-        let title = format!("{}. {}", telling.number, telling.title);
+    pub(super) fn open(self, recording: &Recording) -> anyhow::Result<()> {
+        let title = format!("{}. {}", recording.number, recording.title);
         let line = "─".repeat(title.chars().count());
-        let about = wrapped(telling.about, width(), "");
+        let about = wrapped(recording.about, width(), "");
         Ok(output::print(&format!("{}\n{line}\n{about}\n", self.paint.text(Ink::Title, &title)))?)
     }
 
@@ -84,7 +84,7 @@ impl Screen {
     fn decision(self, decision: &Decision) -> String {
         match decision {
             Decision::Left(pod, node) => {
-                self.paint.text(Ink::Bad, &format!("  ✗ {pod} was told to leave {node}\n"))
+                self.paint.text(Ink::Bad, &format!("  ✗ {pod} was evicted from {node}\n"))
             }
             Decision::Because(why) => self.paint.text(Ink::Faint, &wrapped(why, width(), "      ")),
             Decision::Placed(pod, node) => {
@@ -93,7 +93,7 @@ impl Screen {
         }
     }
 
-    /// Pods as a table, and under it what those that wait were told.
+    /// Pods as a table, and under it the reasons of pending pods.
     fn pods(self, pods: &[&PodView]) -> String {
         let mut rows = vec![["POD", "QUEUE", "GPUS", "PHASE", "NODE"].map(str::to_owned).to_vec()];
         for pod in pods {
@@ -167,7 +167,7 @@ impl Screen {
         text
     }
 
-    /// Names in their colours, separated by commas; those that do not fit follow in lines below `indent` columns.
+    /// Names in their colours, separated by commas; names that do not fit continue on lines with `indent` columns.
     fn names(self, names: Vec<(&str, usize)>, indent: usize) -> String {
         let (mut text, mut column, last) = (String::new(), indent, names.len().saturating_sub(1));
         for (at, (name, hue)) in names.into_iter().enumerate() {
@@ -200,7 +200,7 @@ impl Screen {
             Pace::AtOnce => {}
             Pace::Timed => output::wait(PAUSE),
             Pace::ByKey => {
-                output::complain("— Enter to go on —");
+                output::complain("— press Enter to continue —");
                 std::io::stdin().lock().read_line(&mut String::new())?;
             }
         }
@@ -216,15 +216,15 @@ fn bar_width() -> usize {
     if width() < WIDEST { NARROW_BAR_WIDTH } else { BAR_WIDTH }
 }
 
-/// What pods that wait were told, and which.
+/// Reasons of pending pods, each with the names of its pods.
 pub(super) fn reasons<'a>(pods: &[&'a PodView]) -> Vec<(&'a str, Vec<&'a str>)> {
-    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
     for pod in pods {
         let Some(reason) = &pod.reason else { continue };
-        match told.iter_mut().find(|(known, _)| known == reason) {
+        match by_reason.iter_mut().find(|(known, _)| known == reason) {
             Some((_, names)) => names.push(&pod.name),
-            None => told.push((reason, vec![&pod.name])),
+            None => by_reason.push((reason, vec![&pod.name])),
         }
     }
-    told
+    by_reason
 }

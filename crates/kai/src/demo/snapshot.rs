@@ -54,7 +54,7 @@ pub(super) struct QueueView {
 /// The cluster at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Snapshot {
-    /// Pods by UID.
+    /// Pods of the cluster, by UID.
     pub(super) pods: BTreeMap<String, PodView>,
     pub(super) nodes: Vec<NodeView>,
     /// Queues of the walk-through, parents before their children.
@@ -83,7 +83,7 @@ impl Snapshot {
         Self { pods, nodes: nodes.collect(), queues, evictions: evictions.collect() }
     }
 
-    /// Pods by name.
+    /// Pods in the order of their names.
     pub(super) fn sorted(&self) -> Vec<&PodView> {
         let mut pods: Vec<&PodView> = self.pods.values().collect();
         pods.sort_by(|one, other| one.name.cmp(&other.name));
@@ -125,7 +125,7 @@ impl Snapshot {
 pub(super) enum Decision {
     /// A pod was evicted.
     Left(String, String),
-    /// Why.
+    /// Why the scheduler evicted the pods: the text of its event.
     Because(String),
     /// A pod was given a node.
     Placed(String, String),
@@ -145,7 +145,7 @@ fn pod_view(cluster: &Cluster, pod: &Value) -> PodView {
     }
 }
 
-/// Queues beside those that an install brings.
+/// Queues that the installation did not create.
 fn queues(cluster: &Cluster) -> Vec<QueueView> {
     let all = cluster.list(("scheduling.run.ai", "queues"));
     let mut queues: Vec<QueueView> = all
@@ -197,11 +197,12 @@ fn gpus(pod: &Value) -> String {
     memory.or(fraction).unwrap_or_else(|| whole.to_string())
 }
 
-/// What the pod was told.
+/// Why the pod is pending: the message of its condition `PodScheduled`.
 fn reason(pod: &Value) -> Option<String> {
     let mut conditions = items(&pod["status"]["conditions"]);
-    let told = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False")?;
-    told["message"].as_str().map(str::to_owned)
+    let condition =
+        conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False")?;
+    condition["message"].as_str().map(str::to_owned)
 }
 
 /// The queue of a pod: its own label, or that of its group.

@@ -1,20 +1,20 @@
-//! Where walk-throughs are played: announces a step, lets it happen, notes what became of it.
+//! Plays walk-throughs: announces a step, runs it, records the result.
 
 use kai_embed::nodes::NodeProfile;
 use serde_json::Value;
 
+use super::recording::{Exhibit, Moment, Recording, Step};
 use super::screen::Screen;
 use super::snapshot::Snapshot;
 use super::stories::Story;
-use super::telling::{Exhibit, Moment, Step, Telling};
 use crate::embedded::{VirtualCluster, play};
 
 /// Where one walk-through is played.
 pub(super) struct Stage {
     cluster: VirtualCluster,
-    /// Who watches.
+    /// The terminal that shows the steps.
     screen: Option<Screen>,
-    telling: Telling,
+    recording: Recording,
     before: Snapshot,
 }
 
@@ -24,16 +24,16 @@ impl Stage {
         number: usize,
         story: &Story,
         screen: Option<Screen>,
-    ) -> anyhow::Result<Telling> {
+    ) -> anyhow::Result<Recording> {
         play(async |cluster| {
-            let telling =
-                Telling { number, title: story.title, about: story.about, steps: Vec::new() };
-            let mut stage = Self { cluster, screen, telling, before: Snapshot::default() };
+            let recording =
+                Recording { number, title: story.title, about: story.about, steps: Vec::new() };
+            let mut stage = Self { cluster, screen, recording, before: Snapshot::default() };
             if let Some(screen) = screen {
-                screen.open(&stage.telling)?;
+                screen.open(&stage.recording)?;
             }
-            story.tell(&mut stage).await?;
-            Ok(stage.telling)
+            story.play(&mut stage).await?;
+            Ok(stage.recording)
         })
     }
 
@@ -66,7 +66,7 @@ impl Stage {
         self.conclude(what, None, |_| Vec::new()).await
     }
 
-    /// Creates what a manifest says and takes a closer look at what became of it.
+    /// Creates the objects of a manifest and shows exhibits of the result.
     pub(super) async fn examine(
         &mut self,
         what: &str,
@@ -82,7 +82,7 @@ impl Stage {
         self.screen.map_or(Ok(()), |screen| screen.announce(what, manifest))
     }
 
-    /// Lets everything settle, notes it and shows it.
+    /// Waits until the cluster settles, then records and shows its state.
     async fn conclude(
         &mut self,
         what: &str,
@@ -106,7 +106,7 @@ impl Stage {
             screen.show(&step)?;
         }
         self.before = after;
-        self.telling.steps.push(step);
+        self.recording.steps.push(step);
         Ok(())
     }
 }

@@ -14,9 +14,9 @@ use kai_install::manifests;
 use kube::Client;
 use serde_json::{Map, Value};
 
-/// Objects per answer.
+/// Objects per page of a list.
 const PAGE: usize = 500;
-/// Lines of a log that tell why a program ended.
+/// Number of log lines that show why a program ended.
 const LAST_LINES: usize = 20;
 
 /// Which cluster, and what it was installed as.
@@ -26,7 +26,7 @@ pub(super) struct ClusterArguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Schedule pods with this spec.schedulerName.
+    /// Check pods with this spec.schedulerName.
     #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
     scheduler_name: String,
 
@@ -127,14 +127,14 @@ async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
 async fn log(client: &Client, namespace: &str, name: &str) -> Option<String> {
     let pod = Resource::PODS.object(&ObjectName::new(namespace, name));
     let path = format!("{pod}/log?tailLines={LAST_LINES}");
-    let mut told = String::new();
+    let mut log = String::new();
     for path in [format!("{path}&previous=true"), path] {
         // There may be no earlier life, or no container yet.
         if let Ok(text) = client.request_text(get(&path).ok()?).await {
-            told.push_str(&text);
+            log.push_str(&text);
         }
     }
-    (!told.is_empty()).then_some(told)
+    (!log.is_empty()).then_some(log)
 }
 
 fn get(path: &str) -> Result<http::Request<Vec<u8>>, kube::Error> {

@@ -6,7 +6,7 @@ use std::process::Command;
 use clap::Args;
 use kai_doctor::host::HostFacts;
 
-/// Which host.
+/// Arguments of `kai doctor node`.
 #[derive(Args)]
 pub(super) struct HostArguments {
     /// Folder where the host's root is mounted, if this runs in a container.
@@ -26,7 +26,7 @@ pub(super) struct HostArguments {
     pub(super) json: bool,
 }
 
-/// Looks around.
+/// Reads the files of the host and the images of its container runtime.
 pub(super) fn facts(arguments: &HostArguments) -> HostFacts {
     let own_name = || said("uname", &["-n"]).map(|name| name.trim().to_owned());
     HostFacts {
@@ -41,8 +41,8 @@ pub(super) fn facts(arguments: &HostArguments) -> HostFacts {
 fn images() -> Option<Vec<String>> {
     let k3s = || said("k3s", &["ctr", "images", "list", "-q"]);
     let containerd = || said("ctr", &["-n", "k8s.io", "images", "list", "-q"]);
-    let told = k3s().or_else(containerd)?;
-    Some(told.lines().map(str::to_owned).collect())
+    let listed = k3s().or_else(containerd)?;
+    Some(listed.lines().map(str::to_owned).collect())
 }
 
 fn said(program: &str, arguments: &[&str]) -> Option<String> {

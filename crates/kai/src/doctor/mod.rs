@@ -19,7 +19,7 @@ Examples:
 
 Exits with 1 if a finding is an error. Writes nothing.";
 
-/// Where to look.
+/// Arguments of `kai doctor`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct DoctorArguments {
@@ -32,11 +32,11 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Subcommand)]
 enum Place {
-    /// Look at this host: libraries, device files, the container runtime, our image, kernel and release.
+    /// Check this host: libraries, device files, the container runtime, our image, kernel and release.
     Node(host::HostArguments),
 }
 
-/// Looks; the exit status.
+/// Runs the checks and prints their findings; returns the exit status.
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<u8> {
     let (findings, head, json) = match &arguments.place {
         Some(Place::Node(arguments)) => {

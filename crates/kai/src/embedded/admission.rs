@@ -28,23 +28,23 @@ pub(super) fn usual() -> AdmissionSettings {
 pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     let queue_rules = settings.queue_rules;
-    cluster.set_webhooks(Webhooks::new(move |path, asked, cluster| {
+    cluster.set_webhooks(Webhooks::new(move |path, review_request, cluster| {
         let queues: Option<Vec<Queue>> = (path == paths::VALIDATE_QUEUE_PATH).then(|| {
             let all = cluster.list(("scheduling.run.ai", "queues"));
             all.filter_map(|one| Queue::deserialize(&**one).ok()).collect()
         });
         let queues = queues.as_deref();
-        let asked = review::Review::deserialize(asked).ok()?;
-        let label = asked.namespace_to_read(&pods).and_then(|name| {
+        let review_request = review::Review::deserialize(review_request).ok()?;
+        let label = review_request.namespace_to_read(&pods).and_then(|name| {
             let mut all = cluster.list(("", "namespaces"));
             let found = all.find(|one| one["metadata"]["name"] == name)?;
             found["metadata"]["labels"][ENFORCEMENT].as_str().map(str::to_owned)
         });
         let rules = guard::narrow(&pods, label.as_deref());
         let known = review::Known { scheduler: &scheduler, rules: &rules, queues, queue_rules };
-        review::answer(path, &asked, &known)
+        review::answer(path, &review_request, &known)
     }));
-    // Nobody calls over a network, so there is nobody whose certificate must be trusted.
+    // Webhooks are not called over a network, so no certificate is needed.
     for (_, configuration) in registration::configurations(settings, None) {
         let written = match cluster.make(&configuration) {
             Err(failure) if failure.reason == "AlreadyExists" => cluster.replace(&configuration),

@@ -39,7 +39,7 @@ pub(crate) const RESERVATIONS: &str = "kai-resource-reservation";
 /// What is only tried again and again, and comes to nothing, is at rest.
 const PATIENCE: Duration = Duration::from_mins(20);
 
-/// Tells virtual time.
+/// Clock of virtual time.
 #[derive(Clone, Copy)]
 struct VirtualClock(Instant);
 
@@ -114,7 +114,7 @@ pub(crate) fn install(cluster: &mut Cluster) -> anyhow::Result<()> {
     admission::start(cluster, &admission::usual())
 }
 
-/// The same, with default queues that guarantee everything. Those of an install guarantee nothing, so that a Deployment,
+/// The same, with default queues that guarantee everything. The queues of an installation guarantee nothing, so that a Deployment,
 /// which is not preemptible, never runs in them.
 pub(crate) fn install_with_open_queues(cluster: &mut Cluster) -> anyhow::Result<()> {
     for object in installed()? {
@@ -171,18 +171,18 @@ fn read_installed() -> anyhow::Result<Vec<Value>> {
 }
 
 impl VirtualCluster {
-    /// Creates an object.
+    /// Creates an object in the cluster.
     pub(crate) fn make(&self, object: &Value) -> anyhow::Result<()> {
         self.embedded.with(|cluster, _| make(cluster, object))
     }
 
-    /// Adds a node.
+    /// Adds a simulated node with its kubelet.
     pub(crate) fn add_node(&self, profile: &NodeProfile) -> anyhow::Result<()> {
         let added = self.embedded.with(|cluster, _| cluster.add_node(profile));
         added.with_context(|| format!("cannot add the node {}", profile.name))
     }
 
-    /// Labels a node.
+    /// Sets labels of a node.
     pub(crate) fn label_node(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<()> {
         self.embedded.with(|cluster, _| {
             let key = kai_embed::Key::new("", name);
@@ -237,9 +237,9 @@ impl VirtualCluster {
                 (cluster.version(), cluster.next_pod_alarm().is_some())
             });
             if now != version {
-                let seen = self.look(|cluster| places_of(cluster));
-                if seen != places {
-                    places = seen;
+                let current = self.look(|cluster| places_of(cluster));
+                if current != places {
+                    places = current;
                     still_since = Instant::now();
                 }
             }

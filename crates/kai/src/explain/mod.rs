@@ -17,19 +17,19 @@ use subject::Subject;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai explain pod trainer-0 -n team-a      why the pod is pending, and how its queues stand
+  kai explain pod trainer-0 -n team-a      why the pod is pending, and the state of its queues
   kai explain pod/trainer-0 -n team-a      the same
-  kai explain job/train -n team-a          a pod of the job: any kind that owns pods, deployment/web too
+  kai explain job/train -n team-a          the first pending pod of the job; any kind that owns pods works
   kai explain podgroup pg-trainer -n team-a
-  kai explain queue team-a                 quota, fair share, use and limit up to the root
+  kai explain queue team-a                 quota, fair share, usage and limit of the queue and its parents
 
 Reads the cluster and plans one cycle; writes nothing.";
 
-/// What to explain.
+/// Arguments of `kai explain`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArguments {
-    /// Kind: pod, podgroup, queue, or a workload such as job or deployment; KIND/NAME in one is fine.
+    /// Kind of the object: pod, podgroup, queue, or a workload such as job or deployment; KIND/NAME also works.
     kind: String,
 
     /// Name of the object.
@@ -63,14 +63,14 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let told = runtime.block_on(async {
+    let text = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
         let client = device_api::adapted(client).await;
         let found = subject.find(&client, &arguments.namespace).await?;
         let env = Env::real();
-        let told = explain(&client, &env, &settings, only.as_deref(), &found.asked);
-        anyhow::Ok(found.head + &Box::pin(told).await?)
+        let explanation = explain(&client, &env, &settings, only.as_deref(), &found.asked);
+        anyhow::Ok(found.head + &Box::pin(explanation).await?)
     })?;
-    output::print(&told)?;
+    output::print(&text)?;
     Ok(0)
 }

@@ -1,4 +1,4 @@
-//! What is to be explained: a pod, a pod group, a queue, or a workload, which stands for one of its pods.
+//! What is to be explained: a pod, a pod group, a queue, or a workload, explained by one of its pods.
 
 use anyhow::{Context, bail, ensure};
 use kai_control::explain::Asked;
@@ -24,7 +24,7 @@ pub(super) enum Subject {
     },
 }
 
-/// What the planner is asked, and a line about how that was found.
+/// The object to explain, and a line about how it was found.
 pub(super) struct Found {
     pub(super) asked: Asked,
     pub(super) head: String,

@@ -83,12 +83,12 @@ where
     }
 }
 
-/// Where one line goes.
+/// Destination of one line.
 pub(super) struct Line<W> {
     json: bool,
     /// Lines of the same warning that were not written.
     suppressed: u64,
-    /// None: nowhere.
+    /// Where the line is written; none: it is dropped.
     to: Option<W>,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct ScenarioArguments {
 
 #[derive(Subcommand)]
 enum ScenarioVerb {
-    /// Run scenarios and compare what happens with what they expect.
+    /// Run scenarios and compare the decisions with the expected ones.
     Run(run::RunArguments),
 }
 

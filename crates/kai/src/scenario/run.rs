@@ -18,14 +18,14 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   kai scenario run examples/                      every scenario of a folder
-  kai scenario run examples/ --id 'reclaim*'      those whose id begins with reclaim
-  kai scenario run examples/ --feature topology   those with a tag
+  kai scenario run examples/ --id 'reclaim*'      scenarios whose id begins with reclaim
+  kai scenario run examples/ --feature topology   scenarios with a feature tag
   kai scenario run a.json b.json --out states/    also write the states of every cycle
-  kai scenario run a.json --explain train         why the job called train waits
+  kai scenario run a.json --explain train         why the job train is pending
   kai scenario run tables/ --compatibility kai --strict
-                                                  judge agreement with recorded outcomes
+                                                  compare with recorded outcomes
 
-Exit status: 0 when every expectation held, 1 when one failed, 2 on bad input.";
+Exit status: 0 if every expectation held, 1 if one failed, 2 on bad input.";
 
 /// What to run and how.
 #[derive(Args)]
@@ -39,7 +39,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum)]
     compatibility: Option<Compatibility>,
 
-    /// Also compare every task in every cycle with the recorded outcome, where there is a stable one.
+    /// Also compare every task in every cycle with the recorded outcome, if a stable one was recorded.
     #[arg(long)]
     strict: bool,
 
@@ -51,15 +51,15 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     json: bool,
 
-    /// Also print everything that is known about why JOB waits.
+    /// Also print in detail why JOB is pending.
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     explain: Option<String>,
 
-    /// Only scenarios whose id contains PATTERN, or matches it as a whole where it has * or ?.
+    /// Run only scenarios whose id contains PATTERN; a PATTERN with * or ? must match the whole id.
     #[arg(long, value_name = "PATTERN")]
     id: Option<String>,
 
-    /// Only scenarios with this feature tag.
+    /// Run only scenarios with this feature tag.
     #[arg(long, value_name = "TAG")]
     feature: Option<String>,
 }
@@ -117,7 +117,7 @@ fn report_nothing_to_run(result: &mut SuiteResult, paths: &[PathBuf]) {
         return;
     }
     let message = if result.filtered_out > 0 {
-        "the filter leaves no scenario, expected one that matches"
+        "the filter matches no scenario"
     } else {
         "no scenario found, expected JSON documents with schema scenario/v1"
     };
@@ -128,7 +128,7 @@ fn report_nothing_to_run(result: &mut SuiteResult, paths: &[PathBuf]) {
     });
 }
 
-/// Says why a job waits, before the verdicts. A name no scenario knows is a mistake of who asked.
+/// Prints why a job is pending, before the verdicts. A name that no scenario has is bad input.
 fn explain(result: &mut SuiteResult, job: &str, paths: &[PathBuf]) -> anyhow::Result<()> {
     if let Some(text) = report::explanations(result, job) {
         return Ok(output::print(&text)?);

@@ -88,7 +88,7 @@ impl Manifests {
         if manifests.is_empty() && !paths.is_empty() {
             let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             anyhow::bail!(
-                "no manifests in {}: files must hold YAML or JSON, and those of a folder end in .yaml, .yml or .json",
+                "no manifests in {}: files must hold YAML or JSON, and files of a folder must end in .yaml, .yml or .json",
                 names.join(", ")
             );
         }
@@ -130,9 +130,9 @@ impl Manifests {
             }
             cluster.take_warnings();
             faults.extend(manifest.create(cluster));
-            let told = cluster.take_warnings();
+            let texts = cluster.take_warnings();
             warnings
-                .extend(told.iter().map(|told| manifest.fault("", &format!("warning: {told}"))));
+                .extend(texts.iter().map(|text| manifest.fault("", &format!("warning: {text}"))));
         }
         for (why, manifests) in skipped {
             let first = manifests[0];
@@ -147,7 +147,7 @@ impl Manifests {
     }
 }
 
-/// Stands for standard input.
+/// Path that means standard input.
 const STDIN: &str = "-";
 
 fn read_file(path: &Path) -> anyhow::Result<String> {
@@ -259,7 +259,7 @@ fn skip_reason(object: &Value, owners: &BTreeSet<(&str, &str, &str)>) -> Option<
     is_created_by_owner.then_some("its owner is in the manifests and creates its objects itself")
 }
 
-/// Namespaces and accounts that an object needs and nobody wrote down.
+/// Namespaces and accounts that an object needs and no manifest creates.
 fn make_up(cluster: &mut Cluster, object: &Value) {
     let space = namespace(object).to_owned();
     if space.is_empty() {

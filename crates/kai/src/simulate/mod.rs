@@ -47,7 +47,7 @@ pub(crate) struct SimulateArguments {
 pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
     let manifests = match Manifests::read(&arguments.files)? {
         Ok(manifests) => manifests,
-        Err(faults) => return Ok(refuse(&faults)),
+        Err(faults) => return Ok(report_faults(&faults)),
     };
     let nodes = arguments.cluster.profiles(manifests.has_nodes());
     let played = play(async |cluster| {
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
         Ok(Ok((cluster.look(|cluster| Outcome::of(cluster)), unsettled)))
     })?;
     let (outcome, unsettled) = match played {
-        Err(faults) => return Ok(refuse(&faults)),
+        Err(faults) => return Ok(report_faults(&faults)),
         Ok(played) => played,
     };
     show(&outcome, arguments.json, manifests.has_ends())?;
@@ -81,12 +81,12 @@ fn show(outcome: &Outcome, as_json: bool, has_ends: bool) -> anyhow::Result<()> 
             output::print(&note)?;
         }
     }
-    outcome.refused().iter().for_each(|refused| output::complain(refused));
+    outcome.rejected().iter().for_each(|rejected| output::complain(rejected));
     Ok(())
 }
 
 /// Says what is wrong with the manifests; the exit status.
-pub(crate) fn refuse(faults: &[manifests::Fault]) -> u8 {
+pub(crate) fn report_faults(faults: &[manifests::Fault]) -> u8 {
     complain(faults);
     crate::BAD_INPUT
 }

@@ -11,15 +11,15 @@ use serde_json::Value;
 use crate::demo::{Paint, table};
 use crate::embedded::RESERVATIONS;
 
-/// Where everything ended.
+/// Final state of a simulation.
 #[derive(Serialize)]
 pub(super) struct Outcome {
     pods: Vec<Pod>,
     nodes: Vec<Node>,
     queues: Vec<Queue>,
-    /// Workloads whose pods were refused, each with the reason.
+    /// Workloads whose pods were rejected, each with the reason.
     #[serde(skip)]
-    refused: Vec<String>,
+    rejected: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -81,23 +81,23 @@ impl Outcome {
                 .list(("scheduling.run.ai", "queues"))
                 .map(|queue| Queue::of(queue))
                 .collect(),
-            refused: cluster
+            rejected: cluster
                 .list(("", "events"))
                 .filter(|event| event["reason"] == "FailedCreate")
-                .map(|event| refused(event))
+                .map(|event| rejected(event))
                 .collect(),
         }
     }
 
-    /// Workloads whose pods were refused, a line each.
-    pub(super) fn refused(&self) -> &[String] {
-        &self.refused
+    /// Workloads whose pods were rejected, a line each.
+    pub(super) fn rejected(&self) -> &[String] {
+        &self.rejected
     }
 
-    /// As a table.
+    /// The outcome as tables.
     pub(super) fn text(&self, paint: Paint) -> String {
         let mut rows = vec![
-            ["NAMESPACE", "POD", "PHASE", "NODE", "GPUS", "WHY IT WAITS"]
+            ["NAMESPACE", "POD", "PHASE", "NODE", "GPUS", "PENDING BECAUSE"]
                 .map(str::to_owned)
                 .to_vec(),
         ];
@@ -167,8 +167,8 @@ fn uses<'a>(nodes: &'a [(&str, Vec<Device>)]) -> BTreeMap<&'a Key, Vec<Gpu>> {
     uses
 }
 
-/// A workload whose pods were refused.
-fn refused(event: &Value) -> String {
+/// A line about a workload whose pods were rejected.
+fn rejected(event: &Value) -> String {
     let about = &event["involvedObject"];
     let (kind, name) = (text(&about["kind"]), text(&about["name"]));
     format!("{}: {kind} {name}: {}\n", text(&about["namespace"]), text(&event["message"]))
@@ -185,8 +185,9 @@ fn reason(pod: &Value) -> Option<String> {
         return None;
     }
     let mut conditions = items(&pod["status"]["conditions"]);
-    let told = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
-    if let Some(message) = told.and_then(|told| told["message"].as_str()) {
+    let condition =
+        conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
+    if let Some(message) = condition.and_then(|condition| condition["message"].as_str()) {
         return Some(message.to_owned());
     }
     let scheduler = text(&pod["spec"]["schedulerName"]);

@@ -24,7 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   kai up                                      one node with 8 GPUs
   kai up --nodes 4 --gpus 8 --time-slicing 10
-  kai up --cluster nodes.yaml                 nodes and whatever else the manifests say
+  kai up --cluster nodes.yaml                 nodes and other objects of the manifests
   kubectl --kubeconfig kai.kubeconfig get pods";
 
 /// Which cluster, and how it is reached.
@@ -48,11 +48,11 @@ pub(crate) struct UpArguments {
     port: u16,
 }
 
-/// Runs until it is told to stop; the exit status.
+/// Runs until a signal arrives; returns the exit status.
 pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<u8> {
     let manifests = match Manifests::read(&arguments.cluster)? {
         Ok(manifests) => manifests,
-        Err(faults) => return Ok(crate::simulate::refuse(&faults)),
+        Err(faults) => return Ok(crate::simulate::report_faults(&faults)),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -77,7 +77,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     }
     let faults = embedded.with(|cluster, _| manifests.create(cluster));
     if !faults.is_empty() {
-        return Ok(crate::simulate::refuse(&faults));
+        return Ok(crate::simulate::report_faults(&faults));
     }
     let identity = Identity::new(random()? + &random()?)?;
     let listener = TcpListener::bind(("127.0.0.1", arguments.port))
@@ -108,7 +108,7 @@ async fn up(arguments: &UpArguments, manifests: &Manifests) -> anyhow::Result<u8
     Ok(0)
 }
 
-/// Something that nobody can guess.
+/// A random token.
 fn random() -> anyhow::Result<String> {
     const SOURCE: &str = "/proc/sys/kernel/random/uuid";
     let text = fs::read_to_string(SOURCE).with_context(|| format!("cannot read {SOURCE}"))?;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::world::{World, send};
 use crate::{QUEUE, open};
 
-/// Why a write was refused.
-pub(crate) async fn refusal(world: &World, path: &str, object: &Value) -> String {
+/// Why a write was denied; empty if it was admitted.
+pub(crate) async fn denial_reason(world: &World, path: &str, object: &Value) -> String {
     match world.try_create(path, object).await {
         Ok(_) => String::new(),
         Err(kube::Error::Api(status)) => status.message,
@@ -19,7 +19,7 @@ fn pods(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
+async fn invalid_objects_are_denied_and_sharing_pods_are_completed() {
     let Some(mut world) = World::alone("admitted").await else { return };
     world
         .create(
@@ -37,24 +37,25 @@ async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
     // The registration may take effect a moment after it is written.
     let nothing = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "nothing"}, "spec": {}});
     world
-        .wait("a queue without resources is refused", async || {
-            let told = refusal(&world, queues, &nothing).await;
-            if told.is_empty() {
+        .wait("a queue without resources is denied", async || {
+            let denial = denial_reason(&world, queues, &nothing).await;
+            if denial.is_empty() {
                 world.delete(&format!("{queues}/nothing"), &json!({})).await;
             }
-            told.ends_with("denied the request: resources must be specified")
+            denial.ends_with("denied the request: resources must be specified")
         })
         .await;
     let mut bad = world.pod("bad", &[(QUEUE, &queue)], &json!({"cpu": "1"}));
     bad["metadata"]["annotations"] = json!({"gpu-fraction": "1.5"});
-    let told = refusal(&world, &pods(&world), &bad).await;
+    let denial = denial_reason(&world, &pods(&world), &bad).await;
     assert!(
-        told.ends_with("gpu-fraction annotation value must be a positive number smaller than 1.0"),
-        "{told}"
+        denial
+            .ends_with("gpu-fraction annotation value must be a positive number smaller than 1.0"),
+        "{denial}"
     );
     bad["spec"]["schedulerName"] = json!("default-scheduler");
     assert_eq!(
-        refusal(&world, &pods(&world), &bad).await,
+        denial_reason(&world, &pods(&world), &bad).await,
         "",
         "pods of others are none of our business"
     );
@@ -78,48 +79,51 @@ async fn what_makes_no_sense_is_refused_and_shares_are_completed() {
     let group = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
         "spec": {"subGroups": [{"name": "a", "parent": "b", "minMember": 1}]}});
     let groups = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups", world.name);
-    let told = refusal(&world, &groups, &group).await;
-    assert!(told.ends_with("parent b of a was not found"), "{told}");
+    let denial = denial_reason(&world, &groups, &group).await;
+    assert!(denial.ends_with("parent b of a was not found"), "{denial}");
     let topology = json!({"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"},
         "spec": {"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack", "alias": "z"}]}});
-    let told = refusal(&world, "/apis/kai.scheduler/v1alpha1/topologies", &topology).await;
-    assert!(told.contains("aliases must be unique within the topology; duplicated: [z]"), "{told}");
+    let denial = denial_reason(&world, "/apis/kai.scheduler/v1alpha1/topologies", &topology).await;
+    assert!(
+        denial.contains("aliases must be unique within the topology; duplicated: [z]"),
+        "{denial}"
+    );
     what_relatives_say(&world).await;
-    nobody_answers(&mut world, &queue).await;
+    new_pods_are_denied_without_webhooks(&mut world, &queue).await;
 }
 
-/// A queue is seen beside its parent, a pod beside what it was.
+/// A queue is checked against its parent, a pod against its previous version.
 async fn what_relatives_say(world: &World) {
     let queues = "/apis/scheduling.run.ai/v2/queues";
     let lost = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "lost"},
         "spec": {"parentQueue": "nobody", "resources": {}}});
-    let told = refusal(world, queues, &lost).await;
-    assert!(told.ends_with("failed to get parent queue nobody: not found"), "{told}");
+    let denial = denial_reason(world, queues, &lost).await;
+    assert!(denial.ends_with("failed to get parent queue nobody: not found"), "{denial}");
     let target = json!({"apiVersion": "v1", "kind": "Node", "name": "admitted-n"});
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "half"}, "target": target});
     let half = format!("{}/half", pods(world));
     world.create(&format!("{half}/binding"), &binding).await;
     let larger = json!({"metadata": {"annotations": {"gpu-fraction": "0.9"}}});
     let kind = "application/merge-patch+json";
-    let told = match send(&world.client, "PATCH", &half, kind, &larger).await {
+    let denial = match send(&world.client, "PATCH", &half, kind, &larger).await {
         Err(kube::Error::Api(status)) => status.message,
         other => panic!("{other:?}"),
     };
     // The policy speaks before the webhook, which would deny it too.
     assert!(
-        told.contains("annotations gpu-fraction") && told.contains("of a pod on a node"),
-        "{told}"
+        denial.contains("annotations gpu-fraction") && denial.contains("of a pod on a node"),
+        "{denial}"
     );
     let harmless = json!({"metadata": {"annotations": {"a": "b"}}});
     world.patch(&half, &harmless).await;
 }
 
-/// New pods of ours wait for us; changed ones and those of others do not.
-async fn nobody_answers(world: &mut World, queue: &str) {
+/// New pods of our scheduler need the webhook; changed pods and pods of other schedulers do not.
+async fn new_pods_are_denied_without_webhooks(world: &mut World, queue: &str) {
     world.kill_kai();
     let later = world.pod("later", &[(QUEUE, queue)], &json!({"cpu": "1"}));
-    let told = refusal(world, &pods(world), &later).await;
-    assert!(told.contains("failed calling webhook"), "{told}");
+    let denial = denial_reason(world, &pods(world), &later).await;
+    assert!(denial.contains("failed calling webhook"), "{denial}");
     world
         .patch(&format!("{}/plain", pods(world)), &json!({"metadata": {"labels": {"a": "b"}}}))
         .await;
@@ -130,7 +134,7 @@ async fn nobody_answers(world: &mut World, queue: &str) {
     world.start_admitting("admission", &["--only", "admission"]).await;
     world
         .wait("new pods are let in again", async || {
-            refusal(world, &pods(world), &later).await.is_empty()
+            denial_reason(world, &pods(world), &later).await.is_empty()
         })
         .await;
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::admission::refusal;
+use crate::admission::denial_reason;
 use crate::installation::KAI;
 use crate::served::{ask, free_port};
 use crate::world::World;
@@ -50,19 +50,19 @@ async fn functions_work_apart_with_their_own_rights() {
     let nothing = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "nothing"}, "spec": {}});
     let queues = "/apis/scheduling.run.ai/v2/queues";
     world
-        .wait("a queue without resources is refused", async || {
-            let told = refusal(&world, queues, &nothing).await;
-            if told.is_empty() {
+        .wait("a queue without resources is denied", async || {
+            let denial = denial_reason(&world, queues, &nothing).await;
+            if denial.is_empty() {
                 world.delete(&format!("{queues}/nothing"), &json!({})).await;
             }
-            told.ends_with("denied the request: resources must be specified")
+            denial.ends_with("denied the request: resources must be specified")
         })
         .await;
-    admission_tells_its_requests(metrics);
+    admission_serves_metrics_of_its_requests(metrics);
 }
 
 /// The process of admission has no loop; its metrics are about requests.
-fn admission_tells_its_requests(port: u16) {
+fn admission_serves_metrics_of_its_requests(port: u16) {
     let (status, page) = ask(port, "GET", "/metrics", "").expect("an answer");
     let page = String::from_utf8(page).expect("text");
     assert_eq!(status, 200, "{page}");
@@ -81,15 +81,15 @@ async fn the_api_server_takes_every_deployment() {
     let Some(world) = World::new("deployed").await else { return };
     for deploy in ["process", "functions"] {
         let all = ["manifests", "--numa-agent", "--node-scale-adjuster", "--deploy", deploy];
-        let told = Command::new(KAI).args(all).output();
-        let told = told.expect("kai manifests runs").stdout;
+        let manifests = Command::new(KAI).args(all).output();
+        let manifests = manifests.expect("kai manifests runs").stdout;
         let mut child = world
             .kubectl_command(&["apply", "--server-side", "--dry-run=server", "-f", "-"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("kubectl starts");
-        child.stdin.take().expect("a pipe").write_all(&told).expect("it reads");
+        child.stdin.take().expect("a pipe").write_all(&manifests).expect("it reads");
         let ended = child.wait_with_output().expect("it ends");
         let text = String::from_utf8_lossy(&ended.stdout);
         assert!(ended.status.success(), "{text}");

@@ -136,7 +136,7 @@ async fn assert_serves(world: &World, name: &str) {
 }
 
 #[tokio::test]
-async fn attacks_from_the_network_leave_probes_and_pods_alone() {
+async fn attacks_from_the_network_do_not_affect_probes_and_pods() {
     let Some(mut world) = World::alone("besieged").await else { return };
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "50"})).await;
@@ -153,10 +153,10 @@ async fn attacks_from_the_network_leave_probes_and_pods_alone() {
     ];
     for path in PATHS {
         for body in malformed {
-            let (status, told) = target.post(path, body).expect("an answer");
+            let (status, answer) = target.post(path, body).expect("an answer");
             // No rule for pod groups looks at these fields.
-            let denied = told.contains(r#""allowed":false"#) || path == PATHS[2];
-            assert!(status == 400 || (status == 200 && denied), "{path} {body}: {told}");
+            let denied = answer.contains(r#""allowed":false"#) || path == PATHS[2];
+            assert!(status == 400 || (status == 200 && denied), "{path} {body}: {answer}");
         }
     }
     target.assert_healthy("malformed reviews");
@@ -164,8 +164,8 @@ async fn attacks_from_the_network_leave_probes_and_pods_alone() {
     let review = chained(12_000);
     for _ in 0..3 {
         let begin = Instant::now();
-        let (status, told) = target.post(PATHS[2], &review).expect("an answer");
-        assert!(status == 200 && told.contains(r#""allowed":false"#), "{status} {told:.300}");
+        let (status, answer) = target.post(PATHS[2], &review).expect("an answer");
+        assert!(status == 200 && answer.contains(r#""allowed":false"#), "{status} {answer:.300}");
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
         target.assert_healthy("chained sub-groups");
     }

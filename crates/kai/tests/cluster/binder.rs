@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::open;
 use crate::sharing::{Answer, NodeAgents, device_of};
-use crate::statuses::{condition, told};
+use crate::statuses::{condition, event_messages};
 use crate::world::World;
 
 /// A cluster with one node of so many devices, a queue, and `kai` with everything in it.
@@ -49,10 +49,10 @@ async fn two_pods_share_a_device() {
         let name = pod["metadata"]["name"].as_str().expect("a name");
         assert_eq!(pod["metadata"]["labels"]["runai-gpu-group"], *group);
         assert_eq!(pod["metadata"]["annotations"]["received-resource-type"], "Fraction");
-        let told = world.told(name).await.expect("a config map");
-        assert_eq!(told["NVIDIA_VISIBLE_DEVICES"], "share-n-0");
+        let config = world.shared_gpu_config(name).await.expect("a config map");
+        assert_eq!(config["NVIDIA_VISIBLE_DEVICES"], "share-n-0");
         assert_eq!(
-            (&told["GPU_PORTION"], &told["RUNAI_NUM_OF_GPUS"]),
+            (&config["GPU_PORTION"], &config["RUNAI_NUM_OF_GPUS"]),
             (&json!("0.50"), &json!("0.50"))
         );
         let variables = format!("/api/v1/namespaces/share/configmaps/{name}-shared-gpu-0-evar");
@@ -64,16 +64,16 @@ async fn two_pods_share_a_device() {
             requests.len() == 2 && requests.iter().all(|one| one["status"]["phase"] == "Succeeded")
         })
         .await;
-    // One leaves: the third takes its place beside the other, on the same reservation.
-    let (stays, leaves) =
+    // One ends: the third replaces it beside the other, on the same reservation.
+    let (stays, ends) =
         (bound[0]["metadata"]["name"].as_str(), bound[1]["metadata"]["name"].as_str());
     let third = waiting[0]["metadata"]["name"].as_str().expect("a name");
-    world.remove_pod(leaves.expect("a name")).await;
+    world.remove_pod(ends.expect("a name")).await;
     world.wait_bound(third).await;
     let now = world.reservations().await;
     assert_eq!(now.len(), 1);
     assert_eq!(now[0]["metadata"]["uid"], reservation["metadata"]["uid"]);
-    // Nobody is left: the device is free.
+    // No pod is left: the device is free.
     world.remove_pod(stays.expect("a name")).await;
     world.remove_pod(third).await;
     world.wait_released().await;
@@ -95,9 +95,9 @@ async fn a_pod_has_parts_of_several_devices() {
     let pod = world.see_pod("p").await.expect("the pod");
     let labels = pod["metadata"]["labels"].as_object().expect("labels");
     assert!(!labels.contains_key("runai-gpu-group"), "several groups have labels of their own");
-    let told = world.told("p").await.expect("a config map");
+    let config = world.shared_gpu_config("p").await.expect("a config map");
     let mut devices: Vec<&str> =
-        told["NVIDIA_VISIBLE_DEVICES"].as_str().expect("devices").split(',').collect();
+        config["NVIDIA_VISIBLE_DEVICES"].as_str().expect("devices").split(',').collect();
     devices.sort_unstable();
     assert_eq!(devices, ["several-n-0", "several-n-1"]);
     for reservation in &reservations {
@@ -123,7 +123,7 @@ async fn a_device_is_not_given_to_two_groups() {
     world.wait_bound("first").await;
     world.create_pod(&second).await;
     world
-        .wait("the second reservation is refused", async || {
+        .wait("the second reservation is rejected", async || {
             let requests = world.bind_requests().await;
             requests.iter().any(|one| {
                 let reason = one["status"]["reason"].as_str().unwrap_or_default();
@@ -139,9 +139,12 @@ async fn a_device_is_not_given_to_two_groups() {
     drop(agents);
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     world.wait_bound("second").await;
-    assert_eq!(world.told("first").await.expect("told")["NVIDIA_VISIBLE_DEVICES"], "collision-n-0");
     assert_eq!(
-        world.told("second").await.expect("told")["NVIDIA_VISIBLE_DEVICES"],
+        world.shared_gpu_config("first").await.expect("a config map")["NVIDIA_VISIBLE_DEVICES"],
+        "collision-n-0"
+    );
+    assert_eq!(
+        world.shared_gpu_config("second").await.expect("a config map")["NVIDIA_VISIBLE_DEVICES"],
         "collision-n-1"
     );
     world
@@ -154,8 +157,8 @@ async fn a_device_is_not_given_to_two_groups() {
 #[tokio::test]
 async fn denied_reservation_is_reported_at_once_and_leaves_nothing() {
     let Some(mut world) = cluster("refusal", 1).await else { return };
-    let _agents = NodeAgents::start(&world, Answer::Refusal);
-    world.start_kai("kai", &["--only", "binder"]).await; // nobody removes the failed request
+    let _agents = NodeAgents::start(&world, Answer::Rejection);
+    world.start_kai("kai", &["--only", "binder"]).await; // no scheduler removes the failed request
     world.create_pod(&half(&world, "p")).await;
     let uid = world.see_pod("p").await.expect("the pod")["metadata"]["uid"].clone();
     let request = json!({
@@ -183,11 +186,11 @@ async fn denied_reservation_is_reported_at_once_and_leaves_nothing() {
     world.wait_released().await;
     let pod = world.see_pod("p").await.expect("the pod");
     assert!(pod["metadata"]["labels"]["runai-gpu-group"].is_null());
-    assert!(world.told("p").await.is_none());
+    assert!(world.shared_gpu_config("p").await.is_none());
 }
 
 #[tokio::test]
-async fn a_reservation_that_tells_nothing_is_given_up() {
+async fn reservation_that_reports_no_device_times_out() {
     let Some(mut world) = cluster("silence", 1).await else { return };
     let agents = NodeAgents::start(&world, Answer::Silence);
     world.start_kai("kai", &["--resource-reservation-allocation-timeout", "2"]).await;
@@ -200,9 +203,9 @@ async fn a_reservation_that_tells_nothing_is_given_up() {
     world.wait_bound("p").await;
 }
 
-/// As KAI's scheduler would ask for it; nobody but a binder is there.
+/// A bind request as KAI's scheduler creates it; only a binder runs.
 #[tokio::test]
-async fn a_binder_alone_carries_out_what_kais_scheduler_asks_for_and_tells() {
+async fn binder_alone_executes_bind_requests_of_kais_scheduler_and_reports_them() {
     let Some(mut world) = cluster("lone", 1).await else { return };
     world.start_kai("binder", &["--only", "binder", "--events=all"]).await;
     world.create_pod(&world.pod("p", &[], &json!({"cpu": "1"}))).await;
@@ -220,7 +223,7 @@ async fn a_binder_alone_carries_out_what_kais_scheduler_asks_for_and_tells() {
     let path = "/apis/scheduling.run.ai/v1alpha2/namespaces/lone/bindrequests";
     world.create(path, &request("p", "lone-nowhere", Value::Null)).await;
     world
-        .wait("it is told why it is not bound", async || {
+        .wait("its condition says why it is not bound", async || {
             condition(&world, "p", "PodBound").await["reason"] == "BindingError"
         })
         .await;
@@ -228,21 +231,23 @@ async fn a_binder_alone_carries_out_what_kais_scheduler_asks_for_and_tells() {
     let text = "Failed to bind pod lone/p to node lone-nowhere: node <lone-nowhere> not found";
     assert_eq!(said, text);
     world
-        .wait("an event tells it", async || {
-            told(&world, "p", "BindingError").await == [text.to_owned()]
+        .wait("an event reports it", async || {
+            event_messages(&world, "p", "BindingError").await == [text.to_owned()]
         })
         .await;
     world.delete(&format!("{path}/p"), &json!({})).await;
     world.create(path, &request("p", "lone-n", json!(2))).await;
     assert_eq!(world.wait_bound("p").await, "lone-n");
     world
-        .wait("it is told that it is bound", async || {
+        .wait("its condition says that it is bound", async || {
             condition(&world, "p", "PodBound").await["status"] == "True"
         })
         .await;
     let bound = "Pod bound successfully to node lone-n".to_owned();
     world
-        .wait("an event tells it", async || told(&world, "p", "Bound").await == [bound.clone()])
+        .wait("an event reports it", async || {
+            event_messages(&world, "p", "Bound").await == [bound.clone()]
+        })
         .await;
     world
         .wait("the request is done", async || {

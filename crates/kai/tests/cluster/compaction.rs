@@ -1,4 +1,4 @@
-//! etcd forgets the past while watches are cut: the API server says 410 to those who want to go on from there. Nothing that
+//! etcd forgets the past while watches are cut: the API server answers 410 to watches that resume from there. Nothing that
 //! happened meanwhile is missed.
 
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::storms::is_watch;
 use crate::world::World;
 use crate::{QUEUE, open};
 
-/// A gate before watches. While it is closed those that run are cut, and nobody gets a new one.
+/// A gate before watches. While it is closed, running watches are cut and new ones are rejected.
 #[derive(Default)]
 struct Gate {
     closed: AtomicBool,
-    /// Watches that run.
+    /// Number of watches that are open.
     running: AtomicUsize,
-    /// How often the server said that what was asked for is gone.
+    /// How often the server answered 410.
     gone: AtomicUsize,
 }
 
@@ -97,7 +97,7 @@ fn gated(client: Client, gate: Arc<Gate>) -> Client {
 enum Server {
     /// It remembers nothing itself.
     WithoutCache,
-    /// It starts again.
+    /// The API server restarts, which empties its watch cache.
     Restarted,
 }
 
@@ -163,8 +163,8 @@ async fn nothing_is_missed(world: &World, server: Server) {
     let [stays, comes] = ["stays", "comes"].map(|node| format!("{}-{node}", world.name));
     assert_eq!(world.wait_bound("waits").await, stays, "its place is free");
     assert_eq!(world.wait_bound("small").await, stays);
-    assert!(gate.gone.load(Ordering::SeqCst) > 0, "nobody was told that the past is gone");
-    // Who is bound to a node that came later knows all nodes as they are; before, pods may be seen sooner than nodes.
+    assert!(gate.gone.load(Ordering::SeqCst) > 0, "no watch got 410");
+    // A pod bound to a node that was added later shows that all nodes were observed; before, pods may be observed sooner than nodes.
     world.node("probe", node("1")).await;
     world.create_pod(&pod("probe", "500m", "probe")).await;
     world.wait_bound("probe").await;

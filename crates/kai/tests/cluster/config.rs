@@ -1,10 +1,10 @@
-//! `Config` on a real API server: read live, honoured or refused by name.
+//! `Config` on a real API server: read live, honoured or rejected by name.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::admission::refusal;
+use crate::admission::denial_reason;
 use crate::world::World;
 use crate::{QUEUE, open};
 
@@ -29,7 +29,7 @@ async fn config_is_read_live_and_its_status_reports_errors() {
     world.start_admitting("kai", &["--v=3"]).await;
     world.queue("q", open(), open()).await;
     world
-        .wait("what is refused is named", async || {
+        .wait("rejected fields are named", async || {
             let ready = condition(&world, "Ready").await;
             ready["message"] == "spec.binder.plugins.magic: there is no such plugin"
                 && ready["status"] == "False"
@@ -43,22 +43,26 @@ async fn config_is_read_live_and_its_status_reports_errors() {
     half["metadata"]["annotations"] = json!({"gpu-fraction": "0.5"});
     let pods = format!("/api/v1/namespaces/{}/pods", world.name);
     world
-        .wait("shares are refused", async || {
-            let told = refusal(&world, &pods, &half).await;
-            if told.is_empty() {
+        .wait("GPU fractions are denied", async || {
+            let denial = denial_reason(&world, &pods, &half).await;
+            if denial.is_empty() {
                 world.delete(&format!("{pods}/half"), &json!({"gracePeriodSeconds": 0})).await;
             }
-            told.contains("GPU sharing is disabled")
+            denial.contains("GPU sharing is disabled")
         })
         .await;
     let change = json!({"spec": {"binder": {"plugins": null}, "admission": {"gpuSharing": true}}});
     world.patch(&format!("{CONFIGS}/kai-config"), &change).await;
     world.wait("all is well", async || condition(&world, "Ready").await["status"] == "True").await;
-    world.wait("shares are let in", async || refusal(&world, &pods, &half).await.is_empty()).await;
+    world
+        .wait("GPU fractions are admitted", async || {
+            denial_reason(&world, &pods, &half).await.is_empty()
+        })
+        .await;
     the_form_of_the_log_changes(&world, &log).await;
 }
 
-/// What `kai` logs, in a file that goes with the test.
+/// What `kai` logs, in a file that is removed with the test.
 struct Log(PathBuf);
 
 impl Log {
@@ -91,15 +95,15 @@ async fn the_form_of_the_log_changes(world: &World, log: &Log) {
     for (name, wanted) in [("text", Value::Null), ("json", json!(true)), ("again", Value::Null)] {
         let change = json!({"spec": {"global": {"jsonLog": wanted}}});
         world.patch(&format!("{CONFIGS}/kai-config"), &change).await;
-        // When the change is seen is not told: binds are logged until one has the form.
+        // Nothing reports when the change is observed: binds are logged until one has the form.
         let mut count = 0;
         world
             .wait(&format!("the log is {name}"), async || {
-                let seen = log.binds().len();
+                let before = log.binds().len();
                 let pod = format!("{name}-{count}");
                 count += 1;
                 world.create_pod(&world.pod(&pod, &[(QUEUE, &queue)], &json!({"cpu": "1m"}))).await;
-                world.wait("its bind is logged", async || log.binds().len() > seen).await;
+                world.wait("its bind is logged", async || log.binds().len() > before).await;
                 world.remove_pod(&pod).await;
                 log.binds().last() == Some(&(name == "json"))
             })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::statuses::told;
+use crate::statuses::event_messages;
 use crate::world::World;
 use crate::{QUEUE, open};
 
@@ -47,7 +47,7 @@ async fn ours(world: &World, name: &str) -> Value {
 /// Whether an event of our pod says that it gave way to the other one.
 async fn gave_way(world: &World, name: &str, other: &str) -> bool {
     let cause = format!("pod {}/{other} of another scheduler", world.name);
-    told(world, name, "ContestedNode").await.iter().any(|text| text.contains(&cause))
+    event_messages(world, name, "ContestedNode").await.iter().any(|text| text.contains(&cause))
 }
 
 /// A pod that another scheduler has bound to the node.
@@ -92,7 +92,7 @@ async fn a_pod_that_has_not_started_gives_way_to_a_pod_of_another_scheduler() {
 }
 
 #[tokio::test]
-async fn the_gpu_is_held_once_whichever_bind_comes_first() {
+async fn gpu_is_used_by_one_pod_whichever_bind_comes_first() {
     let Some(world) = one_gpu("raced").await else { return };
     let mut reverted = 0;
     for round in 0..12_u64 {

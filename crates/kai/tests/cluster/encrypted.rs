@@ -49,14 +49,14 @@ pub(crate) fn get(mut stream: Tls, path: &str, headers: &str) -> Option<(u16, St
 /// Base64 as the API server writes it.
 fn decoded(text: &str) -> Vec<u8> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let (mut bits, mut held, mut bytes) = (0_u32, 0, Vec::new());
+    let (mut bits, mut bit_count, mut bytes) = (0_u32, 0, Vec::new());
     for byte in text.bytes().filter(|byte| *byte != b'=') {
         let digit = DIGITS.iter().position(|one| *one == byte).expect("base64");
         bits = (bits << 6 | u32::try_from(digit).expect("a digit")) & 0xff_ffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from(bits >> held & 0xff).expect("a byte"));
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            bytes.push(u8::try_from(bits >> bit_count & 0xff).expect("a byte"));
         }
     }
     bytes

@@ -16,27 +16,30 @@ async fn a_waiting_pod_and_its_queues_are_explained() {
     world.wait_bound("a").await;
     world.create_pod(&world.pod("b", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     world
-        .wait("b is told why it waits", async || {
+        .wait("b is pending with a reason", async || {
             let pod = world.see_pod("b").await.expect("the pod");
             pod["status"]["conditions"][0]["reason"] == "Unschedulable"
         })
         .await;
-    let told = world.explain("kai", &["pod", "b"]).await;
+    let explanation = world.explain("kai", &["pod", "b"]).await;
     let limit = format!("{queue} quota has reached the allowable limit of CPU cores.");
-    assert!(told.starts_with("Pod explained/b of group explained/pg-b-"), "{told}");
-    assert!(told.contains(&format!("its condition says: OverLimit: {limit}")), "{told}");
-    assert!(told.contains(&format!("Queue {queue} has a limit of 1 CPU")), "{told}");
-    let row: Vec<&str> = told
+    assert!(explanation.starts_with("Pod explained/b of group explained/pg-b-"), "{explanation}");
+    assert!(
+        explanation.contains(&format!("its condition says: OverLimit: {limit}")),
+        "{explanation}"
+    );
+    assert!(explanation.contains(&format!("Queue {queue} has a limit of 1 CPU")), "{explanation}");
+    let row: Vec<&str> = explanation
         .lines()
         .find(|line| line.starts_with(&queue))
         .expect("a row")
         .split_whitespace()
         .collect();
-    assert_eq!(row, [queue.as_str(), "CPU", "(cores)", "0", "1", "1", "1"], "{told}");
-    let told = world.explain("kai", &["pod", "a"]).await;
-    assert!(told.contains("has node explained-n"), "{told}");
-    let told = world.explain("kai", &["queue", &queue]).await;
-    assert!(told.contains("Groups that wait: explained/pg-b-"), "{told}");
-    let told = world.explain("kai", &["pod", "nobody"]).await;
-    assert!(told.contains("there is no pod explained/nobody here"), "{told}");
+    assert_eq!(row, [queue.as_str(), "CPU", "(cores)", "0", "1", "1", "1"], "{explanation}");
+    let explanation = world.explain("kai", &["pod", "a"]).await;
+    assert!(explanation.contains("has node explained-n"), "{explanation}");
+    let explanation = world.explain("kai", &["queue", &queue]).await;
+    assert!(explanation.contains("Groups that wait: explained/pg-b-"), "{explanation}");
+    let explanation = world.explain("kai", &["pod", "nobody"]).await;
+    assert!(explanation.contains("there is no pod explained/nobody here"), "{explanation}");
 }

@@ -11,7 +11,7 @@ use crate::world::World;
 /// More than the writes of any bind.
 const MANY: usize = 30;
 
-/// The pod is bound once, keeps the device that it was told, and everything about it fits together.
+/// The pod is bound once, keeps its device, and its objects agree with each other.
 async fn assert_sound(world: &World, name: &str, node: &str, what: &str) {
     world.wait_bound(name).await;
     let pod = world.see_pod(name).await.expect("the pod");
@@ -21,9 +21,9 @@ async fn assert_sound(world: &World, name: &str, node: &str, what: &str) {
     assert_eq!(reservation["spec"]["nodeName"], node, "{what}");
     let group = |object: &Value| object["metadata"]["labels"]["runai-gpu-group"].clone();
     assert_eq!(group(&pod), group(reservation), "{what}");
-    let told = world.told(name).await.expect("a config map");
+    let config = world.shared_gpu_config(name).await.expect("a config map");
     assert_eq!(
-        told["NVIDIA_VISIBLE_DEVICES"].as_str(),
+        config["NVIDIA_VISIBLE_DEVICES"].as_str(),
         device_of(reservation).as_deref(),
         "{what}"
     );
@@ -58,7 +58,9 @@ async fn kai_may_die_between_any_two_writes_of_a_bind() {
         world.remove_pod("p").await;
         world.wait_released().await;
         world
-            .wait("the request goes with the pod", async || world.bind_requests().await.is_empty())
+            .wait("the request is removed with the pod", async || {
+                world.bind_requests().await.is_empty()
+            })
             .await;
         world.kill_kai();
         if !died {
@@ -88,8 +90,8 @@ async fn a_node_may_go_while_pods_are_bound_to_it() {
 }
 
 #[tokio::test]
-async fn a_pod_may_be_made_anew_under_its_name() {
-    let Some(mut world) = cluster("anew", 1).await else { return };
+async fn pod_that_is_created_again_with_the_same_name_is_bound() {
+    let Some(mut world) = cluster("again", 1).await else { return };
     world.start_kai("kai", &[]).await;
     world.create_pod(&half(&world, "p")).await;
     world.wait("a device is awaited", async || world.reservations().await.len() == 1).await;
@@ -102,7 +104,7 @@ async fn a_pod_may_be_made_anew_under_its_name() {
             world.reservations().await.iter().all(|one| one["metadata"]["name"] != first)
         })
         .await;
-    assert_sound(&world, "p", "anew-n", "another pod of the name").await;
+    assert_sound(&world, "p", "again-n", "another pod of the name").await;
     world.remove_pod("p").await;
     world.wait_released().await;
 }

@@ -1,8 +1,8 @@
-//! Gangs of which only a part can be bound.
+//! Gangs with pods that cannot be bound.
 
 use serde_json::{Value, json};
 
-use crate::statuses::{condition, told};
+use crate::statuses::{condition, event_messages};
 use crate::world::World;
 use crate::{QUEUE, open};
 
@@ -11,8 +11,8 @@ const POLICY_BINDINGS: &str =
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
 const NO: &str = "this pod may not be bound";
 
-/// From now on the API server refuses to bind pods of the namespace whose names begin with `refused`.
-async fn refuse_binds(world: &World) {
+/// From now on the API server denies binding pods of the namespace whose names begin with `refused`.
+async fn deny_binds(world: &World) {
     let name = world.name;
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]});
     let policy = json!({"metadata": {"name": name}, "spec": {
@@ -50,7 +50,7 @@ async fn a_gang_that_stays_below_its_minimum_is_evicted_whole_with_the_reason() 
     let Some(mut world) = World::new("half-bound").await else { return };
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
-    refuse_binds(&world).await;
+    deny_binds(&world).await;
     let groups = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups", world.name);
     let labels = json!({"kai.scheduler/node-pool": world.pool});
     let group = json!({
@@ -64,7 +64,7 @@ async fn a_gang_that_stays_below_its_minimum_is_evicted_whole_with_the_reason() 
     world.start_kai("kai", &[]).await;
     world.wait_bound("taken").await;
     world
-        .wait("the other is told why it is not bound", async || {
+        .wait("the other has a reason why it is not bound", async || {
             let said = condition(&world, "refused", "PodScheduled").await;
             said["reason"] == "BindingError" && said["message"].to_string().contains(NO)
         })
@@ -77,11 +77,11 @@ async fn a_gang_that_stays_below_its_minimum_is_evicted_whole_with_the_reason() 
         .await;
     let reason = "Workload doesn't meet the minimum required number of pods (2), evicting remaining pod: half-bound/taken";
     world
-        .wait("its group is told why", async || {
-            told(&world, "gang", "Evict").await == [reason.to_owned()]
+        .wait("its group has an event with the reason", async || {
+            event_messages(&world, "gang", "Evict").await == [reason.to_owned()]
         })
         .await;
-    let stale = told(&world, "gang", "StaleJob").await;
+    let stale = event_messages(&world, "gang", "StaleJob").await;
     assert!(
         stale.contains(&"Job is stale. 1 pods are active, minMember is 2".to_owned()),
         "{stale:?}"

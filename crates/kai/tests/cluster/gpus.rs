@@ -1,4 +1,4 @@
-//! What is known of GPUs and who shares them: time-slicing, CDI, what is written on nodes, and the agent itself.
+//! Facts about GPUs and the pods that share them: time-slicing, CDI, what is written on nodes, and the agent itself.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -44,7 +44,7 @@ async fn four_of_five_share_a_gpu_that_is_advertised_a_hundred_times_and_all_can
     let jsonpath = r"jsonpath={.metadata.annotations.kai\.scheduler/gpu-shares}";
     let shown = async || world.kubectl(&["get", "node", "slices-n", "-o", jsonpath]);
     world
-        .wait("the node tells who has how much", async || {
+        .wait("the node lists the pods and their memory", async || {
             let shares: Value = serde_json::from_str(&shown().await).unwrap_or_default();
             let device = &shares["slices-n-0"];
             device["total_mib"] == 32_600
@@ -69,13 +69,13 @@ async fn four_of_five_share_a_gpu_that_is_advertised_a_hundred_times_and_all_can
     }
 }
 
-/// Pods that come from now on are told their device in the notation of CDI, or are not.
+/// Pods that are created from now on get their device in CDI notation, or not.
 async fn next_pod_reports(world: &World, cdi: bool, what: &str) {
     for _ in 0..60 {
         world.create_pod(&memory(world, "next", "100")).await;
         world.wait_bound("next").await;
-        let told = world.told("next").await.expect("told");
-        let devices = told["NVIDIA_VISIBLE_DEVICES"].as_str().expect("devices").to_owned();
+        let config = world.shared_gpu_config("next").await.expect("a config map");
+        let devices = config["NVIDIA_VISIBLE_DEVICES"].as_str().expect("devices").to_owned();
         world.remove_pod("next").await;
         world.wait("it is gone", async || world.see_pod("next").await.is_none()).await;
         if devices.starts_with("k8s.device-plugin.nvidia.com/gpu=") == cdi {
@@ -176,7 +176,7 @@ async fn the_agent_writes_its_device_on_its_pod_with_the_rights_of_reservation_p
     let kubeconfig = world.account_kubeconfig(account, account).await;
     let agent = Agent::start(&kubeconfig, &stub, &log);
     world
-        .wait("the device is told", async || {
+        .wait("the device is reported", async || {
             let annotations =
                 world.get(&path).await.expect("the pod")["metadata"]["annotations"].clone();
             annotations["run.ai/reserve_for_gpu_index"] == "GPU-b"

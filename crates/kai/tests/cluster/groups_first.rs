@@ -1,5 +1,5 @@
 //! With `--pod-groups=always`, a pod has its PodGroup and its annotation before it has a node. Revisions of the store say
-//! what came first; no clock is asked.
+//! what came first; no clock is read.
 
 use std::collections::BTreeMap;
 

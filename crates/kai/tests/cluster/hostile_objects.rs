@@ -158,11 +158,11 @@ async fn a_pod_group_without_end_delays_no_pod_of_others() {
     world.start_kai("kai", &[]).await;
     let others = world.bystanders().await;
     world.assert_job_is_bound(&others, "job").await;
-    // Every change of the group is refused anew.
+    // Every change of the group is rejected again.
     world.patch(&format!("{groups}/deep-0"), &json!({"spec": {"minMember": 2}})).await;
     world.assert_job_is_bound(&others, "next").await;
     for number in 0..3 {
-        assert_eq!(world.node_of(&format!("deep-{number}")).await, None, "the group is refused");
+        assert_eq!(world.node_of(&format!("deep-{number}")).await, None, "the group is rejected");
     }
 }
 
@@ -202,8 +202,8 @@ async fn selectors_that_cost_much_delay_no_pod_of_others() {
         device_object("ResourceClaim", name, &json!({"devices": {"requests": [request]}}))
     };
     // The API server estimates what one expression costs, and knows no bound for all of them.
-    let refused = world.try_create(&claims, &claim("too-much", 1, 7)).await;
-    assert!(refused.is_err_and(|error| error.to_string().contains("too complex")), "estimated");
+    let rejected = world.try_create(&claims, &claim("too-much", 1, 7)).await;
+    assert!(rejected.is_err_and(|error| error.to_string().contains("too complex")), "estimated");
     let queue = world.queue_name("q");
     for number in 0..3 {
         let name = format!("hostile-{number}");

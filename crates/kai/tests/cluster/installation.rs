@@ -18,13 +18,13 @@ pub(crate) async fn plane() -> Result<&'static Arc<ControlPlane>, &'static Impos
     PLANE.get_or_init(new_plane).await.as_ref()
 }
 
-/// One that nobody else uses.
+/// A control plane of the test's own.
 #[allow(dead_code, reason = "see above")]
 pub(crate) async fn new_plane() -> Result<Arc<ControlPlane>, Impossible> {
     plane_with(&[]).await
 }
 
-/// One that nobody else uses, whose API server has these further arguments.
+/// A control plane of the test's own, whose API server has these further arguments.
 pub(crate) async fn plane_with(arguments: &[&str]) -> Result<Arc<ControlPlane>, Impossible> {
     let plane = ControlPlane::start_with(arguments).await.expect("a control plane")?;
     install(&plane);
@@ -66,8 +66,8 @@ fn try_kubectl(plane: &ControlPlane, arguments: &[&str], input: &str) -> bool {
     child.wait().expect("it ends").success()
 }
 
-/// Says something past the test harness, which would swallow it.
-#[allow(dead_code, reason = "only the list of cases has something to tell")]
-pub(crate) fn tell(text: &str) {
+/// Prints past the test harness, which would capture the text.
+#[allow(dead_code, reason = "only the list of cases prints past the harness")]
+pub(crate) fn print_past_harness(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A kubelet that is played: it answers on its socket what it is told to.
+//! A simulated kubelet that answers on its socket as the test says.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -18,7 +18,7 @@ fn member(world: &World, name: &str) -> Value {
     pod
 }
 
-/// Creates an object of which the server must know every field.
+/// Creates an object with strict field validation.
 async fn create_strictly(world: &World, collection: &str, object: &Value) {
     let path = format!("{API}/namespaces/{}/{collection}?fieldValidation=Strict", world.name);
     world.create(&path, object).await;

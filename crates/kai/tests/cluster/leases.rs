@@ -4,7 +4,7 @@ use kai_core::time::Timestamp;
 use kai_translate::time::parse;
 use serde_json::{Value, json};
 
-use crate::installation::tell;
+use crate::installation::print_past_harness;
 use crate::world::World;
 use crate::{QUEUE, open};
 
@@ -19,7 +19,7 @@ async fn a_standby_takes_over_when_the_leader_dies() {
     let Some(mut world) = World::new("standby").await else { return };
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
-    // The leases of the other functions are those of the whole cluster: here only this scheduler's counts.
+    // Leases of the other functions belong to the whole cluster: here only the lease of this scheduler counts.
     let arguments = ["--leader-elect", "--only", "scheduler"];
     world.start_kai("scheduler", &arguments).await;
     let lease = "standby-standby"; // scheduler name and partition
@@ -39,11 +39,13 @@ async fn a_standby_takes_over_when_the_leader_dies() {
     assert_ne!(holder(&world, lease).await, Some(first));
     let read = || std::fs::read_to_string(&file).unwrap_or_default();
     let bound = "\"message\":\"bound pod\"";
-    world.wait("the log tells", async || read().contains(bound)).await;
+    world.wait("the log reports it", async || read().contains(bound)).await;
     let log = read();
     let [leads, bound] = ["\"leads\":true", bound].map(|what| moment(&log, what));
     let took = bound.since(leads).as_seconds();
-    tell(&format!("a standby bound a waiting pod {took:.3} s after it acquired the lease\n"));
+    print_past_harness(&format!(
+        "a standby bound a waiting pod {took:.3} s after it acquired the lease\n"
+    ));
     let _ = std::fs::remove_file(&file);
 }
 

@@ -22,7 +22,7 @@ async fn devices_are_logged_on_request() {
     world.start_kai("kai", &["--v=2", "--log-json", &local]).await;
     let log = || std::fs::read_to_string(&file).unwrap_or_default();
     let sliced = "GPU time-slicing detected (allocatable=100 devices, physical=1 GPUs)";
-    world.wait("time-slicing is told", async || log().contains(sliced)).await;
+    world.wait("time-slicing is logged", async || log().contains(sliced)).await;
     assert_eq!(log().matches(sliced).count(), 1, "once per node and change");
     let queue = world.queue_name("q");
     let memory = |name: &str| {
@@ -47,16 +47,16 @@ async fn devices_are_logged_on_request() {
     for name in ["p1", "p2", "p3", "p4"] {
         world.create_pod(&memory(name)).await;
     }
-    let room = "TotalGpuMemory=<32600 MiB>, Fits=<false>";
-    world.wait("the fifth does not fit", async || log().contains(room)).await;
+    let no_fit = "TotalGpuMemory=<32600 MiB>, Fits=<false>";
+    world.wait("the fifth does not fit", async || log().contains(no_fit)).await;
     let log = log();
-    let line = log.lines().find(|line| line.contains(room)).expect("a line");
-    let told: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    assert_eq!(told["level"], "DEBUG");
-    let message = told["fields"]["message"].as_str().expect("a message");
+    let line = log.lines().find(|line| line.contains(no_fit)).expect("a line");
+    let entry: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(entry["level"], "DEBUG");
+    let message = entry["fields"]["message"].as_str().expect("a message");
     assert!(message.starts_with("[GPU_FILTER] Pod <logged/p"), "{message}");
     assert!(message.contains("UsedMemory=<32000 MiB>, AllocatedMemory=<32000 MiB>"), "{message}");
-    // Which of the pods does not fit depends on who is seen first.
+    // Which of the pods does not fit depends on which pod is observed first.
     for tag in ["[GPU_SELECT] Pod <logged/p", "[GPU_ALLOCATE] Pod <logged/p"] {
         assert!(log.contains(tag), "{log}");
     }

@@ -18,7 +18,6 @@ mod gangs;
 mod gpus;
 mod groups_first;
 mod guard;
-mod holdings;
 mod hostile_objects;
 mod installation;
 mod kubernetes_groups;
@@ -37,6 +36,7 @@ mod sharing;
 mod statuses;
 mod storms;
 mod tenants;
+mod volumes_and_claims;
 mod world;
 mod zoo;
 
@@ -69,7 +69,7 @@ async fn a_pod_with_a_queue_label_is_bound_by_one_write() {
     assert!(world.list("/apis/scheduling.run.ai/v1alpha2", "bindrequests").await.is_empty());
 }
 
-/// How often we appear among those who changed fields of the object; the binding itself leaves no such trace.
+/// How many field managers of the object are ours; the binding itself adds none.
 fn patches_of_ours(object: &Value) -> usize {
     let writers = object["metadata"]["managedFields"].as_array().expect("writers");
     writers.iter().filter(|entry| entry["manager"] == "kai").count()
@@ -185,7 +185,7 @@ async fn a_queue_does_not_exceed_its_limit() {
     world.wait_bound("b").await;
 }
 
-/// One GPU, held by a pod of low priority that runs.
+/// One GPU, used by a pod of low priority that runs.
 async fn occupied(world: &World, queue: &str) {
     world
         .node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "1"}))
@@ -208,7 +208,7 @@ async fn a_higher_priority_preempts_through_the_eviction_api() {
     world.create_pod(&world.pod("high", &labels, &json!({"nvidia.com/gpu": "1"}))).await;
     world
         .wait("low is evicted", async || {
-            let low = world.see_pod("low").await.expect("nobody but the node removes it");
+            let low = world.see_pod("low").await.expect("only the node removes it");
             low["metadata"]["deletionTimestamp"].is_string()
         })
         .await;
@@ -225,7 +225,7 @@ async fn nothing_is_lost_when_kai_dies_between_plan_and_bind() {
     for name in ["n1", "n2", "n3"] {
         world.node(name, json!({"cpu": "8", "memory": "8Gi", "pods": "20"})).await;
     }
-    // This account may group pods and read everything, but every bind is refused: plans are made and not carried out.
+    // This account may group pods and read everything, but every bind is denied: plans are made and not executed.
     world.start_kai("pod-grouper", &[]).await;
     let queue = world.queue_name("q");
     let members = gang(&world, &queue).await;
@@ -275,7 +275,7 @@ async fn each_function_alone_has_the_rights_it_needs() {
     world.create_pod(&world.pod("p", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     let members = gang(&world, &queue).await;
     world
-        .stays("nobody groups, so nothing is bound", Duration::from_secs(2), async || {
+        .stays("no pod grouper runs, so nothing is bound", Duration::from_secs(2), async || {
             bound(&world).await.is_empty() && world.pod_groups().await.is_empty()
         })
         .await;
@@ -283,6 +283,6 @@ async fn each_function_alone_has_the_rights_it_needs() {
     for pod in members.into_iter().chain(["p"]) {
         world.wait_bound(pod).await;
     }
-    // What is grouped by one process is seen by the other only as objects.
+    // One process groups; the other observes the groups as objects only.
     assert_eq!(world.pod_groups().await.len(), 2);
 }

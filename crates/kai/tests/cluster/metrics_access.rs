@@ -86,7 +86,7 @@ async fn metrics_are_read_by_accounts_with_the_right_only() {
     let may_read = std::cell::RefCell::new(may_read);
     world
         .wait("the API server knows the right", async || {
-            may_read.borrow_mut().output().is_ok_and(|told| told.status.success())
+            may_read.borrow_mut().output().is_ok_and(|output| output.status.success())
         })
         .await;
     let (allowed, page) = read(Some(&prometheus)).expect("an answer");

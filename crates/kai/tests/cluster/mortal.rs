@@ -65,7 +65,7 @@ fn live(
 
 /// One that dies after so many writes.
 pub(crate) struct Mortal {
-    /// Writes that were carried out or attempted.
+    /// Writes that were executed or attempted.
     attempted: Arc<AtomicUsize>,
     writes: usize,
     _kai: Inside,
@@ -111,7 +111,7 @@ fn mortal(client: Client, writes: usize, attempted: Arc<AtomicUsize>) -> Client 
     Client::new(transport, "default")
 }
 
-/// As `kai run` would be set up for this cluster, but that it tells nothing: only the writes of binds count.
+/// As `kai run` would be set up for this cluster, but without events and conditions: only the writes of binds count.
 fn settings(world: &World, reservation: ReservationSettings) -> Settings {
     let name = world.name;
     let mut flagged = Flagged::default();

@@ -29,10 +29,10 @@ async fn a_pod_selects_namespaces_by_the_labels_they_have_now() {
     }]}});
     world.create_pod(&wary).await;
     world
-        .wait("the pod is told why it waits", async || {
+        .wait("the pod is pending with a reason", async || {
             let pod = world.see_pod("wary").await.expect("the pod");
-            let told = pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
-            told.contains("node(s) didn't match pod anti-affinity rules")
+            let message = pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+            message.contains("node(s) didn't match pod anti-affinity rules")
         })
         .await;
     world.patch(namespace, &team("blue")).await;

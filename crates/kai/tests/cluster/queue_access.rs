@@ -91,8 +91,8 @@ async fn a_tenant_cannot_use_the_queue_of_another_team() {
     world.patch(&path, &annotated(Value::Null)).await;
     world
         .wait("RBAC denies", async || {
-            let told = world.denial_of(&pod("p")).await;
-            told.is_some_and(|why| {
+            let denial = world.denial_of(&pod("p")).await;
+            denial.is_some_and(|why| {
                 why.contains("service account intruder/default may not use queue")
             })
         })
@@ -100,14 +100,14 @@ async fn a_tenant_cannot_use_the_queue_of_another_team() {
     let tenant = tenant_with_groups(&world).await;
     let group = tenants_group(&world, &queue);
     let groups = format!("{GROUPS}/namespaces/{}/podgroups", world.name);
-    let told = denial_to(&tenant, "POST", &groups, &group).await.expect("it is denied");
-    assert!(told.contains("service account intruder/tenant may not use queue"), "{told}");
+    let denial = denial_to(&tenant, "POST", &groups, &group).await.expect("it is denied");
+    assert!(denial.contains("service account intruder/tenant may not use queue"), "{denial}");
     let own = tenants_group(&world, "");
     assert_eq!(denial_to(&tenant, "POST", &groups, &own).await, None, "it names no queue");
     let path = format!("{groups}/tenants");
     let moved = json!({"spec": {"queue": queue}});
-    let told = denial_to(&tenant, "PATCH", &path, &moved).await.expect("it is denied");
-    assert!(told.contains("may not use queue"), "{told}");
+    let denial = denial_to(&tenant, "PATCH", &path, &moved).await.expect("it is denied");
+    assert!(denial.contains("may not use queue"), "{denial}");
     let larger = json!({"spec": {"minMember": 2}});
     assert_eq!(denial_to(&tenant, "PATCH", &path, &larger).await, None, "the queue stays");
     world.delete(&path, &json!({})).await;
@@ -142,6 +142,6 @@ async fn a_tenant_cannot_use_the_queue_of_another_team() {
         })
         .await;
     world.wait("pods are admitted", async || world.denial_of(&pod("p")).await.is_none()).await;
-    let told = denial_to(&tenant, "POST", &groups, &group).await;
-    assert_eq!(told, None, "the tenant may use the queue now");
+    let denial = denial_to(&tenant, "POST", &groups, &group).await;
+    assert_eq!(denial, None, "the tenant may use the queue now");
 }

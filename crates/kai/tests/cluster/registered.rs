@@ -1,4 +1,4 @@
-//! Webhooks that `kai manifests` prints, on a real API server: before anybody serves them, after, and applied again.
+//! Webhooks that `kai manifests` prints, on a real API server: before they are served, after, and applied again.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::admission::refusal;
+use crate::admission::denial_reason;
 use crate::installation::KAI;
 use crate::world::World;
 
@@ -20,7 +20,7 @@ const NAMES: [(&str, &str); 4] = [
 
 /// Applies everything that is printed, without forcing anything.
 fn apply(world: &World) {
-    let told = Command::new(KAI)
+    let manifests = Command::new(KAI)
         .args([
             "manifests",
             "--numa-agent",
@@ -37,7 +37,7 @@ fn apply(world: &World) {
         .stdout(Stdio::null())
         .spawn()
         .expect("kubectl starts");
-    child.stdin.take().expect("a pipe").write_all(&told).expect("it reads");
+    child.stdin.take().expect("a pipe").write_all(&manifests).expect("it reads");
     assert!(child.wait().expect("it ends").success());
 }
 
@@ -56,28 +56,28 @@ fn bundles(hooks: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn printed_webhooks_hold_up_nobody_else_and_keep_what_kai_adds() {
+async fn printed_webhooks_deny_no_pods_of_other_schedulers_and_keep_what_kai_adds() {
     let Some(mut world) = World::alone("printed").await else { return };
     apply(&world);
     assert_eq!((hooks(&world).await.len(), bundles(&hooks(&world).await).len()), (9, 0));
-    // Nobody serves them: pods of others are created all the same, ours are not.
+    // They are not served: pods of other schedulers are created, ours are denied.
     let pods = format!("/api/v1/namespaces/{}/pods", world.name);
     let mut pod = world.pod("other", &[], &json!({"cpu": "1"}));
     pod["spec"]["schedulerName"] = json!("default-scheduler");
     // Webhooks may take effect a moment after they are written.
     world
-        .wait("ours are refused", async || {
+        .wait("ours are denied", async || {
             let mut ours = pod.clone();
             ours["spec"]["schedulerName"] = json!(world.name);
             ours["metadata"]["generateName"] = json!("ours-");
             ours["metadata"]["name"] = Value::Null;
-            refusal(&world, &pods, &ours).await.contains("failed calling webhook")
+            denial_reason(&world, &pods, &ours).await.contains("failed calling webhook")
         })
         .await;
-    assert_eq!(refusal(&world, &pods, &pod).await, "");
+    assert_eq!(denial_reason(&world, &pods, &pod).await, "");
     let path = format!("{pods}/other");
     world.patch(&path, &json!({"metadata": {"labels": {"changed": "yes"}}})).await;
-    // `kai run` says whom to trust, and who applies the manifests again leaves that alone.
+    // `kai run` adds its certificate, and applying the manifests again keeps it.
     let serve = ["--only", "admission", "--gpu-sharing-enabled"];
     let port =
         TcpListener::bind(("127.0.0.1", 0)).and_then(|one| one.local_addr()).expect("a port");
@@ -91,11 +91,11 @@ async fn printed_webhooks_hold_up_nobody_else_and_keep_what_kai_adds() {
     world.kill_kai();
     world.start_admitting("admission", &serve).await;
     world
-        .wait("what makes no sense is refused", async || {
+        .wait("invalid pods are denied", async || {
             let mut bad = world.pod("bad", &[], &json!({"cpu": "1"}));
             bad["metadata"]["annotations"] = json!({"gpu-fraction": "1.5"});
-            let told = refusal(&world, &pods, &bad).await;
-            told.ends_with(
+            let denial = denial_reason(&world, &pods, &bad).await;
+            denial.ends_with(
                 "gpu-fraction annotation value must be a positive number smaller than 1.0",
             )
         })

@@ -23,17 +23,17 @@ async fn start_adjuster(world: &mut World) {
 }
 
 /// The latest condition about the pod's place: reason and message.
-async fn told(world: &World, pod: &str) -> (String, String) {
+async fn pod_scheduled_condition(world: &World, pod: &str) -> (String, String) {
     let pod = world.see_pod(pod).await.expect("the pod");
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let told = conditions.iter().find(|one| one["type"] == "PodScheduled").cloned();
-    let told = told.unwrap_or_default();
-    let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
+    let condition = conditions.iter().find(|one| one["type"] == "PodScheduled").cloned();
+    let condition = condition.unwrap_or_default();
+    let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
     (text("reason"), text("message"))
 }
 
 #[tokio::test]
-async fn a_node_is_asked_for_once_and_used_when_it_is_there() {
+async fn node_is_requested_once_and_used_when_it_joins() {
     let Some(mut world) = World::new("scaled").await else { return };
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
@@ -86,7 +86,7 @@ async fn a_node_is_asked_for_once_and_used_when_it_is_there() {
 /// The node comes; what waits for it runs there, and the next one has to wait a while.
 async fn used_when_it_is_there(mut world: World) {
     let queue = world.queue_name("q");
-    // No process removes the scaling pod now: it holds up at most the pod it stands for.
+    // No process removes the scaling pod now: it delays at most its own pod.
     world.kill_kai();
     world.start_kai("kai", &[]).await;
     world
@@ -101,7 +101,9 @@ async fn used_when_it_is_there(mut world: World) {
     // The cool-down.
     world.create_pod(&world.sharing_pod("late", &queue, &json!({"gpu-fraction": "0.9"}))).await;
     world
-        .wait("it is unschedulable", async || told(&world, "late").await.0 == "Unschedulable")
+        .wait("it is unschedulable", async || {
+            pod_scheduled_condition(&world, "late").await.0 == "Unschedulable"
+        })
         .await;
     world
         .stays("no other is made yet", Duration::from_secs(5), async || {
@@ -109,7 +111,7 @@ async fn used_when_it_is_there(mut world: World) {
         })
         .await;
     world.wait("another is made", async || scaling_pods(&world).await.len() == 1).await;
-    // A pod that goes takes its scaling pod with it.
+    // When a pod is deleted, its scaling pod is removed.
     let path = format!("/api/v1/namespaces/{}/pods/late", world.name);
     world.delete(&path, &json!({"gracePeriodSeconds": 0})).await;
     world.wait("it is of no use any more", async || scaling_pods(&world).await.is_empty()).await;
@@ -146,13 +148,15 @@ async fn config_turns_it_on_where_one_process_does_everything() {
     );
     world.create_pod(&pod).await;
     world
-        .wait("it is unschedulable", async || told(&world, "many").await.0 == "Unschedulable")
+        .wait("it is unschedulable", async || {
+            pod_scheduled_condition(&world, "many").await.0 == "Unschedulable"
+        })
         .await;
     let config = json!({"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": "kai-config"}, "spec": {
         "global": {"schedulerName": world.name},
         "nodeScaleAdjuster": {"service": {"enabled": true}, "args": {
             "unschedulableGracePeriod": 0, "scalingPodImage": {"repository": "here", "tag": "1"}}}}});
-    assert!(scaling_pods(&world).await.is_empty(), "nobody asked for it");
+    assert!(scaling_pods(&world).await.is_empty(), "no pod needs it");
     world.create("/apis/kai.scheduler/v1/configs", &config).await;
     world.wait("a scaling pod is made", async || scaling_pods(&world).await.len() == 1).await;
     let container = scaling_pods(&world).await.remove(0)["spec"]["containers"][0].take();
@@ -164,7 +168,7 @@ async fn config_turns_it_on_where_one_process_does_everything() {
     let path = format!("/api/v1/namespaces/{}/pods/many", world.name);
     world.delete(&path, &json!({"gracePeriodSeconds": 0})).await;
     world
-        .stays("nobody looks after it any more", Duration::from_secs(3), async || {
+        .stays("no process reconciles it any more", Duration::from_secs(3), async || {
             scaling_pods(&world).await.len() == 1
         })
         .await;

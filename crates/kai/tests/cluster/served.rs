@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 use crate::{QUEUE, open};
 
-/// A port that nobody listens on.
+/// A free port.
 pub(crate) fn free_port() -> u16 {
     kai_testenv::free_port().expect("a port")
 }
@@ -75,7 +75,7 @@ async fn health_metrics_and_a_snapshot_are_served() {
         let (_, page) = ask(metrics, "GET", "/metrics", "").expect("an answer");
         String::from_utf8(page).expect("text")
     };
-    world.wait("the metrics tell", async || page().contains(&allocated)).await;
+    world.wait("the metrics show it", async || page().contains(&allocated)).await;
     let page = page();
     assert!(page.contains("kai_podgroups_scheduled_by_action{action=\"allocate\"} 1\n"), "{page}");
     assert!(page.contains("kai_task_bind_latency_milliseconds_count 1\n"), "{page}");
@@ -112,7 +112,7 @@ async fn health_metrics_and_a_snapshot_are_served() {
 }
 
 #[tokio::test]
-async fn broken_rules_are_shown_when_asked_for() {
+async fn debug_check_lists_violated_rules() {
     let Some(mut world) = World::alone("checked").await else { return };
     world.queue("q", open(), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;

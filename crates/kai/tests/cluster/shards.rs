@@ -71,7 +71,7 @@ async fn each_shard_schedules_its_part_and_is_read_live() {
         })
         .await;
     assert_eq!(ready(&world, "default").await["status"], "True");
-    // Settings are read live, and scheduling goes on.
+    // Settings are read live, and scheduling continues.
     world.patch(&format!("{SHARDS}/gpu"), &json!({"spec": {"args": {"typo": null}}})).await;
     world.wait("the shard is well", async || ready(&world, "gpu").await["status"] == "True").await;
     let queue = world.queue_name("g");
@@ -83,12 +83,12 @@ async fn each_shard_schedules_its_part_and_is_read_live() {
     world.kill_kai();
     let strict = json!({"spec": {"args": {"restrict-node-scheduling": "true"}}});
     world.patch(&format!("{SHARDS}/gpu"), &strict).await;
-    let told = world.explain("kai", &["pod", "later"]).await;
-    assert!(told.ends_with("Planned as shard gpu plans\n"), "{told}");
-    world.kill_kai(); // it may not have seen the change yet, and would bind the pod
+    let explanation = world.explain("kai", &["pod", "later"]).await;
+    assert!(explanation.ends_with("Planned as shard gpu plans\n"), "{explanation}");
+    world.kill_kai(); // it may not have observed the change yet, and would bind the pod
     world
         .create_pod(&world.pod("refused", &[(QUEUE, &queue), (POOL, "gpu")], &json!({"cpu": "1"})))
         .await;
-    let told = world.explain("kai", &["pod", "refused"]).await;
-    assert!(told.contains("can't run on non cpu nodes"), "{told}");
+    let explanation = world.explain("kai", &["pod", "refused"]).await;
+    assert!(explanation.contains("can't run on non cpu nodes"), "{explanation}");
 }

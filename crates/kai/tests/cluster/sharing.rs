@@ -21,9 +21,9 @@ pub(crate) enum Answer {
     OwnUuid,
     /// All get the first device of the node, as time-slicing may do it.
     FirstDevice,
-    /// The node refuses them.
-    Refusal,
-    /// Nobody answers.
+    /// The node rejects them.
+    Rejection,
+    /// The reservation pod reports nothing.
     Silence,
 }
 
@@ -67,7 +67,7 @@ async fn answer_all(client: &Client, app: &str, answer: Answer) {
         });
         let device = match answer {
             Answer::Silence => continue,
-            Answer::Refusal => None,
+            Answer::Rejection => None,
             Answer::FirstDevice => devices.next(),
             Answer::OwnDevice | Answer::OwnUuid => devices.find(|device| !taken.contains(device)),
         };
@@ -91,7 +91,7 @@ pub(crate) fn device_of(pod: &Value) -> Option<String> {
 }
 
 impl World {
-    /// A pod that wants this part of a device, as admission would leave it.
+    /// A pod with this GPU fraction, as admission completes it.
     pub(crate) fn sharing_pod(&self, name: &str, queue: &str, annotations: &Value) -> Value {
         let mut pod = self.pod(name, &[("kai.scheduler/queue", queue)], &json!({"cpu": "10m"}));
         let prefix = format!("{name}-shared-gpu");
@@ -116,8 +116,8 @@ impl World {
         self.list("/apis/scheduling.run.ai/v1alpha2", "bindrequests").await
     }
 
-    /// What the containers of a sharing pod are told.
-    pub(crate) async fn told(&self, pod: &str) -> Option<Value> {
+    /// Data of the config map with the GPUs of a sharing pod.
+    pub(crate) async fn shared_gpu_config(&self, pod: &str) -> Option<Value> {
         let path = format!("/api/v1/namespaces/{}/configmaps/{pod}-shared-gpu-0", self.name);
         self.get(&path).await.map(|map| map["data"].clone())
     }

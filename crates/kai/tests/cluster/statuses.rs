@@ -13,7 +13,7 @@ pub(crate) async fn condition(world: &World, pod: &str, kind: &str) -> Value {
 }
 
 /// Messages of events of this reason about an object.
-pub(crate) async fn told(world: &World, name: &str, reason: &str) -> Vec<String> {
+pub(crate) async fn event_messages(world: &World, name: &str, reason: &str) -> Vec<String> {
     let events = world.list("/api/v1", "events").await;
     let about =
         |event: &&Value| event["involvedObject"]["name"] == name && event["reason"] == reason;
@@ -28,7 +28,7 @@ async fn queue_status(world: &World, name: &str) -> Value {
 
 #[tokio::test]
 async fn pod_over_the_limit_of_its_queue_reports_it_until_it_fits() {
-    let Some(mut world) = World::new("told").await else { return };
+    let Some(mut world) = World::new("statuses").await else { return };
     world.queue("q", json!({"quota": 0, "limit": 1000, "overQuotaWeight": 1}), open()).await;
     world.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"})).await;
     world.start_kai("kai", &[]).await;
@@ -37,7 +37,7 @@ async fn pod_over_the_limit_of_its_queue_reports_it_until_it_fits() {
     world.wait_bound("a").await;
     world.create_pod(&world.pod("b", &[(QUEUE, &queue)], &json!({"cpu": "1"}))).await;
     world
-        .wait("b is told why it waits", async || {
+        .wait("b is pending with a reason", async || {
             condition(&world, "b", "PodScheduled").await["reason"] == "Unschedulable"
         })
         .await;
@@ -47,21 +47,21 @@ async fn pod_over_the_limit_of_its_queue_reports_it_until_it_fits() {
     let message = condition(&world, "b", "PodScheduled").await["message"].clone();
     assert_eq!(message, limit);
     world
-        .wait("an event tells it", async || {
-            told(&world, "b", "Unschedulable").await == [limit.clone()]
+        .wait("an event reports it", async || {
+            event_messages(&world, "b", "Unschedulable").await == [limit.clone()]
         })
         .await;
     world
-        .wait("its group tells it", async || {
+        .wait("its group reports it", async || {
             let groups = world.pod_groups().await;
-            let told =
+            let condition =
                 groups.first().map(|group| group["status"]["schedulingConditions"][0].clone());
-            told.is_some_and(|told| told["message"] == limit.as_str())
+            condition.is_some_and(|condition| condition["message"] == limit.as_str())
         })
         .await;
     let group = world.pod_groups().await.remove(0);
     let condition = &group["status"]["schedulingConditions"][0];
-    assert_eq!(condition["nodePool"], "told");
+    assert_eq!(condition["nodePool"], "statuses");
     let reason = &condition["reasons"][0];
     assert_eq!(reason["reason"], "OverLimit");
     assert_eq!(reason["details"]["queueDetails"]["name"], queue.as_str());
@@ -76,7 +76,7 @@ async fn pod_over_the_limit_of_its_queue_reports_it_until_it_fits() {
     world.patch(&path, &json!({"spec": {"resources": {"cpu": {"limit": 2000}}}})).await;
     world.wait_bound("b").await;
     world
-        .wait("nothing is told of b any more", async || {
+        .wait("b has no condition any more", async || {
             let group = world.pod_groups().await.remove(0);
             let settled =
                 group["status"]["schedulingConditions"].as_array().is_none_or(Vec::is_empty);
@@ -102,10 +102,14 @@ async fn with_all_events_and_groups_everything_is_reported_as_by_kai() {
     let scheduled =
         "Successfully assigned pod habit/p to node habit-n at node-pool habit".to_owned();
     world
-        .wait("Scheduled", async || told(&world, "p", "Scheduled").await == [scheduled.clone()])
+        .wait("Scheduled", async || {
+            event_messages(&world, "p", "Scheduled").await == [scheduled.clone()]
+        })
         .await;
     let bound = "Pod bound successfully to node habit-n".to_owned();
-    world.wait("Bound", async || told(&world, "p", "Bound").await == [bound.clone()]).await;
+    world
+        .wait("Bound", async || event_messages(&world, "p", "Bound").await == [bound.clone()])
+        .await;
     world
         .wait("PodBound", async || condition(&world, "p", "PodBound").await["status"] == "True")
         .await;
@@ -147,7 +151,7 @@ async fn the_controllers_of_sums_need_only_their_own_roles() {
         })
         .await;
     world
-        .wait("large is told why it waits", async || {
+        .wait("large is pending with a reason", async || {
             condition(&world, "large", "PodScheduled").await["reason"] == "Unschedulable"
         })
         .await;

@@ -18,7 +18,7 @@ use serde_json::json;
 use tower::BoxError;
 
 use crate::QUEUE;
-use crate::admission::refusal as why_not;
+use crate::admission::denial_reason;
 use crate::mortal::{Inside, Mortal};
 use crate::sharing::{Answer, NodeAgents};
 use crate::world::World;
@@ -27,8 +27,8 @@ use crate::zoo::Zoo;
 /// More than the writes of any bind.
 const MANY: usize = 40;
 
-/// A refusal as the API server words it.
-pub(crate) fn refusal(code: StatusCode) -> Response<Body> {
+/// An error response as the API server words it.
+pub(crate) fn error_response(code: StatusCode) -> Response<Body> {
     let reason = match code {
         StatusCode::CONFLICT => "Conflict",
         StatusCode::FORBIDDEN => "Forbidden",
@@ -47,9 +47,9 @@ pub(crate) fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-/// Of every ten writes one is refused as a conflict, one for too many requests, one because the server fails, and one is
-/// carried out and its answer lost. Of every six reads one is refused for too many requests and one because the server fails.
-fn refusing(client: Client) -> Client {
+/// Of every ten writes one fails as a conflict, one for too many requests, one because the server fails, and one is
+/// executed and its answer lost. Of every six reads one fails for too many requests and one because the server fails.
+fn with_errors(client: Client) -> Client {
     let (reads, writes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let transport = tower::service_fn(move |request: Request<Body>| {
         let client = client.clone();
@@ -57,18 +57,18 @@ fn refusing(client: Client) -> Client {
         async move {
             if request.method() == Method::GET {
                 return match reads.fetch_add(1, Ordering::SeqCst) % 6 {
-                    1 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
-                    4 => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
+                    1 => Ok(error_response(StatusCode::TOO_MANY_REQUESTS)),
+                    4 => Ok(error_response(StatusCode::INTERNAL_SERVER_ERROR)),
                     _ => client.send(request).await.map_err(BoxError::from),
                 };
             }
             match writes.fetch_add(1, Ordering::SeqCst) % 10 {
-                0 => Ok(refusal(StatusCode::CONFLICT)),
-                3 => Ok(refusal(StatusCode::TOO_MANY_REQUESTS)),
-                5 => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR)),
+                0 => Ok(error_response(StatusCode::CONFLICT)),
+                3 => Ok(error_response(StatusCode::TOO_MANY_REQUESTS)),
+                5 => Ok(error_response(StatusCode::INTERNAL_SERVER_ERROR)),
                 8 => {
                     client.send(request).await.map_err(BoxError::from)?;
-                    Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR))
+                    Ok(error_response(StatusCode::INTERNAL_SERVER_ERROR))
                 }
                 _ => client.send(request).await.map_err(BoxError::from),
             }
@@ -78,11 +78,11 @@ fn refusing(client: Client) -> Client {
 }
 
 #[tokio::test]
-async fn requests_may_be_refused_and_answers_lost() {
-    let Some(world) = World::new("refusing").await else { return };
+async fn rejected_requests_and_lost_answers_are_survived() {
+    let Some(world) = World::new("rejecting").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     Zoo::furnish(&world).await;
-    let _kai = Inside::start(&world, ReservationSettings::default(), refusing).await;
+    let _kai = Inside::start(&world, ReservationSettings::default(), with_errors).await;
     let zoo = Zoo::let_loose(&world).await;
     zoo.is_sound(&world).await;
     zoo.leaves_nothing(&world).await;
@@ -93,8 +93,8 @@ fn whole(answer: Response<Body>) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
     answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
 }
 
-/// Every watch is cut after a moment; every third one is told that the server forgot where it was. The moments grow, so that
-/// even on a busy machine something is told before the end.
+/// Every watch is cut after a moment; every third one gets 410 as if its version had expired. The moments grow, so that
+/// even on a busy machine each receives something before its end.
 fn cutting(client: Client) -> Client {
     const MOMENT: Duration = Duration::from_millis(300);
     const GROWTH: Duration = Duration::from_millis(10);
@@ -107,7 +107,7 @@ fn cutting(client: Client) -> Client {
             }
             let number = count.fetch_add(1, Ordering::SeqCst);
             if number % 3 == 2 {
-                return Ok(whole(refusal(StatusCode::GONE)));
+                return Ok(whole(error_response(StatusCode::GONE)));
             }
             let answer = client.send(request).await?;
             let moment = MOMENT + GROWTH * u32::try_from(number).unwrap_or(u32::MAX);
@@ -139,7 +139,7 @@ async fn the_api_server_may_restart() {
     Zoo::furnish(&world).await;
     world.start_kai("kai", &[]).await;
     let zoo = Zoo::let_loose(&world).await;
-    // Nobody answers for reservations yet: binds are under way when the server goes.
+    // No reservation pod reports a device yet: binds are in progress when the server stops.
     world.wait("binds are under way", async || !world.bind_requests().await.is_empty()).await;
     world.restart_server().await;
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
@@ -147,14 +147,15 @@ async fn the_api_server_may_restart() {
     zoo.leaves_nothing(&world).await;
 }
 
-/// Writes wait while they are held, and then are sent, however late.
-fn holding(client: Client, held: Arc<AtomicBool>, waiting: Arc<AtomicUsize>) -> Client {
+/// Writes wait while the flag is set, and then are sent, however late.
+fn holding(client: Client, delays_writes: Arc<AtomicBool>, waiting: Arc<AtomicUsize>) -> Client {
     let transport = tower::service_fn(move |request: Request<Body>| {
-        let (client, held, waiting) = (client.clone(), Arc::clone(&held), Arc::clone(&waiting));
+        let (client, delays_writes, waiting) =
+            (client.clone(), Arc::clone(&delays_writes), Arc::clone(&waiting));
         async move {
             if request.method() != Method::GET {
                 waiting.fetch_add(1, Ordering::SeqCst);
-                while held.load(Ordering::SeqCst) {
+                while delays_writes.load(Ordering::SeqCst) {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             }
@@ -170,18 +171,18 @@ async fn two_may_lead_for_a_moment() {
     let Some(mut world) = World::new("leading").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     Zoo::furnish(&world).await;
-    let held = Arc::new(AtomicBool::new(true));
+    let delays_writes = Arc::new(AtomicBool::new(true));
     let waiting = Arc::new(AtomicUsize::new(0));
     let wrap = {
-        let (held, waiting) = (Arc::clone(&held), Arc::clone(&waiting));
-        move |client| holding(client, held, waiting)
+        let (delays_writes, waiting) = (Arc::clone(&delays_writes), Arc::clone(&waiting));
+        move |client| holding(client, delays_writes, waiting)
     };
     let old = Inside::start(&world, ReservationSettings::default(), wrap).await;
     let zoo = Zoo::let_loose(&world).await;
     world.wait("the first has decided", async || waiting.load(Ordering::SeqCst) >= 4).await;
     world.start_kai("kai", &[]).await;
     zoo.is_sound(&world).await;
-    held.store(false, Ordering::SeqCst);
+    delays_writes.store(false, Ordering::SeqCst);
     let bound = async || {
         let pods = world.list("/api/v1", "pods").await;
         pods.iter().all(|pod| pod["spec"]["nodeName"].is_string())
@@ -192,7 +193,7 @@ async fn two_may_lead_for_a_moment() {
     zoo.leaves_nothing(&world).await;
 }
 
-/// New pods are refused meanwhile, and so are groups of pods; what is there already is bound without asking anybody.
+/// New pods and pod groups are denied meanwhile; existing pods are bound without a webhook.
 #[tokio::test]
 async fn the_webhook_may_be_down() {
     let Some(mut world) = World::alone("unadmitted").await else { return };
@@ -206,8 +207,8 @@ async fn the_webhook_may_be_down() {
     let new = world.pod("new", &[(QUEUE, &queue)], &json!({"cpu": "100m"}));
     let pods = format!("/api/v1/namespaces/{}/pods?dryRun=All", world.name);
     world
-        .wait("nobody answers", async || {
-            why_not(&world, &pods, &new).await.contains("failed calling webhook")
+        .wait("no webhook answers", async || {
+            denial_reason(&world, &pods, &new).await.contains("failed calling webhook")
         })
         .await;
     world.start_kai("kai", &[]).await;

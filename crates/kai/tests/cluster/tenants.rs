@@ -229,9 +229,9 @@ async fn own_accounts_delete_victims_only(world: &World) {
 }
 
 /// Where the API server lets forged metadata pass (older versions know no policies), it has no effect. The administrator
-/// stands for such a server.
+/// simulates such a server.
 #[tokio::test]
-async fn forged_devices_and_groups_evict_nobody_and_reserve_nothing() {
+async fn forged_devices_and_groups_evict_no_pod_and_reserve_nothing() {
     let Some(mut world) = cluster("forged-groups", 4).await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     world.start_kai("kai", &[]).await;
@@ -287,7 +287,7 @@ async fn bound_pod_is_charged_as_bound_although_it_was_relabelled() {
     let group = world.see_pod("big").await.expect("a pod")["metadata"]["labels"].clone();
     assert!(group["runai-gpu-group"].is_string());
     world.kill_kai();
-    // The administrator may; nobody else.
+    // Only the administrator may.
     let forged = json!({"metadata": {
         "labels": {"runai-gpu-group": null, crate::QUEUE: world.queue_name("other")},
         "annotations": {"kai.scheduler/placement": world.see_pod("big").await.expect("a pod")["metadata"]["annotations"]["kai.scheduler/placement"]},
@@ -393,8 +393,8 @@ async fn tenants_cannot_choose_devices() {
     // A map whose owner does not exist would be collected.
     let uid = world.see_pod("chooser").await.expect("the pod")["metadata"]["uid"].clone();
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "chooser", "uid": uid});
-    let told = json!({"metadata": {"name": "chooser-shared-gpu-0", "ownerReferences": [owner]}, "data": {"GPU_PORTION": "0.5"}});
-    world.create(&maps, &told).await;
+    let config_map = json!({"metadata": {"name": "chooser-shared-gpu-0", "ownerReferences": [owner]}, "data": {"GPU_PORTION": "0.5"}});
+    world.create(&maps, &config_map).await;
     let path = format!("{maps}/chooser-shared-gpu-0");
     assert_denied(
         &tenant,

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) use kai_e2e::room::send;
+pub(crate) use kai_e2e::test_space::send;
 use kai_testenv::{ControlPlane, Process, free_port};
 use kube::Client;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ impl World {
         let pool = pool.as_ref().map_or(&[][..], <[&str; 2]>::as_slice);
         let named = ["--scheduler-name", self.name, "--resource-reservation-app-label", self.name];
         let own = [&named, pool].concat();
-        // Many run on this machine: those that are not asked anything listen nowhere.
+        // Many run on this machine: processes that serve no requests of the test open no port.
         let listens = |flag: &&str| !arguments.iter().any(|given| given.starts_with(*flag));
         let silent = ["--listen-address", "--health-probe-bind-address", "--plugin-server-port"];
         let silent: Vec<String> =
@@ -105,8 +105,8 @@ impl World {
         if let Some(pool) = self.pool {
             command.args(["--partition-label-value", pool]);
         }
-        let told = command.output().expect("it runs");
-        String::from_utf8([told.stdout, told.stderr].concat()).expect("text")
+        let output = command.output().expect("it runs");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
     }
 
     /// The kubeconfig of a service account of the installation.
@@ -142,8 +142,8 @@ impl World {
         let kubeconfig = self.kubeconfig(account).await;
         let mut command = Command::new(KAI);
         command.arg(verb).arg("--kubeconfig").arg(kubeconfig).args(arguments);
-        let told = command.output().expect("it runs");
-        String::from_utf8([told.stdout, told.stderr].concat()).expect("text")
+        let output = command.output().expect("it runs");
+        String::from_utf8([output.stdout, output.stderr].concat()).expect("text")
     }
 
     /// What `kubectl` prints as an administrator.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kai_e2e::cluster::Cluster;
 use kai_e2e::objects::{pod, queue};
-use kai_e2e::room::Room;
 use kai_e2e::settings;
+use kai_e2e::test_space::TestSpace;
 use kai_e2e::zones::{OBSERVED, zoned_node, zones_of};
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
@@ -17,7 +17,7 @@ use crate::real::Real;
 use crate::rights::Act;
 use crate::site;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -52,8 +52,8 @@ fn holder(namespace: &str, name: &str, zone: u8, core: u8) -> Vec<u8> {
 }
 
 /// The annotation of a pod.
-async fn observed(room: &Room, name: &str) -> anyhow::Result<Option<String>> {
-    let pod = room.see_pod(name).await?.unwrap_or_default();
+async fn observed(space: &TestSpace, name: &str) -> anyhow::Result<Option<String>> {
+    let pod = space.see_pod(name).await?.unwrap_or_default();
     Ok(pod["metadata"]["annotations"][OBSERVED].as_str().map(str::to_owned))
 }
 
@@ -84,40 +84,40 @@ async fn play() -> anyhow::Result<BTreeSet<Act>> {
     let client = plane.admin().await?;
     let real = Arc::new(Real { plane, client });
     let cluster: Arc<dyn Cluster> = real.clone();
-    let room = Room::open(cluster, "numa-agent", Arc::default()).await?;
-    zoned_node(&room, "n", "single-numa-node").await?;
-    room.queue(&queue("q")).await?;
-    let node = room.node_name("n");
+    let space = TestSpace::open(cluster, "numa-agent", Arc::default()).await?;
+    zoned_node(&space, "n", "single-numa-node").await?;
+    space.queue(&queue("q")).await?;
+    let node = space.node_name("n");
     let (socket, sys) = (folder.path("socket"), folder.path("sys"));
     let flags = ["--podresources-socket", &socket, "--sysfs-root", &sys, "--node-name", &node];
     let more = ["--poll-interval", "200ms", "--drift-resync-interval", "1s"];
     let arguments = [&["agent", "numa"][..], &flags, &more].concat();
     let _agent = real.start("numa-placement-exporter", &arguments).await?;
-    room.start_as(&settings::aligned(), &[]).await?;
+    space.start_as(&settings::aligned(), &[]).await?;
 
-    // The planner promises the first zone; the kubelet takes the other.
+    // The planner predicts the first zone; the kubelet takes the other.
     let zone = |name: &str| pod(name, "q").cpu("1").asks("memory", "1Gi").gpus(4);
-    room.pod(&zone("first")).await?;
-    room.scheduled(&["first"]).await?;
-    assert_eq!(zones_of(&room, "first").await?, ["node-0"]);
-    *message.lock().expect("it") = holder(&room.name, "first", 1, 4);
-    let told = r#"[{"zone":"node-1","amount":{"cpu":"1","nvidia.com/gpu":"4"}}]"#;
-    let is_told = async || Ok(observed(&room, "first").await?.as_deref() == Some(told));
-    room.until("the agent tells the zone", is_told).await?;
-    room.pod(&zone("second")).await?;
-    room.scheduled(&["second"]).await?;
-    assert_eq!(zones_of(&room, "second").await?, ["node-0"], "what is observed counts");
+    space.pod(&zone("first")).await?;
+    space.scheduled(&["first"]).await?;
+    assert_eq!(zones_of(&space, "first").await?, ["node-0"]);
+    *message.lock().expect("it") = holder(&space.name, "first", 1, 4);
+    let expected = r#"[{"zone":"node-1","amount":{"cpu":"1","nvidia.com/gpu":"4"}}]"#;
+    let is_reported = async || Ok(observed(&space, "first").await?.as_deref() == Some(expected));
+    space.until("the agent reports the zone", is_reported).await?;
+    space.pod(&zone("second")).await?;
+    space.scheduled(&["second"]).await?;
+    assert_eq!(zones_of(&space, "second").await?, ["node-0"], "what is observed counts");
 
     // What another writer wrote is corrected, and what no longer holds is removed.
-    let path = format!("/api/v1/namespaces/{}/pods/first", room.name);
+    let path = format!("/api/v1/namespaces/{}/pods/first", space.name);
     let wrong = serde_json::json!({"metadata": {"annotations": {OBSERVED: "[]"}}});
-    room.patch(&path, &wrong).await?;
-    room.until("the agent sets it right", is_told).await?;
-    let pod = [field(1, b"first"), field(2, room.name.as_bytes())].concat();
+    space.patch(&path, &wrong).await?;
+    space.until("the agent corrects the annotation", is_reported).await?;
+    let pod = [field(1, b"first"), field(2, space.name.as_bytes())].concat();
     *message.lock().expect("it") = field(1, &pod);
-    let is_gone = async || Ok(observed(&room, "first").await?.is_none());
-    room.until("the agent takes it back", is_gone).await?;
+    let is_gone = async || Ok(observed(&space, "first").await?.is_none());
+    space.until("the agent takes it back", is_gone).await?;
     played.abort();
-    room.close().await;
+    space.close().await;
     Ok(site.acts())
 }

@@ -95,7 +95,9 @@ async fn kais_end_to_end_cases_on_a_server_that_can_less() {
 #[tokio::test]
 async fn no_account_has_a_right_that_nothing_used() {
     if !wanted().is_empty() {
-        return installation::tell("SKIPPED the test of unused rights: KAI_E2E names some cases\n");
+        return installation::print_past_harness(
+            "SKIPPED the test of unused rights: KAI_E2E names some cases\n",
+        );
     }
     let (Some(list), Some(less)) = (list().await, list_on_less().await) else { return };
     let Some(installed) = installed::played().await else { return };
@@ -158,7 +160,7 @@ async fn can_less(client: &Client) {
     assert_eq!(code(&format!("{streamed}&allowWatchBookmarks=true")).await, 422);
 }
 
-/// Plays cases and tells how they went, after what is not here.
+/// Runs cases and prints their outcomes, after the list of cases that are not run here.
 async fn play(site: &Site, mut cases: Vec<Case>, not_here: &str) -> Played {
     let plane = Arc::clone(&site.plane);
     let client = plane.admin().await.expect("a client");
@@ -169,6 +171,6 @@ async fn play(site: &Site, mut cases: Vec<Case>, not_here: &str) -> Played {
     let outcomes = run::run(&cluster, cases, AT_ONCE).await;
     kubelets.abort();
     let not_here = if wanted.is_empty() { not_here } else { "" };
-    installation::tell(&format!("{not_here}{}", run::table(&outcomes)));
+    installation::print_past_harness(&format!("{not_here}{}", run::table(&outcomes)));
     Played { outcomes, acts: site.acts() }
 }

@@ -9,7 +9,7 @@ use kube::Client;
 
 use crate::installation::KAI;
 
-/// The real thing.
+/// A real API server as the cluster of the cases.
 pub(crate) struct Real {
     pub(crate) plane: Arc<ControlPlane>,
     pub(crate) client: Client,

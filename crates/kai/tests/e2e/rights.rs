@@ -7,7 +7,7 @@ use std::process::Command;
 use kai_testenv::AuditedRequest;
 use serde_json::Value;
 
-use crate::installation::{KAI, tell};
+use crate::installation::{KAI, print_past_harness};
 
 /// One verb on one resource, as an account has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ impl Act {
     }
 
     fn shows(&self, right: &Right) -> bool {
-        let fits = |granted: &str, asked: &str| granted.is_empty() || granted == asked;
+        let fits = |granted: &str, requested: &str| granted.is_empty() || granted == requested;
         self.accounts.contains(&right.account)
             && self.verb == right.verb
             && self.group == right.group
@@ -175,8 +175,8 @@ const fn except(
 }
 
 const NOT_INSTALLED: &str = "kind of a workload that the list does not install";
-const POLICY: &str = "asked for by the admission policy kai-protected-pod-metadata; no request shows it, but without it what the list does is denied";
-const FAILED_BIND: &str = "after a bind that failed or was interrupted, of which the list has none; tests/cluster/{binder,holdings,mortal}.rs have";
+const POLICY: &str = "required by the admission policy kai-protected-pod-metadata; no request shows it, but without it what the list does is denied";
+const FAILED_BIND: &str = "after a bind that failed or was interrupted, of which the list has none; tests/cluster/{binder,volumes_and_claims,mortal}.rs have";
 const REMOVED_AGAIN: &str = "looks for the object where its removal is answered with a conflict; removal_of_a_replaced_object_has_succeeded in kai-client";
 
 const EXCEPTIONS: &[Exception] = &[
@@ -232,14 +232,14 @@ const EXCEPTIONS: &[Exception] = &[
         "resource.k8s.io",
         "resourceclaims/binding",
         "patch",
-        "asked for by Kubernetes 1.36 when the status of a claim is written; no request shows it",
+        "required by Kubernetes 1.36 when the status of a claim is written; no request shows it",
     ),
     except(
         "kai-podgrouper",
         "scheduling.run.ai",
         "podgroups",
         "create",
-        "asked for when a pod group is applied that does not exist; the request is a patch",
+        "required when a pod group is applied that does not exist; the request is a patch",
     ),
     except("kai-podgrouper", "amlarc.azureml.com", "amljobs", "get", NOT_INSTALLED),
     except("kai-podgrouper", "argoproj.io", "workflows", "get", NOT_INSTALLED),
@@ -325,7 +325,9 @@ pub(crate) fn compare(acts: &BTreeSet<Act>) {
     );
     let needless = needless(&rights, acts);
     if !needless.is_empty() {
-        tell(&format!("exceptions for rights that were used this time: {needless:?}\n"));
+        print_past_harness(&format!(
+            "exceptions for rights that were used this time: {needless:?}\n"
+        ));
     }
     // The comparison can fail: an account with one right more is found out.
     let mut more = rights;

@@ -17,7 +17,7 @@ use terminal::{Line, Terminal};
 const NODE: &str = "gpu-node";
 const SHARING: &[&str] = &["--gpu-sharing-enabled"];
 
-// Who looks again and again keeps a thread.
+// A polling loop keeps a thread busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_quick_start() -> anyhow::Result<()> {
     let plane = match installation::new_plane().await {
@@ -102,8 +102,8 @@ fn clean_up(user: &Terminal) -> anyhow::Result<()> {
 /// Half a GPU, once sharing is enabled; the node shows all it has.
 async fn sharing(user: &mut Terminal) -> anyhow::Result<()> {
     let share = "create -f docs/gpu-sharing/gpu-sharing.yaml";
-    let refused = user.refused(share)?;
-    assert!(refused.contains("while GPU sharing is disabled"), "{refused}");
+    let denial = user.denied(share)?;
+    assert!(denial.contains("while GPU sharing is disabled"), "{denial}");
     user.install(SHARING).await?;
     user.until("the upgrade is effective", || Ok(user.kubectl(share).is_ok()))?;
     user.until("half a GPU is used", || {

@@ -1,9 +1,9 @@
-//! Plays Kubeflow's training operator: a `PyTorchJob` gets its pods, and is told to run when they do.
+//! Simulates Kubeflow's training operator: creates the pods of a `PyTorchJob`, and marks it as running when they run.
 
 use std::time::Duration;
 
 use kai_e2e::foreign::owned_by;
-use kai_e2e::room::send;
+use kai_e2e::test_space::send;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ const LABELS: &str = "training.kubeflow.org";
 /// Plays until it is dropped.
 pub(crate) async fn play(client: Client) {
     loop {
-        // A list that fails is asked for again.
+        // A failed list is retried.
         if let Ok(jobs) = send(&client, "GET", JOBS, "application/json", &Value::Null).await {
             for job in jobs["items"].as_array().into_iter().flatten() {
                 attend(&client, job).await;
@@ -37,8 +37,8 @@ async fn attend(client: &Client, job: &Value) {
         for index in 0..spec["replicas"].as_u64().unwrap_or_default() {
             let role = role.to_lowercase();
             let pod = format!("{name}-{role}-{index}");
-            let seen = send(client, "GET", &format!("{pods}/{pod}"), "", &Value::Null).await;
-            running &= seen.is_ok_and(|seen| seen["status"]["phase"] == "Running");
+            let pod_object = send(client, "GET", &format!("{pods}/{pod}"), "", &Value::Null).await;
+            running &= pod_object.is_ok_and(|object| object["status"]["phase"] == "Running");
             let labels = json!({
                 format!("{LABELS}/job-name"): name, format!("{LABELS}/replica-type"): role,
                 format!("{LABELS}/replica-index"): index.to_string(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use kai_e2e::room::send;
+use kai_e2e::test_space::send;
 use kai_testenv::{ControlPlane, Process, free_port};
 use kube::Client;
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ impl Terminal {
     }
 
     /// Why a command fails; it must.
-    pub(crate) fn refused(&self, line: &str) -> anyhow::Result<String> {
+    pub(crate) fn denied(&self, line: &str) -> anyhow::Result<String> {
         let output = self.run(line)?;
         ensure!(!output.status.success(), "kubectl {line}: it was accepted");
         Ok(String::from_utf8(output.stderr)?)

@@ -12,7 +12,7 @@ const DEVICE_MIB: u64 = 16_000;
 const STEPS: u32 = 100;
 /// So many pods are there at most: more only wait.
 const MOST: usize = 9;
-/// What comes and goes follows from this.
+/// Seed of the created and deleted pods.
 const SEED: u64 = 7;
 
 /// Numbers that look like chance and are the same every time.
@@ -105,7 +105,7 @@ async fn come_and_go(site: &Site) {
     }
 }
 
-/// What the API says is what containers were told.
+/// The API and the variables of containers name the same devices.
 async fn every_pod_sees_its_device(site: &Site) {
     let pods = site.pods().await;
     for pod in pods

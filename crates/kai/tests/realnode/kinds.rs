@@ -1,4 +1,4 @@
-//! Halves, memory and whole GPUs beside each other; nodes that tell little of themselves.
+//! Halves, memory and whole GPUs beside each other; nodes with few labels.
 
 use serde_json::json;
 
@@ -43,8 +43,8 @@ fn pods_run_on_three_nodes() {
         for pod in ["a", "b", "c"] {
             site.share(pod, &json!({"gpu-memory": "9000"})).await;
             site.wait_running(pod).await;
-            let seen = site.world.see_pod(pod).await.expect("the pod");
-            used.push(seen["spec"]["nodeName"].as_str().expect("a node").to_owned());
+            let pod_object = site.world.see_pod(pod).await.expect("the pod");
+            used.push(pod_object["spec"]["nodeName"].as_str().expect("a node").to_owned());
         }
         used.sort();
         assert_eq!(used, nodes, "two do not fit on one device");
@@ -64,7 +64,7 @@ fn a_node_without_labels_is_used_and_labels_count_when_they_come() {
         site.node(&plan).await;
         site.advertise("n1", Gpus { count: 1, replicas: 4, mib: 0 }).await;
         site.start_kai(&[]).await;
-        // Four devices as far as anybody knows.
+        // Without labels the node counts as four devices.
         site.whole("whole", "2").await;
         site.wait_running("whole").await;
         site.share("half", &json!({"gpu-fraction": "0.5"})).await;
@@ -76,7 +76,7 @@ fn a_node_without_labels_is_used_and_labels_count_when_they_come() {
             site.remove(pod).await;
         }
         site.wait_empty().await;
-        // Now it tells: one device, so much memory.
+        // Labels now report one device and its memory.
         let labels = json!({"nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "16000"});
         site.world.patch("/api/v1/nodes/n1", &json!({"metadata": {"labels": labels}})).await;
         site.wait_running("memory").await;
@@ -84,12 +84,12 @@ fn a_node_without_labels_is_used_and_labels_count_when_they_come() {
         site.wait_waiting("late").await;
         site.remove("memory").await;
         site.wait_running("late").await;
-        // It counts as the physical device. Which replica it has nobody can say.
+        // It counts as the physical device. Which replica it has is unknown.
         site.share("after", &json!({"gpu-memory": "100"})).await;
         site.wait_waiting("after").await;
         let found = site.doctor();
         let sliced = found.iter().find(|finding| finding["check"] == "time-slicing");
         let message = sliced.expect("a warning")["message"].as_str().expect("a text");
-        assert!(message.contains("which card it gets cannot be steered"), "{message}");
+        assert!(message.contains("the device plugin chooses the GPU"), "{message}");
     });
 }

@@ -1,4 +1,4 @@
-//! Nodes on which NVML cannot be used at all: the kubelet is asked, where that was allowed.
+//! Nodes on which NVML cannot be used at all: the kubelet reports the device, if allowed.
 
 use kai_testenv::NvidiaRuntime;
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use crate::site::{Gpus, Site};
 const FOLDER: &str = "/var/lib/kubelet/pod-resources";
 
 #[test]
-fn without_nvml_the_kubelet_tells_which_device_was_reserved() {
-    let test = "kubelet::without_nvml_the_kubelet_tells_which_device_was_reserved";
+fn without_nvml_the_kubelet_reports_the_reserved_device() {
+    let test = "kubelet::without_nvml_the_kubelet_reports_the_reserved_device";
     sandboxed(test, async || {
         let mut site = Site::new("kubelet").await;
         site.queues().await;

@@ -33,12 +33,12 @@ fn sandboxed<F: Future<Output = ()>>(test: &'static str, run: impl FnOnce() -> F
             runtime.expect("a runtime").block_on(run());
         }
         Entered::Ran(output) => {
-            let told = [output.stdout, output.stderr]
+            let text = [output.stdout, output.stderr]
                 .map(|text| String::from_utf8_lossy(&text).into_owned());
             if std::env::var_os("KAI_TEST_LOG").is_some() {
-                installation::tell(&told.concat());
+                installation::print_past_harness(&text.concat());
             }
-            assert!(output.status.success(), "{}", told.concat());
+            assert!(output.status.success(), "{}", text.concat());
         }
         Entered::Impossible(why) => sandbox::skip(test, &why),
     }

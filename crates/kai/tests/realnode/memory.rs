@@ -14,7 +14,7 @@ fn multiubuntu(scheduler: &str) -> Value {
     let mut deployment: Value = serde_saphyr::from_str(text).expect("YAML");
     let spec = &mut deployment["spec"]["template"]["spec"];
     spec["schedulerName"] = json!(scheduler);
-    spec["terminationGracePeriodSeconds"] = json!(5); // it ignores what it is told
+    spec["terminationGracePeriodSeconds"] = json!(5); // it ignores SIGTERM
     spec["containers"][0]["image"] = json!(BUSYBOX);
     deployment
 }
@@ -63,10 +63,10 @@ async fn four_run(site: &Site) {
 
 async fn fifth_pod_reports_why_it_is_pending(site: &Site) {
     site.world
-        .wait("the fifth is told why", async || {
+        .wait("the fifth is pending with a reason", async || {
             let pods = site.pods().await;
-            let told: Vec<&str> = pods.iter().filter_map(Site::waits_for).collect();
-            matches!(told[..], [why] if why.contains("GPU"))
+            let reasons: Vec<&str> = pods.iter().filter_map(Site::waits_for).collect();
+            matches!(reasons[..], [why] if why.contains("GPU"))
         })
         .await;
     assert_eq!(site.pods().await.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).count(), 1);

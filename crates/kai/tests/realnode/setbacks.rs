@@ -1,4 +1,4 @@
-//! What goes wrong on a node: the reason is told, nothing is left behind, and it goes on when the cause is gone.
+//! Failures on a node: the reason is reported, nothing is left behind, and scheduling continues when the cause is gone.
 
 use kai_settings::binder::ReservationSettings;
 use kai_testenv::NodeProgram;
@@ -24,7 +24,7 @@ fn programs_of_the_node_are_restarted() {
         site.wait_running("first").await;
         let device = site.devices("first");
         let reservation = site.reservations().await.remove(0);
-        // Without its kubelet the node starts nothing; what runs goes on.
+        // Without its kubelet the node starts nothing; running pods continue.
         site.nodes[0].stop(NodeProgram::Kubelet).expect("it stops");
         site.share("second", &half()).await;
         site.world.wait_bound("second").await;

@@ -15,7 +15,7 @@ pub(crate) const BUSYBOX: &str = "kai.test/busybox:1";
 /// Our own image, which reservation pods run.
 pub(crate) const KAI_IMAGE: &str = "kai.test/kai:1";
 
-/// So much of each log is told when a test fails.
+/// Characters of each log that are printed when a test fails.
 const LAST_LINES: usize = 15;
 
 /// GPUs of a node.
@@ -24,7 +24,7 @@ pub(crate) struct Gpus {
     pub(crate) count: u32,
     /// How often each is advertised.
     pub(crate) replicas: u32,
-    /// Memory of each.
+    /// Memory of each GPU in MiB.
     pub(crate) mib: u32,
 }
 
@@ -77,7 +77,7 @@ impl Site {
         }
     }
 
-    /// A pod of queue `test` that does nothing and goes at once when it is told to.
+    /// A pod of queue `test` that does nothing and ends at once on SIGTERM.
     pub(crate) fn pod(&self, name: &str, annotations: &Value, limits: &Value) -> Value {
         const IDLE: &str = "trap 'exit 0' TERM; sleep infinity & wait";
         json!({
@@ -114,20 +114,20 @@ impl Site {
             .await;
     }
 
-    /// Waits until a pod is told why it waits, and gives what it is told.
+    /// Waits until a pending pod has a reason, and returns it.
     pub(crate) async fn wait_waiting(&self, pod: &str) -> String {
-        let told = async || Self::waits_for(&self.world.see_pod(pod).await?).map(str::to_owned);
+        let reason = async || Self::waits_for(&self.world.see_pod(pod).await?).map(str::to_owned);
         self.world
-            .wait(&format!("{pod} is told why it waits"), async || told().await.is_some())
+            .wait(&format!("{pod} is pending with a reason"), async || reason().await.is_some())
             .await;
         assert_eq!(self.world.node_of(pod).await, None, "{pod} has a node");
-        told().await.expect("what it is told")
+        reason().await.expect("a reason")
     }
 
-    /// Waits until a pod is told, in the words of the node, why it could not be bound.
+    /// Waits until a pod reports the error of the node that prevented its bind.
     pub(crate) async fn wait_bind_failure(&self, pod: &str, why: &str) {
         self.world
-            .wait(&format!("{pod} is told of {why}"), async || {
+            .wait(&format!("{pod} reports {why}"), async || {
                 let pod = self.world.see_pod(pod).await.expect("the pod");
                 assert!(pod["spec"]["nodeName"].is_null(), "it has a node");
                 pod["status"]["conditions"].to_string().contains(why)
@@ -135,12 +135,12 @@ impl Site {
             .await;
     }
 
-    /// Tells a pod to go. It may be gone: `kai` moves pods to make room, and nobody makes these again.
+    /// Deletes a pod. It may be gone already: `kai` evicts pods to consolidate, and these have no controller.
     pub(crate) async fn remove(&self, pod: &str) {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.world.name);
         match send(&self.world.client, "DELETE", &path, "application/json", &json!({})).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            ended => drop(ended.expect("it is told")),
+            ended => drop(ended.expect("it is deleted")),
         }
     }
 
@@ -165,8 +165,9 @@ impl Site {
     /// The devices that the container of a pod really sees.
     pub(crate) fn devices(&self, pod: &str) -> String {
         let variables = self.exec(pod, &["env"]);
-        let told = variables.lines().find_map(|line| line.strip_prefix("NVIDIA_VISIBLE_DEVICES="));
-        told.unwrap_or_default().to_owned()
+        let devices =
+            variables.lines().find_map(|line| line.strip_prefix("NVIDIA_VISIBLE_DEVICES="));
+        devices.unwrap_or_default().to_owned()
     }
 
     /// Reservation pods.
@@ -208,7 +209,7 @@ impl Site {
             .await;
     }
 
-    /// Adds a node with so many GPUs that are advertised so many times each, with the labels that tell so, and waits until
+    /// Adds a node with so many GPUs that are advertised so many times each, with the labels of the GPU operator, and waits until
     /// it offers them.
     pub(crate) async fn gpu_node(&mut self, name: &str, gpus: Gpus) {
         let (count, memory) = (gpus.count.to_string(), gpus.mib.to_string());
@@ -252,8 +253,8 @@ impl Site {
         let mut kubectl = Command::new(self.plane.program("kubectl"));
         kubectl.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
         kubectl.args(["-n", "kai-resource-reservation", "logs", pod]);
-        let told = kubectl.output().expect("kubectl runs");
-        String::from_utf8_lossy(&told.stdout).into_owned()
+        let output = kubectl.output().expect("kubectl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// What `kai doctor` finds.
@@ -261,9 +262,9 @@ impl Site {
         let mut doctor = Command::new(KAI);
         doctor.args(["doctor", "--json", "--scheduler-name", self.world.name]);
         doctor.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
-        let told = doctor.output().expect("it runs");
-        let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
-        told["findings"].as_array().cloned().expect("findings")
+        let output = doctor.output().expect("it runs");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        report["findings"].as_array().cloned().expect("findings")
     }
 
     /// Does what a finding says.
@@ -273,8 +274,8 @@ impl Site {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(finding["fix"].as_str().expect("a command"));
         shell.env("PATH", path).env("KUBECONFIG", self.plane.admin_kubeconfig());
-        let told = shell.output().expect("a shell");
-        assert!(told.status.success(), "{finding}: {}", String::from_utf8_lossy(&told.stderr));
+        let output = shell.output().expect("a shell");
+        assert!(output.status.success(), "{finding}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
     /// Runs a command in a container of a pod and gives what it prints.
@@ -282,9 +283,13 @@ impl Site {
         let mut kubectl = Command::new(self.plane.program("kubectl"));
         kubectl.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
         kubectl.args(["-n", self.world.name, "exec", pod, "--"]).args(command);
-        let told = kubectl.output().expect("kubectl runs");
-        assert!(told.status.success(), "{kubectl:?}: {}", String::from_utf8_lossy(&told.stderr));
-        String::from_utf8(told.stdout).expect("text")
+        let output = kubectl.output().expect("kubectl runs");
+        assert!(
+            output.status.success(),
+            "{kubectl:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("text")
     }
 
     /// Where the node finds the stub of NVML.
@@ -330,16 +335,16 @@ impl Site {
     }
 }
 
-/// A test that fails leaves nothing behind; what could be seen last is told.
+/// A test that fails leaves nothing behind; the last state is printed.
 impl Drop for Site {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut kubectl = Command::new(self.plane.program("kubectl"));
             kubectl.arg("--kubeconfig").arg(self.plane.admin_kubeconfig());
             let shown = "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.metadata.annotations} {.status}{\"\\n\"}{end}";
-            let told = kubectl.args(["get", "pods", "--all-namespaces", "-o", shown]).output();
-            let told = told.map(|told| told.stdout).unwrap_or_default();
-            eprintln!("{}", String::from_utf8_lossy(&told));
+            let output = kubectl.args(["get", "pods", "--all-namespaces", "-o", shown]).output();
+            let pods = output.map(|output| output.stdout).unwrap_or_default();
+            eprintln!("{}", String::from_utf8_lossy(&pods));
             for node in &self.nodes {
                 for program in ["init", "containerd", "kubelet", "device-plugin"] {
                     let log = node.log(program);

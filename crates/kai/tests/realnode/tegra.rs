@@ -39,8 +39,8 @@ async fn reservation(site: &Site, node: &str) -> (Value, Value) {
 }
 
 #[test]
-fn the_profile_is_what_tegra_needs_and_nobody_else_gets() {
-    sandboxed("tegra::the_profile_is_what_tegra_needs_and_nobody_else_gets", async || {
+fn only_tegra_nodes_get_the_tegra_profile() {
+    sandboxed("tegra::only_tegra_nodes_get_the_tegra_profile", async || {
         let mut site = Site::with_runtime("tegra").await;
         nodes(&mut site).await;
         site.start_kai(&[]).await;
@@ -70,7 +70,7 @@ fn variable(container: &Value, name: &str) -> Option<String> {
     found["value"].as_str().map(str::to_owned)
 }
 
-/// The pod is told what its reservation said, `kai doctor` names the cure, and it is taken.
+/// The pod reports the error of its reservation pod, `kai doctor` prints the fix, and the test applies it.
 async fn profile_is_off(site: &Site) {
     site.wait_bind_failure("edge", "ERROR_LIBRARY_NOT_FOUND").await;
     site.world

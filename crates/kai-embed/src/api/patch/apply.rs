@@ -56,8 +56,10 @@ impl Cluster {
             taken = taken.union(&contested);
         }
         if !conflicts.is_empty() && !request.query.is_true("force") {
-            let causes: Vec<(String, String)> =
-                conflicts.into_iter().map(|(who, path)| (who, fields::shown(&path))).collect();
+            let causes: Vec<(String, String)> = conflicts
+                .into_iter()
+                .map(|(manager, path)| (manager, fields::shown(&path)))
+                .collect();
             return Err(Failure::apply_conflict(&causes));
         }
         merge_applied("", &mut new, &config, schema.lists());

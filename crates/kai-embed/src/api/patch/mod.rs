@@ -45,7 +45,7 @@ impl Cluster {
             Content::MergePatch | Content::Apply => merge(&mut new, &patch),
         }
         if !new.is_object() {
-            return Err(Failure::bad_request("the patch leaves no object"));
+            return Err(Failure::bad_request("the result of the patch is not an object"));
         }
         subject.dialect.understand(&mut new);
         keep_identity(&mut new, &old, &patch, subject)?;

@@ -57,7 +57,7 @@ fn merge_list(field: &str, value: &mut Value, patch: &[Value]) {
             }
         }
         ListKind::Map(keys) => {
-            // In patches one key tells items apart, whatever else does so in applied objects.
+            // In patches one key identifies items, even if applied objects use several.
             let keys = &keys[..1];
             if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
                 list.clear();

@@ -39,12 +39,12 @@ pub(in crate::api) enum Kind {
     Message(&'static str),
 }
 
-/// What zero means.
+/// Meaning of a zero value, which protobuf does not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::api) enum Zero {
-    /// Zero.
+    /// The field is zero.
     Said,
-    /// Nothing was said.
+    /// The field is not set.
     Silence,
 }
 

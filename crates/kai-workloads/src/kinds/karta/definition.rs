@@ -1,4 +1,4 @@
-//! Reading a `Karta` and checking that it makes sense.
+//! Reading and validating a `Karta`.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct Component {
     pub(super) instance_selector: Option<Query>,
 }
 
-/// Which pods belong to a component: those with a key, or with a value under it.
+/// Which pods belong to a component: pods with a key, or with a value under it.
 #[derive(Debug)]
 pub(super) struct TypeSelector {
     pub(super) key: Query,

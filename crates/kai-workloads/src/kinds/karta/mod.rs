@@ -1,7 +1,7 @@
-//! Kinds that are described by a `Karta`: components, where they keep their scale, how their pods are told apart.
+//! Kinds that are described by a `Karta`: components, where they keep their scale, how their pods are distinguished.
 //!
 //! A kind without a rule takes the shape its `Karta` describes, if there is exactly one and it is sound; otherwise it is treated as
-//! a kind nobody knows, and the user hears why. Metadata, queue and priority are as for every kind.
+//! an unknown kind, and the user gets a warning. Metadata, queue and priority are as for every kind.
 
 mod definition;
 mod members;
@@ -124,7 +124,7 @@ fn constraint(
     })
 }
 
-/// The pod as an object: in full only where an expression looks at more than metadata.
+/// The pod as an object: in full only where an expression reads more than metadata.
 fn pod_value(case: &Case<'_>, in_full: bool) -> Result<Value, Stop> {
     if !in_full {
         return Ok(pod_object(case.pod));

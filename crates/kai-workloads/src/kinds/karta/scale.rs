@@ -1,7 +1,7 @@
 //! How many pods a component and all below it have at least.
 //!
 //! A component's own scale is its minimum where that is positive, else its replicas; it multiplies what is below. A component that
-//! says nothing passes on what is above and below. Where nobody says anything, each component with pods counts once.
+//! says nothing passes on what is above and below. Without any scale, each component with pods counts once.
 
 use serde_json::Value;
 

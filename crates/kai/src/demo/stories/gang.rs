@@ -40,7 +40,7 @@ spec:
           - {name: pytorch, image: 'train:1', resources: {limits: {nvidia.com/gpu: 4}}}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 8), NodeProfile::with_gpus("node-2", 8)])?;
     stage.apply("A notebook uses one GPU.", OTHER).await?;
     stage

@@ -5,8 +5,8 @@ use kai_embed::nodes::{Machine, NodeProfile};
 use kai_embed::object::{items, name, text};
 use serde_json::{Map, Value, json};
 
+use super::super::recording::Exhibit;
 use super::super::stage::Stage;
-use super::super::telling::Exhibit;
 use super::OPEN_QUEUE;
 use crate::embedded::{RESERVATIONS, VirtualCluster};
 
@@ -36,7 +36,7 @@ spec:
   - {name: main, image: 'notebook:1'}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     let thor = NodeProfile {
         machine: Machine::JetsonThor,
         cpu: 14,
@@ -84,9 +84,10 @@ fn essence(pod: &Value) -> Value {
     let mut spec = picked(&pod["spec"], &["runtimeClassName", "volumes"]);
     json::set(&mut spec, &["containers"], json!(containers));
     let annotations = pod["metadata"]["annotations"].as_object().into_iter().flatten();
-    let told = annotations.filter(|(key, _)| key.contains("gpu"));
-    let told: Map<String, Value> = told.map(|(key, value)| (key.clone(), value.clone())).collect();
-    json!({"metadata": {"annotations": told}, "spec": spec})
+    let annotations_about_gpus = annotations.filter(|(key, _)| key.contains("gpu"));
+    let annotations_about_gpus: Map<String, Value> =
+        annotations_about_gpus.map(|(key, value)| (key.clone(), value.clone())).collect();
+    json!({"metadata": {"annotations": annotations_about_gpus}, "spec": spec})
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -5,7 +5,7 @@ use kai_embed::nodes::NodeProfile;
 use super::super::stage::Stage;
 use super::OPEN_QUEUE;
 
-pub(super) const ABOUT: &str = "Nobody installed the GPU Operator: a device plugin advertises one GPU, and no label says \
+pub(super) const ABOUT: &str = "The GPU Operator is not installed: a device plugin advertises one GPU, and no label says \
 what it is. Whole GPUs need nothing more. To share one by memory its size must be known: two labels on the node, \
 nvidia.com/gpu.count and nvidia.com/gpu.memory, written by hand, do what the operator would.";
 
@@ -29,13 +29,16 @@ spec:
   - {name: main, image: 'notebook:1'}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     let node = NodeProfile { discovered: false, ..NodeProfile::with_gpus("node-1", 1) };
     stage.nodes(&[node])?;
     stage.set_up(OPEN_QUEUE)?;
-    stage.apply("A pod that wants a whole GPU runs, and ends after ten seconds.", WHOLE).await?;
+    stage.apply("A pod that requests a whole GPU runs, and ends after ten seconds.", WHOLE).await?;
     stage
-        .apply("8,000 MiB of a GPU whose size nobody told: it waits, and says so.", MEMORY)
+        .apply(
+            "8,000 MiB of a GPU of unknown size: the pod is pending, and its condition says why.",
+            MEMORY,
+        )
         .await?;
     let labels = [("nvidia.com/gpu.count", "1"), ("nvidia.com/gpu.memory", "32600")];
     stage

@@ -4,8 +4,8 @@ use kai_api::names::guard;
 use kai_embed::nodes::NodeProfile;
 use serde_json::{Map, Value, json};
 
+use super::super::recording::Exhibit;
 use super::super::stage::Stage;
-use super::super::telling::Exhibit;
 use super::OPEN_QUEUE;
 use crate::embedded::VirtualCluster;
 
@@ -37,7 +37,7 @@ spec:
   - {name: main, image: 'notebook:1'}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 1)])?;
     stage.set_up(OPEN_QUEUE)?;
     let what = "Without enforcement: CUDA shows this pod the whole card, and nothing stops it at 20,000 MiB.";

@@ -19,9 +19,9 @@ metadata: {name: team}
 spec: {resources: {gpu: {quota: -1, limit: -1, overQuotaWeight: 1}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}}
 ";
 
-/// A walk-through.
+/// A walk-through before it is played.
 pub(super) struct Story {
-    /// What it shows.
+    /// Title of the walk-through.
     pub(super) title: &'static str,
     /// What to look for.
     pub(super) about: &'static str,
@@ -40,17 +40,17 @@ enum Plot {
 }
 
 impl Story {
-    /// Tells it.
-    pub(super) async fn tell(&self, stage: &mut Stage) -> anyhow::Result<()> {
+    /// Plays the walk-through on a stage.
+    pub(super) async fn play(&self, stage: &mut Stage) -> anyhow::Result<()> {
         match self.plot {
-            Plot::Shares => shares::tell(stage).await,
-            Plot::Gang => gang::tell(stage).await,
-            Plot::Preemption => preemption::tell(stage).await,
-            Plot::Sharing => sharing::tell(stage).await,
-            Plot::Slices => slices::tell(stage).await,
-            Plot::Labels => labels::tell(stage).await,
-            Plot::Jetson => jetson::tell(stage).await,
-            Plot::Memory => memory::tell(stage).await,
+            Plot::Shares => shares::play(stage).await,
+            Plot::Gang => gang::play(stage).await,
+            Plot::Preemption => preemption::play(stage).await,
+            Plot::Sharing => sharing::play(stage).await,
+            Plot::Slices => slices::play(stage).await,
+            Plot::Labels => labels::play(stage).await,
+            Plot::Jetson => jetson::play(stage).await,
+            Plot::Memory => memory::play(stage).await,
         }
     }
 }

@@ -44,12 +44,15 @@ spec:
   - {name: main, image: 'build:1', resources: {limits: {nvidia.com/gpu: 1}}}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 2)])?;
     stage.set_up(QUEUE)?;
     stage.apply("A training pod takes the GPU of its queue.", TRAIN).await?;
     stage
-        .apply("A second one waits, although a GPU is free: the queue may have one.", SECOND)
+        .apply(
+            "A second one is pending, although a GPU is free: the limit of the queue is one.",
+            SECOND,
+        )
         .await?;
     stage.apply("A build comes: the training pod is evicted.", BUILD).await
 }

@@ -59,13 +59,16 @@ spec:
       - {name: train, image: 'train:1', resources: {limits: {nvidia.com/gpu: 1}}}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 8)])?;
     stage.set_up(QUEUES)?;
     stage
-        .apply("Vision wants 8 GPUs. Nobody else is there: it borrows the 4 of product.", VISION)
+        .apply("Vision requests 8 GPUs. Search requests none yet: vision borrows the 4 GPUs of product.", VISION)
         .await?;
     stage
-        .apply("Search wants the 4 GPUs of its department's quota: vision gives them back.", SEARCH)
+        .apply(
+            "Search requests the 4 GPUs of its department's quota: 4 pods of vision are evicted.",
+            SEARCH,
+        )
         .await
 }

@@ -38,10 +38,10 @@ spec:
   - {name: main, image: 'notebook:1'}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[NodeProfile::with_gpus("node-1", 1)])?;
     stage.set_up(OPEN_QUEUE)?;
     stage.apply("Half a GPU.", HALF).await?;
     stage.apply("20,000 MiB more, on the same device.", MEMORY).await?;
-    stage.apply("Another half would be more than the device has: it waits.", SECOND_HALF).await
+    stage.apply("Another half would exceed the device: it is pending.", SECOND_HALF).await
 }

@@ -6,7 +6,7 @@ use super::super::stage::Stage;
 use super::OPEN_QUEUE;
 
 pub(super) const ABOUT: &str = "One GPU of 32,600 MiB, time-sliced into 100. Five pods want 8,000 MiB each, in a queue \
-without limits. A scheduler that counts slices would run all five; the device has room for four.";
+without limits. A scheduler that counts slices would run all five; only four fit the device.";
 
 const FOUR: &str = "
 apiVersion: batch/v1
@@ -34,7 +34,7 @@ spec:
   - {name: main, image: 'ubuntu:1'}
 ";
 
-pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) async fn play(stage: &mut Stage) -> anyhow::Result<()> {
     let node = NodeProfile {
         gpu_memory_mib: 32_600,
         sharing: Sharing::TimeSliced(100),
@@ -43,5 +43,5 @@ pub(super) async fn tell(stage: &mut Stage) -> anyhow::Result<()> {
     stage.nodes(&[node])?;
     stage.set_up(OPEN_QUEUE)?;
     stage.apply("Four pods of 8,000 MiB share the device.", FOUR).await?;
-    stage.apply("The fifth waits, and is told why.", FIFTH).await
+    stage.apply("The fifth is pending, and its condition says why.", FIFTH).await
 }

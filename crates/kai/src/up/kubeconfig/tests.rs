@@ -23,7 +23,7 @@ users:
 current-context: prod
 ";
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -99,7 +99,7 @@ fn the_mode_stays_and_new_files_are_for_their_owner() {
     let merged = merge(&folder, 1);
     assert_eq!(mode(), 0o600);
     drop(merged);
-    assert!(!folder.file().exists(), "a file that held nothing else goes");
+    assert!(!folder.file().exists(), "a file without other contexts is removed");
     assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 0, "nothing is left beside it");
 }
 

@@ -1,4 +1,4 @@
-//! Claims and volumes of pods in the binder: carried out for KAI's scheduler too, and given back where a bind fails.
+//! Claims and volumes of pods in the binder: bound for KAI's scheduler too, and released if a bind fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use crate::mortal::Inside;
-use crate::storms::refusal;
+use crate::storms::error_response;
 use crate::world::World;
 use crate::{QUEUE, gang, open};
 
@@ -56,33 +56,33 @@ async fn a_request_of_kais_scheduler_is_carried_out_with_its_claims() {
     let claim = world.claims().await.remove(0);
     assert_eq!(claim["status"]["allocation"]["devices"]["results"], json!([result]));
     assert_eq!(claim["status"]["reservedFor"][0]["uid"], uid);
-    // Another is asked for the same device.
+    // A second bind request names the same device.
     world.create_pod(&world.claiming_pod("other")).await;
     world.wait("its claim is made", async || world.claims().await.len() == 2).await;
     let mut second = request.clone();
     second["metadata"] = json!({"name": "other"});
     second["spec"]["podName"] = json!("other");
     world.create(path, &second).await;
-    let refused = async || {
+    let is_rejected = async || {
         let requests = world.bind_requests().await;
         let reason = |one: &Value| one["status"]["reason"].as_str().unwrap_or_default().to_owned();
         requests.iter().any(|one| {
             one["status"]["phase"] == "Failed" && reason(one).contains("is that of claim")
         })
     };
-    world.wait("no device is given twice", refused).await;
+    world.wait("no device is allocated twice", is_rejected).await;
     assert_eq!(world.node_of("other").await, None);
 }
 
-/// Binds are refused while the flag is up.
-fn unbinding(client: Client, refuses: Arc<AtomicBool>) -> Client {
+/// Binds are denied while the flag is set.
+fn unbinding(client: Client, denies_binds: Arc<AtomicBool>) -> Client {
     let transport = tower::service_fn(move |request: Request<Body>| {
-        let (client, refuses) = (client.clone(), Arc::clone(&refuses));
+        let (client, denies_binds) = (client.clone(), Arc::clone(&denies_binds));
         async move {
             let binds =
                 request.method() == Method::POST && request.uri().path().ends_with("/binding");
-            if binds && refuses.load(Ordering::SeqCst) {
-                return Ok(refusal(StatusCode::FORBIDDEN));
+            if binds && denies_binds.load(Ordering::SeqCst) {
+                return Ok(error_response(StatusCode::FORBIDDEN));
             }
             client.send(request).await.map_err(BoxError::from)
         }
@@ -93,8 +93,8 @@ fn unbinding(client: Client, refuses: Arc<AtomicBool>) -> Client {
 #[tokio::test]
 async fn a_failed_bind_gives_devices_back() {
     let Some(world) = with_devices("giving-back", 1).await else { return };
-    let refuses = Arc::new(AtomicBool::new(true));
-    let flag = Arc::clone(&refuses);
+    let denies_binds = Arc::new(AtomicBool::new(true));
+    let flag = Arc::clone(&denies_binds);
     let _kai = Inside::start(&world, ReservationSettings::default(), move |client| {
         unbinding(client, flag)
     })
@@ -105,13 +105,13 @@ async fn a_failed_bind_gives_devices_back() {
         .wait("the claim is taken", async || claim().await["status"]["allocation"].is_object())
         .await;
     world.wait("the claim is as it was", async || has_nothing(&claim().await)).await;
-    refuses.store(false, Ordering::SeqCst);
+    denies_binds.store(false, Ordering::SeqCst);
     world.wait_bound("p").await;
     assert!(claim().await["status"]["allocation"].is_object());
 }
 
 #[tokio::test]
-async fn a_volume_that_cannot_be_made_fails_the_bind_and_is_asked_for_again() {
+async fn volume_that_cannot_be_provisioned_fails_the_bind_and_is_requested_again() {
     let Some(mut world) = with_devices("unmade", 1).await else { return };
     let class = json!({"metadata": {"name": "unmade"}, "provisioner": "nobody.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
     world.create("/apis/storage.k8s.io/v1/storageclasses", &class).await;
@@ -126,23 +126,23 @@ async fn a_volume_that_cannot_be_made_fails_the_bind_and_is_asked_for_again() {
         let claim = world.get(path).await.expect("the claim");
         claim["metadata"]["annotations"][annotation] == "unmade-devices"
     };
-    world.wait("a volume is asked for", selected).await;
+    world.wait("a volume is requested", selected).await;
     // The provisioner gives up, as it does where a node has no space.
     world.patch(path, &json!({"metadata": {"annotations": {annotation: null}}})).await;
-    let told = async || {
+    let is_reported = async || {
         let pod = world.see_pod("p").await.expect("the pod");
         let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().any(|one| {
             one["message"].as_str().is_some_and(|text| text.contains("provisioning failed"))
         })
     };
-    world.wait("the pod is told", told).await;
-    world.wait("it is asked for again", selected).await;
+    world.wait("the pod has the reason", is_reported).await;
+    world.wait("it is requested again", selected).await;
     assert_eq!(world.node_of("p").await, None);
 }
 
 #[tokio::test]
-async fn every_bind_goes_through_a_request_where_that_is_configured() {
+async fn every_bind_has_a_bind_request_if_configured() {
     let Some(mut world) = with_devices("requests", 1).await else { return };
     world.start_kai("kai", &["--bind-requests", "always"]).await;
     let queue = world.queue_name("q");

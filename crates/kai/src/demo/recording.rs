@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::snapshot::{Decision, Snapshot, is_ours};
 
 /// A walk-through that was played.
-pub(super) struct Telling {
+pub(super) struct Recording {
     pub(super) number: usize,
     pub(super) title: &'static str,
     pub(super) about: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Telling {
 
 /// One step of it.
 pub(super) struct Step {
-    /// What is done.
+    /// Text that announces the step.
     pub(super) what: String,
     /// What is created, where something is.
     pub(super) manifest: Option<String>,
@@ -87,7 +87,7 @@ impl Step {
     }
 }
 
-impl Telling {
+impl Recording {
     /// Names of pods, in the order in which they came.
     pub(super) fn pods(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();

@@ -24,20 +24,20 @@ const QUEUE: &str = "kai.scheduler/queue";
 const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2";
 
 /// A part of a cluster.
-pub struct Room {
+pub struct TestSpace {
     cluster: Arc<dyn Cluster>,
     client: Client,
     /// Namespace, node pool and scheduler name.
     pub name: String,
     kai: Mutex<Vec<Running>>,
-    /// Admission is there once for the whole cluster: one room has it at a time.
+    /// Admission is there once for the whole cluster: one test space has it at a time.
     pub(crate) admission_turn: Arc<Mutex<()>>,
-    /// Pods of the room are completed by admission.
+    /// Pods of the test space are completed by admission.
     admitted: AtomicBool,
     files: std::sync::Mutex<Vec<PathBuf>>,
 }
 
-impl Drop for Room {
+impl Drop for TestSpace {
     fn drop(&mut self) {
         for file in self.files.get_mut().unwrap_or_else(PoisonError::into_inner) {
             let _ = std::fs::remove_file(file);
@@ -63,8 +63,8 @@ pub async fn send(
     client.request(request).await
 }
 
-impl Room {
-    /// A new room of a cluster whose rooms share this lock.
+impl TestSpace {
+    /// A new test space of a cluster whose test spaces share this lock.
     pub async fn open(
         cluster: Arc<dyn Cluster>,
         name: &str,
@@ -74,14 +74,16 @@ impl Room {
         let (name, kai) = (name.to_owned(), Mutex::default());
         let admitted = AtomicBool::new(false);
         let files = std::sync::Mutex::default();
-        let room = Self { cluster, client, name, kai, admission_turn, admitted, files };
-        room.create("/api/v1/namespaces", &json!({"metadata": {"name": room.name}})).await?;
-        let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", room.name);
-        room.until("the default account", async || Ok(room.see(&account).await?.is_some())).await?;
-        Ok(room)
+        let space = Self { cluster, client, name, kai, admission_turn, admitted, files };
+        space.create("/api/v1/namespaces", &json!({"metadata": {"name": space.name}})).await?;
+        let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", space.name);
+        space
+            .until("the default account", async || Ok(space.see(&account).await?.is_some()))
+            .await?;
+        Ok(space)
     }
 
-    /// Starts `kai run` for the room, as KAI's own suites expect it: everything is told.
+    /// Starts `kai run` for the test space, as KAI's own suites expect it: with all events and pod groups.
     pub async fn start(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let own = [
             ("--scheduler-name", self.name.as_str()),
@@ -105,7 +107,7 @@ impl Room {
         self.start(&[&["--scheduler-conf", &path], arguments].concat()).await
     }
 
-    /// A file that goes with the room. Rooms of other clusters may have the same name: the file has one of its own.
+    /// A file that is removed with the test space. Test spaces of other clusters may have the same name: the file name is unique.
     fn new_file(&self) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -115,7 +117,7 @@ impl Room {
         path
     }
 
-    /// Starts only admission, for the pods of the room; from now on it completes them.
+    /// Starts only admission, for the pods of the test space; from now on it completes them.
     pub(crate) async fn start_admission(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let own = ["--only", "admission", "--scheduler-name", &self.name];
         let all: Vec<String> = own.iter().chain(arguments).map(|&text| text.to_owned()).collect();
@@ -125,12 +127,12 @@ impl Room {
         Ok(())
     }
 
-    /// Ends `kai run`.
+    /// Ends every `kai run` of the test space.
     pub async fn stop(&self) {
         self.kai.lock().await.clear();
     }
 
-    /// Ends everything; others need not see what is left, and nobody makes more of it.
+    /// Stops `kai` and deletes workloads and pods, so that they do not affect other test spaces.
     pub async fn close(&self) {
         self.stop().await;
         let now = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
@@ -143,7 +145,7 @@ impl Room {
         }
     }
 
-    /// A node of the room: `<room>-<name>`.
+    /// A node of the test space: `<space>-<name>`.
     pub async fn node(&self, name: &str, labels: Value, allocatable: Value) -> anyhow::Result<()> {
         let name = self.node_name(name);
         let mut all = json!({POOL: self.name, "kubernetes.io/hostname": name});
@@ -177,7 +179,7 @@ impl Room {
         format!("{}-{name}", self.name)
     }
 
-    /// Makes a queue.
+    /// Creates a queue whose name begins with that of the test space.
     pub async fn queue(&self, queue: &Queue) -> anyhow::Result<()> {
         let mut spec = queue.spec();
         if let Some(parent) = &queue.parent {
@@ -188,7 +190,7 @@ impl Room {
         self.create("/apis/scheduling.run.ai/v2/queues", &object).await.map(|_| ())
     }
 
-    /// Changes a queue.
+    /// Patches `spec` of a queue.
     pub async fn change_queue(&self, name: &str, spec: Value) -> anyhow::Result<()> {
         let path = format!("/apis/scheduling.run.ai/v2/queues/{}", self.queue_name(name));
         self.patch(&path, &json!({"spec": spec})).await.map(|_| ())
@@ -214,13 +216,13 @@ impl Room {
         object
     }
 
-    /// Makes a pod.
+    /// Creates a pod in the namespace of the test space.
     pub async fn pod(&self, pod: &Pod) -> anyhow::Result<()> {
         let path = format!("/api/v1/namespaces/{}/pods", self.name);
         self.create(&path, &self.pod_object(pod)).await.map(|_| ())
     }
 
-    /// Makes pods.
+    /// Creates pods, one after the other.
     pub async fn pods(&self, pods: &[Pod]) -> anyhow::Result<()> {
         for pod in pods {
             self.pod(pod).await?;
@@ -263,7 +265,7 @@ impl Room {
         self.see(&format!("/api/v1/namespaces/{}/pods/{name}", self.name)).await
     }
 
-    /// The node of a pod, without the name of the room; fails where it has none.
+    /// The node of a pod, without the name of the test space; fails where it has none.
     pub async fn node_of(&self, name: &str) -> anyhow::Result<String> {
         let pod = self.see_pod(name).await?.with_context(|| format!("pod {name} is gone"))?;
         let node =
@@ -271,19 +273,19 @@ impl Room {
         Ok(node.trim_start_matches(&format!("{}-", self.name)).to_owned())
     }
 
-    /// Objects of the room of one kind.
+    /// Objects of the test space of one kind.
     pub async fn list(&self, api: &str, plural: &str) -> anyhow::Result<Vec<Value>> {
         let path = format!("{api}/namespaces/{}/{plural}", self.name);
         let list = self.see(&path).await?.with_context(|| format!("no {plural}"))?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Pods of the room.
+    /// Pods of the test space.
     pub async fn all_pods(&self) -> anyhow::Result<Vec<Value>> {
         self.list("/api/v1", "pods").await
     }
 
-    /// Pod groups of the room.
+    /// Pod groups of the test space.
     pub async fn groups(&self) -> anyhow::Result<Vec<Value>> {
         self.list(GROUPS, "podgroups").await
     }
@@ -310,22 +312,22 @@ impl Room {
         is_so: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<()> {
         for name in names {
-            let seen = async || Ok(self.see_pod(name).await?.is_some_and(|pod| is_so(&pod)));
-            self.until(&format!("pod {name} is {what}"), seen).await?;
+            let is_met = async || Ok(self.see_pod(name).await?.is_some_and(|pod| is_so(&pod)));
+            self.until(&format!("pod {name} is {what}"), is_met).await?;
         }
         Ok(())
     }
 
-    /// Waits until just this many of the pods whose names begin so have a node, and all others are told why not.
+    /// Waits until just this many of the pods whose names begin so have a node, and all others have a reason why not.
     pub async fn counts(&self, prefix: &str, placed: usize, waiting: usize) -> anyhow::Result<()> {
         let what = format!("{placed} of {prefix}* scheduled and {waiting} unschedulable");
-        let seen = async || {
+        let is_met = async || {
             let pods = self.pods_named(prefix).await?;
             let scheduled = pods.iter().filter(|pod| is_scheduled(pod)).count();
             let unschedulable = pods.iter().filter(|pod| is_unschedulable(pod)).count();
             Ok((scheduled, unschedulable) == (placed, waiting))
         };
-        self.until(&what, seen).await
+        self.until(&what, is_met).await
     }
 
     /// Pods whose names begin so and that are not terminating.
@@ -341,14 +343,14 @@ impl Room {
 
     /// Waits until this many pods whose names begin so are left.
     pub async fn left(&self, prefix: &str, count: usize) -> anyhow::Result<()> {
-        let seen = async || Ok(self.pods_named(prefix).await?.len() == count);
-        self.until(&format!("{count} of {prefix}* are left"), seen).await
+        let is_met = async || Ok(self.pods_named(prefix).await?.len() == count);
+        self.until(&format!("{count} of {prefix}* are left"), is_met).await
     }
 
     /// Waits until an event with this reason is about an object whose name begins so.
     pub async fn event(&self, prefix: &str, reason: &str) -> anyhow::Result<Value> {
         let mut found = Value::Null;
-        let seen = async || {
+        let is_met = async || {
             let events = self.list("/api/v1", "events").await?;
             let about = |event: &&Value| {
                 let name = event["involvedObject"]["name"].as_str().unwrap_or_default();
@@ -359,7 +361,7 @@ impl Room {
             }
             Ok(!found.is_null())
         };
-        self.until(&format!("an event {reason} about {prefix}*"), seen).await?;
+        self.until(&format!("an event {reason} about {prefix}*"), is_met).await?;
         Ok(found)
     }
 
@@ -403,13 +405,13 @@ impl Room {
     ) -> anyhow::Result<()> {
         let started = Instant::now();
         loop {
-            // A busy API server may fail once; what fails to the end is told.
-            let seen = is_so().await;
-            if matches!(seen, Ok(true)) {
+            // A busy API server may fail once; the last failure is reported.
+            let is_met = is_so().await;
+            if matches!(is_met, Ok(true)) {
                 return Ok(());
             }
             if started.elapsed() > PATIENCE {
-                let why = seen.err().map(|error| format!(": {error:#}")).unwrap_or_default();
+                let why = is_met.err().map(|error| format!(": {error:#}")).unwrap_or_default();
                 bail!("still waiting: {what}{why}\n{}", self.state().await);
             }
             tokio::time::sleep(POLL).await;
@@ -431,7 +433,7 @@ impl Room {
         Ok(())
     }
 
-    /// The pods of the room, for people who must find out why a case failed.
+    /// The pods of the test space, for the report of a failed case.
     async fn state(&self) -> String {
         let Ok(pods) = self.all_pods().await else { return String::new() };
         let line = |pod: &Value| {
@@ -443,7 +445,7 @@ impl Room {
         pods.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Makes an object.
+    /// Creates an object; returns it as the API server stored it.
     pub async fn create(&self, path: &str, object: &Value) -> anyhow::Result<Value> {
         let sent = send(&self.client, "POST", path, "application/json", object).await;
         sent.with_context(|| format!("POST {path}: {}", object["metadata"]["name"]))
@@ -467,8 +469,8 @@ impl Room {
         Ok(warnings.collect())
     }
 
-    /// Makes an object that must be refused; the reason.
-    pub async fn refused(&self, path: &str, object: &Value) -> anyhow::Result<String> {
+    /// Creates an object that must be denied; returns the reason.
+    pub async fn denied(&self, path: &str, object: &Value) -> anyhow::Result<String> {
         match send(&self.client, "POST", path, "application/json", object).await {
             Err(kube::Error::Api(status)) => Ok(status.message.clone()),
             Err(error) => Err(error.into()),
@@ -476,7 +478,7 @@ impl Room {
         }
     }
 
-    /// Changes an object.
+    /// Changes an object with a merge patch.
     pub async fn patch(&self, path: &str, patch: &Value) -> anyhow::Result<Value> {
         let kind = "application/merge-patch+json";
         let sent = send(&self.client, "PATCH", path, kind, patch).await;
