@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::installation::tell;
+use crate::installation::print_past_harness;
 use crate::release::{NAMESPACE, NEXT, Release, VERSION, with_helm};
 
 #[test]
@@ -100,7 +100,7 @@ fn pod_that_arrives_while_the_leader_dies_is_bound() {
         }
         let next = release.leader().await;
         assert_ne!(next, leader, "another process leads");
-        tell(&format!(
+        print_past_harness(&format!(
             "a pod runs {:.1} s after the leader was killed\n",
             started.elapsed().as_secs_f64()
         ));
@@ -110,7 +110,7 @@ fn pod_that_arrives_while_the_leader_dies_is_bound() {
         let started = Instant::now();
         release.kubectl(&format!("delete pod -n {NAMESPACE} {} --wait=false", pod_of(&next)));
         release.share("last").await;
-        tell(&format!(
+        print_past_harness(&format!(
             "a pod runs {:.1} s after the leader was deleted\n",
             started.elapsed().as_secs_f64()
         ));
