@@ -22,7 +22,7 @@ mod test_output;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask test [--quick]
+usage: cargo xtask test [--quick | --kubernetes MINOR]
        cargo xtask soak [N]
        cargo xtask ceilings
        cargo xtask reference
@@ -31,7 +31,8 @@ usage: cargo xtask test [--quick]
        cargo xtask guard
 
 test      runs every check and test of the project and prints the time of each part;
-          --quick skips the parts that need API servers, kubelets or an optimised build
+          --quick skips the parts that need API servers, kubelets or an optimised build;
+          --kubernetes runs KAI's end-to-end list on the control plane of another version, such as 1.34
 soak      repeats the suites N times (20) with fresh seeds and prints how often each test failed
 ceilings  counts instructions and rewrites benches/instruction-ceilings.toml
 reference rewrites docs/reference.md from the names in kai-api
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let ended = match arguments[..] {
         ["test"] => parts::run_all(),
         ["test", "--quick"] => parts::run_quick(),
+        ["test", "--kubernetes", minor] => parts::run_on_kubernetes(minor),
         ["soak"] => parts::workspace_root().and_then(|root| soak::run(&root, SOAK_RUNS)),
         ["soak", runs] if runs.parse::<u32>().is_ok() => parts::workspace_root()
             .and_then(|root| soak::run(&root, runs.parse().unwrap_or(SOAK_RUNS))),

@@ -58,6 +58,26 @@ pub(crate) fn run_quick() -> anyhow::Result<bool> {
     run_parts(&QUICK_PARTS)
 }
 
+/// Runs KAI's end-to-end list on the control plane of another minor version of Kubernetes. Apart from the other runs: the
+/// first time, API server and controllers are built, which takes minutes.
+pub(crate) fn run_on_kubernetes(minor: &str) -> anyhow::Result<bool> {
+    let list = [
+        "test",
+        "--locked",
+        "-p",
+        "kai",
+        "--test",
+        "e2e",
+        "--",
+        "--exact",
+        "kais_end_to_end_cases",
+    ];
+    let started = Instant::now();
+    let tally = counted(&workspace_root()?, cargo_with(&list, &[("KAI_TEST_KUBERNETES", minor)]))?;
+    println!("\nKubernetes {minor}: {:.1} s   {tally}", started.elapsed().as_secs_f64());
+    Ok(tally.failed == 0)
+}
+
 fn run_parts(parts: &[Part]) -> anyhow::Result<bool> {
     let root = workspace_root()?;
     let mut total = Tally::default();

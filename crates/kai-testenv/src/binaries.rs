@@ -9,8 +9,45 @@ use anyhow::{Context, bail};
 
 use crate::control_plane::Impossible;
 
-/// Kubernetes' version; `control-plane/go.mod` names the same.
-const VERSION: (&str, &str) = ("1.36.4", "36");
+/// The usual version of Kubernetes.
+const USUAL: Version = Version { full: "1.36.4", minor: "36", folder: "" };
+/// Other versions, of which only the API server and the controllers are built: etcd, kubectl and nodes are the usual ones.
+const OTHERS: [Version; 2] = [
+    Version { full: "1.34.4", minor: "34", folder: "1.34" },
+    Version { full: "1.30.14", minor: "30", folder: "1.30" },
+];
+/// Environment variable that chooses one of the others, such as `1.34`.
+const CHOICE: &str = "KAI_TEST_KUBERNETES";
+
+/// A version of Kubernetes; the `go.mod` of its module names the same.
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    full: &'static str,
+    minor: &'static str,
+    /// Its Go module below `control-plane/`.
+    folder: &'static str,
+}
+
+impl Version {
+    fn module(&self) -> PathBuf {
+        module().join(self.folder)
+    }
+
+    /// The version that the environment chooses beside the usual one; none: only the usual one.
+    fn chosen() -> anyhow::Result<Option<Self>> {
+        let Ok(wanted) = std::env::var(CHOICE) else { return Ok(None) };
+        let is_wanted = |one: &Version| format!("1.{}", one.minor) == wanted;
+        if is_wanted(&USUAL) {
+            return Ok(None);
+        }
+        let known = OTHERS.map(|one| one.folder).join(", ");
+        let found = OTHERS.into_iter().find(is_wanted);
+        found.map(Some).with_context(|| {
+            format!("{CHOICE}={wanted}: only 1.{}, {known} are pinned", USUAL.minor)
+        })
+    }
+}
+
 /// Helm's version; `control-plane/helm/go.mod` names the same.
 const HELM_VERSION: &str = "3.19.0";
 
@@ -21,6 +58,12 @@ const CONTROL_PLANE: &[Program] = &[
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+];
+
+/// Programs that other versions have of their own.
+const OF_VERSION: &[Program] = &[
+    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
 ];
 
 /// The scheduler that `kai bench cluster` compares with.
@@ -35,6 +78,8 @@ const GPU_NODE: &str = "gpu-node";
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
+    /// Programs of another version, which take the place of the usual ones.
+    others: Option<PathBuf>,
 }
 
 /// What came of building them.
@@ -49,7 +94,8 @@ pub enum Build {
 impl Binaries {
     /// The path of a program.
     pub fn path(&self, program: &str) -> PathBuf {
-        self.folder.join(program)
+        let is_of_version = OF_VERSION.iter().any(|(name, _)| *name == program);
+        self.others.as_ref().filter(|_| is_of_version).unwrap_or(&self.folder).join(program)
     }
 
     /// The programs of the control plane, built now if they are not kept from an earlier time.
@@ -72,20 +118,14 @@ impl Binaries {
     }
 
     fn with(programs: &[Program]) -> anyhow::Result<Build> {
-        let module = module();
-        let folder = cache_folder()?.join(module_hash(VERSION.0, &module)?);
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        let _lock = lock(&folder)?;
-        let missing: Vec<_> =
-            programs.iter().filter(|(name, _)| !folder.join(name).exists()).collect();
-        if !missing.is_empty() && Command::new("go").arg("version").output().is_err() {
-            return Ok(Build::Impossible("Go is not installed".to_owned()));
-        }
-        for (name, package) in missing {
-            build(&module, &folder, name, package)?;
-        }
-        Ok(Build::Ready(Self { folder }))
+        let chosen = Version::chosen()?;
+        let is_usual = |program: &&Program| chosen.is_none() || !OF_VERSION.contains(program);
+        let usual: Vec<Program> = programs.iter().filter(is_usual).copied().collect();
+        let others = chosen.map(|version| built(version, OF_VERSION)).transpose()?;
+        Ok(match (built(USUAL, &usual)?, others.transpose()) {
+            (Ok(folder), Ok(others)) => Build::Ready(Self { folder, others }),
+            (Err(why), _) | (_, Err(why)) => Build::Impossible(why),
+        })
     }
 
     /// The path of the program that plays NVIDIA's programs. It changes with its source.
@@ -106,8 +146,24 @@ impl Binaries {
             return Ok(());
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        build(&module(), &self.folder, &name, &format!("./{GPU_NODE}"))
+        build(USUAL, &self.folder, &name, &format!("./{GPU_NODE}"))
     }
+}
+
+/// The folder with these programs, built now if they are not kept from an earlier time; the reason where they cannot be.
+fn built(version: Version, programs: &[Program]) -> anyhow::Result<Result<PathBuf, String>> {
+    let module = version.module();
+    let folder = cache_folder()?.join(module_hash(version.full, &module)?);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let _lock = lock(&folder)?;
+    let missing: Vec<_> = programs.iter().filter(|(name, _)| !folder.join(name).exists()).collect();
+    if !missing.is_empty() && Command::new("go").arg("version").output().is_err() {
+        return Ok(Err("Go is not installed".to_owned()));
+    }
+    for (name, package) in missing {
+        build(version, &folder, name, package)?;
+    }
+    Ok(Ok(folder))
 }
 
 fn module() -> PathBuf {
@@ -146,7 +202,7 @@ pub fn helm() -> anyhow::Result<Result<PathBuf, Impossible>> {
         if Command::new("go").arg("version").output().is_err() {
             return Ok(Err(Impossible("Go is not installed".to_owned())));
         }
-        let (own, minor) = ("helm.sh/helm/v3", VERSION.1);
+        let (own, minor) = ("helm.sh/helm/v3", USUAL.minor);
         let kubernetes = ["pkg/chartutil", "pkg/lint/rules"].map(|package| {
             format!(
                 "-X {own}/{package}.k8sVersionMajor=1 -X {own}/{package}.k8sVersionMinor={minor}"
@@ -169,13 +225,13 @@ fn digits(content: &[u8]) -> String {
     format!("{fnv:016x}")
 }
 
-fn build(module: &Path, folder: &Path, name: &str, package: &str) -> anyhow::Result<()> {
+fn build(version: Version, folder: &Path, name: &str, package: &str) -> anyhow::Result<()> {
     let stamp = "k8s.io/component-base/version";
-    let (version, minor) = VERSION;
+    let Version { full, minor, .. } = version;
     let flags = format!(
-        "-s -w -X {stamp}.gitVersion=v{version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor}"
+        "-s -w -X {stamp}.gitVersion=v{full} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor}"
     );
-    compile(module, folder, name, package, &flags)
+    compile(&version.module(), folder, name, package, &flags)
 }
 
 fn compile(
