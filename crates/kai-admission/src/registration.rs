@@ -114,14 +114,16 @@ pub fn keep_foreign_terms(registered: &Value, wanted: &mut Value) {
     }
 }
 
-/// Whether hooks were registered that are to be reached in another way. An address applied
-/// beside that of another writer would leave both, which makes no sense.
-pub fn is_reached_otherwise(registered: &Value, wanted: &Value) -> bool {
+/// Whether the registration must be replaced as a whole before it is applied. An address applied beside that of another
+/// writer would leave both, which makes no sense; hooks of other names, such as KAI's, would call a program that is gone.
+pub fn must_be_replaced(registered: &Value, wanted: &Value) -> bool {
     let hooks = |object: &Value| object["webhooks"].as_array().cloned().unwrap_or_default();
     let by_url = |hook: &Value| hook["clientConfig"]["url"].is_string();
-    let registered = hooks(registered);
-    let before = |hook: &Value| registered.iter().find(|one| one["name"] == hook["name"]).cloned();
-    hooks(wanted).iter().any(|hook| before(hook).is_some_and(|one| by_url(&one) != by_url(hook)))
+    let wanted = hooks(wanted);
+    hooks(registered).iter().any(|before| {
+        let same = wanted.iter().find(|hook| hook["name"] == before["name"]);
+        same.is_none_or(|hook| by_url(before) != by_url(hook))
+    })
 }
 
 /// The label by which we exclude namespaces.
@@ -274,13 +276,17 @@ mod tests {
             Some("PEM"),
         )[0]
         .1;
-        assert!(
-            is_reached_otherwise(by_service, by_url) && is_reached_otherwise(by_url, by_service)
-        );
-        assert!(
-            !is_reached_otherwise(by_service, by_service) && !is_reached_otherwise(by_url, by_url)
-        );
-        assert!(!is_reached_otherwise(&json!({}), by_url));
+        assert!(must_be_replaced(by_service, by_url) && must_be_replaced(by_url, by_service));
+        assert!(!must_be_replaced(by_service, by_service) && !must_be_replaced(by_url, by_url));
+        assert!(!must_be_replaced(&json!({}), by_url));
+    }
+
+    #[test]
+    fn hooks_of_another_writer_are_replaced() {
+        let wanted = &configurations(&AdmissionSettings::default(), None)[0].1;
+        let mut registered = wanted.clone();
+        registered["webhooks"][0]["name"] = json!("kai-admission.kai-scheduler.svc");
+        assert!(must_be_replaced(&registered, wanted));
     }
 
     #[test]

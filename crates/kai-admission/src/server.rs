@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use super::certificates::{self, Bundle, CertificateError, KeyMaker, Making, Place};
 use super::classes::RuntimeClasses;
 use super::queue_use::{QueueUse, group_denial};
-use super::registration::{configurations, is_reached_otherwise, keep_foreign_terms};
+use super::registration::{configurations, keep_foreign_terms, must_be_replaced};
 use super::review::{self, Known, Review};
 use super::{AdmissionSettings, namespace_label};
 
@@ -193,7 +193,7 @@ async fn register(client: &Client, settings: &AdmissionSettings, bundle: &Bundle
         let path = object_path("/apis/admissionregistration.k8s.io/v1", plural, &name);
         if let Some(registered) = read::<Value>(client, &path).await? {
             keep_foreign_terms(&registered, &mut object);
-            if is_reached_otherwise(&registered, &object) {
+            if must_be_replaced(&registered, &object) {
                 let _: Value = send(client, "PATCH", &path, Some(MERGE_PATCH), &object).await?;
             }
         }

@@ -22,6 +22,7 @@
 mod amounts;
 pub mod bind_request;
 pub mod budget;
+mod container_memory;
 pub mod decode;
 pub mod device_judge;
 pub mod device_results;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | without a node | its request: labels and annotations as they are |
 //! | with a placement that was signed for its UID and its node | what the placement says, whatever its metadata says now |
-//! | without one, of our scheduler, on devices that reservation pods of its node hold, and within their memory | its labels: another binder, or an older release, bound it |
+//! | without one, of our scheduler, on devices that reservation pods of its node hold | its labels: another binder, or an older release, bound it. Beyond the memory of a device, the pod counts for what is left: an oversold device is full |
 //! | any other | its containers and claims |
 //!
 //! Without a key everything is believed: offline commands have none.
@@ -15,7 +15,7 @@ use kai_api::names::{gpu, node as node_names, objects, scheduling};
 use kai_core::input::{ObjectName, Text};
 
 use crate::placement::{Placement, PlacementKey, is_group_label, remove_claims_on_devices};
-use crate::{pod as pods, view};
+use crate::{container_memory, pod as pods, view};
 
 /// Shares are added in millionths of a device.
 const WHOLE: i64 = 1_000_000;
@@ -61,7 +61,16 @@ struct Doubtful {
     pod: Box<view::Pod>,
     /// None: what it names cannot be right.
     shares: Option<Vec<Share>>,
-    is_believed: bool,
+    belief: Belief,
+}
+
+/// How much of the shares of a pod without a placement counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Belief {
+    Nothing,
+    All,
+    /// Its devices were oversold: these millionths of each are left for it.
+    Rest(i64),
 }
 
 /// Judges pods as they are observed.
@@ -96,6 +105,7 @@ impl PodTrust {
 
     /// The pod as it is to be counted, first; then others of which something else is believed now.
     pub fn set_pod(&mut self, mut pod: view::Pod) -> Vec<view::Pod> {
+        container_memory::read(&mut pod.metadata.annotations);
         let Some(key) = &self.settings.key else { return vec![pod] };
         let placement = pod.metadata.annotations.remove(scheduling::PLACEMENT);
         let name = pods::name(&pod);
@@ -193,7 +203,8 @@ impl PodTrust {
         pod: view::Pod,
         mut others: Vec<view::Pod>,
     ) -> Vec<view::Pod> {
-        let doubtful = Doubtful { shares: shares(&pod), pod: Box::new(pod), is_believed: false };
+        let doubtful =
+            Doubtful { shares: shares(&pod), pod: Box::new(pod), belief: Belief::Nothing };
         self.remember(name, node, |home, name| {
             home.attested.remove(&name);
             home.doubtful.insert(name, doubtful);
@@ -238,18 +249,24 @@ impl PodTrust {
     /// Pods of the node of which something else is believed now, and the one that is asked for, first.
     fn judge(&mut self, node: &Text, asked: Option<&ObjectName>) -> Vec<view::Pod> {
         let Some(home) = self.nodes.get_mut(node) else { return Vec::new() };
-        let believed = home.believed();
+        let beliefs = home.beliefs();
         let mut changed = Vec::new();
         for (name, doubtful) in &mut home.doubtful {
-            let is_believed = believed.contains(name);
+            let belief = beliefs.get(name).copied().unwrap_or(Belief::Nothing);
             let is_asked = asked == Some(name);
-            if is_believed == doubtful.is_believed && !is_asked {
+            if belief == doubtful.belief && !is_asked {
                 continue;
             }
-            doubtful.is_believed = is_believed;
+            doubtful.belief = belief;
             let mut pod = view::Pod::clone(&doubtful.pod);
-            if !is_believed {
-                remove_claims_on_devices(&mut pod.metadata);
+            match belief {
+                Belief::All => {}
+                Belief::Nothing => remove_claims_on_devices(&mut pod.metadata),
+                Belief::Rest(millionths) => {
+                    let portion = format!("{:.6}", millionths as f64 / WHOLE as f64);
+                    pod.metadata.annotations.remove(gpu::MEMORY);
+                    pod.metadata.annotations.insert(gpu::FRACTION.to_owned(), portion);
+                }
             }
             changed.insert(if is_asked { 0 } else { changed.len() }, pod);
         }
@@ -258,10 +275,10 @@ impl PodTrust {
 }
 
 impl SharedNode {
-    /// Pods without a placement whose groups exist and whose shares fit beside those of the others, oldest first.
-    fn believed(&self) -> BTreeSet<ObjectName> {
+    /// What counts of pods without a placement whose groups exist, oldest first.
+    fn beliefs(&self) -> BTreeMap<ObjectName, Belief> {
         if self.doubtful.is_empty() {
-            return BTreeSet::new();
+            return BTreeMap::new();
         }
         let held: BTreeSet<&Text> = self.reservations.values().collect();
         let mut used: BTreeMap<&Text, i64> = BTreeMap::new();
@@ -270,23 +287,26 @@ impl SharedNode {
         }
         let mut waiting: Vec<(&ObjectName, &Doubtful)> = self.doubtful.iter().collect();
         waiting.sort_by_key(|(name, one)| (&one.pod.metadata.creation_timestamp, *name));
-        let mut believed = BTreeSet::new();
+        let mut beliefs = BTreeMap::new();
         for (name, one) in waiting {
             let Some(shares) = &one.shares else { continue };
-            let fits = shares.iter().all(|share| {
+            let left = |share: &Share| {
                 let used = used.get(&share.group).copied().unwrap_or_default();
-                let amount = self.millionths(share.amount);
-                held.contains(&share.group) && amount.is_some_and(|amount| used + amount <= WHOLE)
-            });
-            if fits {
-                for share in shares {
-                    let amount = self.millionths(share.amount).unwrap_or_default();
-                    *used.entry(&share.group).or_default() += amount;
-                }
-                believed.insert(name.clone());
+                held.contains(&share.group).then(|| (WHOLE - used).max(0))
+            };
+            let Some(least) = shares.iter().map(left).min().flatten() else { continue };
+            let amount = shares.first().and_then(|share| self.millionths(share.amount));
+            let belief = match amount {
+                Some(amount) if amount <= least => Belief::All,
+                Some(_) if least > 0 => Belief::Rest(least),
+                _ => continue,
+            };
+            for share in shares {
+                *used.entry(&share.group).or_default() += amount.unwrap_or_default().min(least);
             }
+            beliefs.insert(name.clone(), belief);
         }
-        believed
+        beliefs
     }
 
     fn millionths(&self, amount: Amount) -> Option<i64> {
@@ -438,8 +458,10 @@ mod tests {
         let seen = trust.set_pod(pod("a", "g", "0.4"));
         assert_eq!(counted(&seen), (group(), Some("0.4")));
         assert_eq!(&*seen[1].metadata.name, "b");
-        assert_eq!(counted(&seen[1..]), (vec![], None));
-        assert_eq!(counted(&seen[2..]), (group(), Some("0.1")), "c fits beside a");
+        assert_eq!(counted(&seen[1..]), (group(), Some("0.100000")), "what is left");
+        // Another binder sold more than there is: the device stays full until enough of its pods have ended.
+        let seen = trust.remove_pod(&ObjectName::new("a", "a"));
+        assert_eq!(counted(&seen), (group(), Some("0.5")));
     }
 
     #[test]

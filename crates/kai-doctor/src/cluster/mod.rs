@@ -12,7 +12,7 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
-use kai_api::names::{gpu, objects as names};
+use kai_api::names::{gpu, legacy, objects as names};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,6 +22,10 @@ use objects::{
     ClusterPolicy, Config, Deployment, EndpointSlice, Event, Named, Node, Pod, Role, RoleBinding,
     WebhookConfiguration,
 };
+
+/// Containers of reservation pods: ours and KAI's, and those of KAI before 0.6.
+const RESERVATION_CONTAINERS: [&str; 2] =
+    [names::RESERVATION_CONTAINER, legacy::RESERVATION_NAMESPACE];
 
 /// Puts everything of ours into a cluster, or puts it right.
 const INSTALL: &str = "kai manifests | kubectl apply --server-side -f -";
@@ -151,7 +155,11 @@ impl ClusterFacts {
         let namespace = expected.reservation_namespace.clone();
         self.pods.iter().filter(move |pod| {
             pod.metadata.namespace == namespace
-                && pod.spec.containers.iter().any(|one| one.name == names::RESERVATION_CONTAINER)
+                && pod
+                    .spec
+                    .containers
+                    .iter()
+                    .any(|one| RESERVATION_CONTAINERS.contains(&&*one.name))
         })
     }
 

@@ -15,6 +15,14 @@ pub(crate) struct Metadata {
     pub(crate) labels: Texts,
     pub(crate) annotations: Texts,
     pub(crate) deletion_timestamp: Option<String>,
+    pub(crate) owner_references: Vec<Owner>,
+}
+
+/// The object that another one goes with.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Owner {
+    pub(crate) api_version: String,
 }
 
 impl Metadata {

@@ -1,13 +1,16 @@
 //! What a running KAI leaves in a cluster that `kai` takes over.
 
 use kai_api::names::components::SCHEDULER;
+use kai_api::names::legacy::RESERVATION_NAMESPACE;
 
 use super::objects::Deployment;
 use super::{ClusterFacts, Expectations, is_live};
 use crate::check::Check;
 use crate::finding::{Finding, Severity};
 
-/// Label of Deployments that KAI's operator makes and its value.
+/// Group of the objects for which KAI's operator makes Deployments: `Config` and `SchedulingShard`.
+const OPERATED: &str = "kai.scheduler/";
+/// Label of Deployments that KAI's operator makes and its value; releases before 0.14 do not set it.
 const MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "kai-operator");
 /// Deployments of KAI's chart, older releases included.
 const OF_CHART: [&str; 8] = [
@@ -20,8 +23,8 @@ const OF_CHART: [&str; 8] = [
     "queuecontroller",
     "queue-controller",
 ];
-/// Namespace of reservation pods before KAI 0.6.
-const OLD_RESERVATIONS: &str = "runai-reservation";
+/// Namespace, account and app label of reservation pods before KAI 0.6.
+const OLD_RESERVATIONS: &str = RESERVATION_NAMESPACE;
 
 pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {
     let mut all: Vec<Finding> = facts
@@ -38,7 +41,8 @@ pub(super) fn findings(facts: &ClusterFacts, expected: &Expectations) -> Vec<Fin
 /// Ours run the program `kai` with the verb `run`; KAI's images have an entry point and flags only.
 fn is_of_kai(deployment: &Deployment) -> bool {
     let metadata = &deployment.metadata;
-    let is_managed = metadata.labels.get(MANAGED.0).is_some_and(|by| by == MANAGED.1);
+    let is_managed = metadata.labels.get(MANAGED.0).is_some_and(|by| by == MANAGED.1)
+        || metadata.owner_references.iter().any(|owner| owner.api_version.starts_with(OPERATED));
     let name = metadata.name.as_str();
     let is_named = OF_CHART.contains(&name) || name == SCHEDULER;
     let containers = &deployment.spec.template.spec.containers;
@@ -73,8 +77,11 @@ fn old_reservations(facts: &ClusterFacts, expected: &Expectations) -> Option<Fin
             expected.reservation_namespace
         ),
         fix: format!(
-            "helm upgrade -i kai-scheduler -n {} --reuse-values --set global.resourceReservation.namespace={OLD_RESERVATIONS} ./deploy/chart",
-            expected.namespace
+            "helm upgrade -i kai-scheduler -n {} --take-ownership -f kai-values.yaml {} ./deploy/chart",
+            expected.namespace,
+            ["namespace", "serviceAccount", "appLabel"]
+                .map(|value| format!("--set global.resourceReservation.{value}={OLD_RESERVATIONS}"))
+                .join(" ")
         ),
     })
 }

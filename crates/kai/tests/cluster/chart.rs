@@ -17,7 +17,7 @@ const NAMESPACE: &str = "kai-scheduler";
 const DOCUMENTED: &str = "helm upgrade -i kai-scheduler -n kai-scheduler --create-namespace \
     --set global.gpuSharing=true --set 'scheduler.additionalArgs[0]=--v=4' \
     --set crdupgrader.image.pullPolicy=Never";
-const WEBHOOKS: [&str; 4] = [
+pub(crate) const WEBHOOKS: [&str; 4] = [
     "mutatingwebhookconfigurations/mutating-kai-admission",
     "validatingwebhookconfigurations/validating-kai-admission",
     "validatingwebhookconfigurations/kai-queue-validation-v2",
@@ -133,20 +133,25 @@ fn chart_renders_the_objects_that_kai_manifests_prints() {
 }
 
 /// A server with the chart's archive, and the processes that its Deployments describe.
-struct Release {
+pub(crate) struct Release {
     // Ended first.
-    kai: Vec<Process>,
-    world: World,
+    pub(crate) kai: Vec<Process>,
+    pub(crate) world: World,
     plane: Arc<ControlPlane>,
     helm: PathBuf,
     archive: String,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl Release {
     async fn new(name: &'static str) -> Option<Self> {
+        Self::with(name, &[]).await
+    }
+
+    /// One whose API server has these further arguments.
+    pub(crate) async fn with(name: &'static str, arguments: &[&str]) -> Option<Self> {
         let helm = helm_for(name)?;
-        let plane = ControlPlane::start().await.expect("a control plane");
+        let plane = ControlPlane::start_with(arguments).await.expect("a control plane");
         let plane = Arc::new(plane.map_err(|why| why.skip(name)).ok()?);
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -156,7 +161,7 @@ impl Release {
         Some(Self { kai: Vec::new(), world, plane, helm, archive, folder })
     }
 
-    fn shell(&self, command: &str) -> String {
+    pub(crate) fn shell(&self, command: &str) -> String {
         shell(&self.helm, Some(&self.plane), command)
     }
 
@@ -191,7 +196,7 @@ impl Release {
     }
 
     /// Starts scheduler and admission as their Deployments describe them.
-    async fn start_kai(&mut self) {
+    pub(crate) async fn start_kai(&mut self) {
         self.kai.clear();
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/default-queues");
         let map = self.world.get(&path).await.expect("the config map");

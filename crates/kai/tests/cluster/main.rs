@@ -35,6 +35,7 @@ mod shards;
 mod sharing;
 mod statuses;
 mod storms;
+mod take_over;
 mod tenants;
 mod volumes_and_claims;
 mod world;

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::world::{World, send};
 
-const RESERVATIONS: &str = "/api/v1/namespaces/kai-resource-reservation/pods";
+const RESERVATIONS: &str = "kai-resource-reservation";
 const POLL: Duration = Duration::from_millis(50);
 
 /// What the agents of a cluster's nodes do with reservation pods.
@@ -32,10 +32,20 @@ pub(crate) struct NodeAgents(JoinHandle<()>);
 
 impl NodeAgents {
     pub(crate) fn start(world: &World, answer: Answer) -> Self {
-        let (client, app) = (world.client.clone(), world.name);
+        Self::of(world, RESERVATIONS, world.name, answer)
+    }
+
+    /// For reservation pods of this namespace with this app label.
+    pub(crate) fn of(
+        world: &World,
+        namespace: &'static str,
+        app: &'static str,
+        answer: Answer,
+    ) -> Self {
+        let client = world.client.clone();
         Self(tokio::spawn(async move {
             loop {
-                answer_all(&client, app, answer).await;
+                answer_all(&client, namespace, app, answer).await;
                 tokio::time::sleep(POLL).await;
             }
         }))
@@ -48,14 +58,14 @@ impl Drop for NodeAgents {
     }
 }
 
-async fn list(client: &Client, app: &str) -> Vec<Value> {
-    let path = format!("{RESERVATIONS}?labelSelector=app%3D{app}");
+async fn list(client: &Client, namespace: &str, app: &str) -> Vec<Value> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{app}");
     let list = send(client, "GET", &path, "application/json", &Value::Null).await.expect("a list");
     list["items"].as_array().cloned().expect("items")
 }
 
-async fn answer_all(client: &Client, app: &str, answer: Answer) {
-    let pods = list(client, app).await;
+async fn answer_all(client: &Client, namespace: &str, app: &str, answer: Answer) {
+    let pods = list(client, namespace, app).await;
     let mut taken: BTreeSet<String> = pods.iter().filter_map(device_of).collect();
     for pod in
         pods.iter().filter(|pod| device_of(pod).is_none() && pod["status"]["phase"] == "Pending")
@@ -71,7 +81,8 @@ async fn answer_all(client: &Client, app: &str, answer: Answer) {
             Answer::FirstDevice => devices.next(),
             Answer::OwnDevice | Answer::OwnUuid => devices.find(|device| !taken.contains(device)),
         };
-        let path = format!("{RESERVATIONS}/{}", pod["metadata"]["name"].as_str().expect("a name"));
+        let name = pod["metadata"]["name"].as_str().expect("a name");
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         let (path, patch) = if let Some(device) = &device {
             let annotations = json!({"run.ai/reserve_for_gpu_index": device});
             (path, json!({"metadata": {"annotations": annotations}}))
@@ -108,7 +119,7 @@ impl World {
 
     /// Our reservation pods.
     pub(crate) async fn reservations(&self) -> Vec<Value> {
-        list(&self.client, self.name).await
+        list(&self.client, RESERVATIONS, self.name).await
     }
 
     /// Our bind requests.
