@@ -63,12 +63,12 @@ pub(crate) struct AdmissionFlags {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     enable_podgroup_webhook: Option<bool>,
 
-    /// Whether objects are created while the webhook is unavailable.
-    #[arg(long, value_enum, default_value = "fail")]
+    /// What happens to new objects while the webhook is unavailable: fail denies them, ignore admits them.
+    #[arg(long, value_enum, default_value = "fail", value_name = "POLICY")]
     webhook_failure_on_create: Policy,
 
-    /// Whether objects are updated while the webhook is unavailable.
-    #[arg(long, value_enum, default_value = "ignore")]
+    /// What happens to changed objects while the webhook is unavailable: fail denies them, ignore admits them.
+    #[arg(long, value_enum, default_value = "ignore", value_name = "POLICY")]
     webhook_failure_on_update: Policy,
 }
 

@@ -15,6 +15,7 @@ use kube::Client;
 
 /// How metrics are served.
 #[derive(Args)]
+#[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsFlags {
     /// Serve metrics over TLS, and only to accounts that have the verb get on the non-resource URL /metrics
     #[arg(long)]

@@ -39,7 +39,7 @@ use crate::trust_flags::TrustArguments;
 
 const EXAMPLES: &str = "\
 Examples:
-  kai run                                     inside a cluster, all functions in one process
+  kai run                                     inside a cluster, the default functions in one process
   kai run --kubeconfig ~/.kube/config         from outside
   kai run --only scheduler                    one function alone";
 
@@ -55,20 +55,20 @@ pub(crate) struct RunArguments {
     #[arg(long, value_parser = function, value_delimiter = ',', value_name = "FUNCTION")]
     only: Vec<Function>,
 
-    /// Which pods get a PodGroup object: all, or only members of gangs and pods that stay pending.
-    #[arg(long, value_enum, default_value = "needed")]
+    /// Which pods get a PodGroup object: needed, members of gangs and pods that stay pending; always, all pods.
+    #[arg(long, value_enum, default_value = "needed", value_name = "WHEN")]
     pod_groups: PodGroups,
 
-    /// Which pods are bound through a BindRequest: all, as KAI does, or only pods whose binding takes several steps.
-    #[arg(long, value_enum, default_value = "needed")]
+    /// Which pods are bound through a BindRequest: needed, pods whose binding takes several steps; always, all pods, as in KAI.
+    #[arg(long, value_enum, default_value = "needed", value_name = "WHEN")]
     bind_requests: BindRequestsMade,
 
-    /// Which events are recorded: failures and evictions, or successes too.
-    #[arg(long, value_enum, default_value = "needed")]
+    /// Which events are recorded: needed, failures and evictions; all, successes too.
+    #[arg(long, value_enum, default_value = "needed", value_name = "EVENTS")]
     events: EventsWritten,
 
-    /// How victims are evicted: through the eviction API, or by deletion, which ignores disruption budgets.
-    #[arg(long, value_enum, default_value = "api")]
+    /// How victims are evicted: api, through the eviction API; delete, by deletion, which ignores disruption budgets.
+    #[arg(long, value_enum, default_value = "api", value_name = "METHOD")]
     eviction: Eviction,
 
     /// Limit of evictions per second; the pods of a gang are evicted together; 0 means no limit
@@ -78,18 +78,6 @@ pub(crate) struct RunArguments {
     /// Read the initial state as a streaming list where the API server supports it; otherwise in pages.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, value_name = "BOOL", action = clap::ArgAction::Set, env = "KAI_WATCH_LIST")]
     watch_list: bool,
-
-    #[command(flatten)]
-    binder: BinderArguments,
-
-    #[command(flatten)]
-    scaling: ScalingArguments,
-
-    #[command(flatten)]
-    grouper: GrouperArguments,
-
-    #[command(flatten)]
-    trust: TrustArguments,
 
     /// Image of this process; reservation and scaling pods use it unless their own image is set.
     #[arg(long, env = kai_api::names::env::IMAGE, value_name = "IMAGE")]
@@ -106,6 +94,18 @@ pub(crate) struct RunArguments {
     /// Address of the liveness and readiness probes; 0 disables them.
     #[arg(long, default_value = ":8081", value_parser = probe_address, value_name = "ADDRESS")]
     health_probe_bind_address: Probes,
+
+    #[command(flatten)]
+    binder: BinderArguments,
+
+    #[command(flatten)]
+    scaling: ScalingArguments,
+
+    #[command(flatten)]
+    grouper: GrouperArguments,
+
+    #[command(flatten)]
+    trust: TrustArguments,
 
     #[command(flatten)]
     admission: AdmissionFlags,

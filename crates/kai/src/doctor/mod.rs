@@ -32,7 +32,7 @@ pub(crate) struct DoctorArguments {
 
 #[derive(Subcommand)]
 enum Place {
-    /// Check this host: libraries, device files, the container runtime, our image, kernel and release.
+    /// Check this host: libraries, device files, the container runtime, the image of kai, kernel and release.
     Node(host::HostArguments),
 }
 

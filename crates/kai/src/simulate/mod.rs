@@ -22,7 +22,7 @@ Examples:
   kubectl get pods,nodes -A -o yaml | kai simulate -f - -f job.yaml
   kai simulate -f cluster.yaml -f job.yaml --json   on the nodes of cluster.yaml
 
-The exit status is 0 also when pods are pending, 2 where a manifest is invalid, 3 where something has not settled.";
+Exit status: 0 also when pods are pending, 2 if a manifest is invalid, 3 if something has not settled.";
 
 /// Exit status where something had not come to rest.
 const NOT_SETTLED: u8 = 3;
