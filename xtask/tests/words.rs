@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Words that are not used, and what to write instead.
-const UNUSED: [(&str, &str); 21] = [
+const UNUSED: [(&str, &str); 27] = [
     ("surroundings", "environment"),
     ("told to go", "evicted"),
     ("tell to go", "evict"),
@@ -24,6 +24,12 @@ const UNUSED: [(&str, &str); 21] = [
     ("make others go", "evict others"),
     ("tells it to go", "evicts it"),
     ("makes room", "frees capacity"),
+    ("make room", "free capacity"),
+    ("promised", "nominated"),
+    ("promises", "nominates, nominations"),
+    ("way out", "releasing, terminating"),
+    ("part of a gpu", "GPU fraction"),
+    ("parts of gpus", "GPU fractions"),
     ("puts up with", "tolerates"),
 ];
 

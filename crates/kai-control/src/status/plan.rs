@@ -41,7 +41,7 @@ impl Statuses {
                 StepKind::Nominate { node, for_job, .. } => {
                     placed.insert(&step.pod);
                     if for_job.is_none() {
-                        self.tell_promised(step, node, now);
+                        self.report_nomination(step, node, now);
                     }
                 }
                 StepKind::Evict { for_job, batch, message, overrides_budget } => {
@@ -107,7 +107,7 @@ impl Statuses {
         }
     }
 
-    fn tell_promised(&mut self, step: &Step, node: &Text, now: Timestamp) {
+    fn report_nomination(&mut self, step: &Step, node: &Text, now: Timestamp) {
         let message: Text = format!("Pod {} was pipelined to node {node}", step.pod).into();
         let target = Target::Pod(step.pod.clone());
         let news = self.announced.get(&target) != Some(&message);

@@ -16,7 +16,7 @@ mod mortal;
 mod namespaces;
 mod numa;
 mod pages;
-mod promised_groups;
+mod published_groups;
 mod releases;
 mod reservations;
 mod scale_adjuster;
