@@ -156,3 +156,8 @@ Arguments: apiVersion, kind, namespace, name, release.
 {{- else if eq (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found) .release -}}true
 {{- end -}}
 {{- end -}}
+
+{{/* Annotations of objects that outlive the release, whether Helm or Argo CD removes it, as JSON. */}}
+{{- define "kai.keptAnnotations" -}}
+{"argocd.argoproj.io/sync-options":"Prune=false,Delete=false","helm.sh/resource-policy":"keep"}
+{{- end -}}

@@ -69,7 +69,9 @@ fn objects(text: &str) -> BTreeMap<String, Value> {
         let key = format!("{kind} {}/{place}", name("namespace"));
         let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).expect("metadata");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove("helm.sh/resource-policy");
+            for outlives in ["helm.sh/resource-policy", "argocd.argoproj.io/sync-options"] {
+                annotations.remove(outlives);
+            }
         }
         if metadata.get("annotations") == Some(&json!({})) {
             metadata.remove("annotations");

@@ -20,7 +20,7 @@ fn pods_that_share_a_gpu_outlive_upgrade_and_reinstallation() {
         let queues = release.queues().await;
         release.age_definition().await;
 
-        release.install(VERSION, "--set 'scheduler.additionalArgs[0]=--v=4'").await;
+        release.upgrade(VERSION, "--set 'scheduler.additionalArgs[0]=--v=4'").await;
         assert!(
             release.definition_is_current().await,
             "the new processes applied their definition"
@@ -56,7 +56,7 @@ fn versions_go_up_and_down_while_pods_share_a_gpu() {
 
         release.import(NEXT);
         release.age_definition().await;
-        release.install(NEXT, "--set kaiConfig.render=true").await;
+        release.upgrade(NEXT, "").await;
         assert_eq!(release.images().await, [image(NEXT)]);
         assert!(release.definition_is_current().await, "the definition is that of the new version");
         release.wait_healthy().await;
@@ -67,8 +67,7 @@ fn versions_go_up_and_down_while_pods_share_a_gpu() {
         let both = release.workload(&["first", "second"]).await;
 
         release.age_definition().await;
-        release.helm(&format!("rollback kai-scheduler -n {NAMESPACE}"));
-        release.wait_ready().await;
+        release.roll_out(&format!("rollback kai-scheduler -n {NAMESPACE}")).await;
         assert_eq!(release.images().await, [image(VERSION)]);
         assert!(release.definition_is_current().await, "the definition is that of the old version");
         release.share("third").await;

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kai_testenv::{Image, helm};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::installation::print_past_harness;
 use crate::sandboxed;
 use crate::site::{Gpus, Site, is_true};
 use crate::world::send;
@@ -112,13 +113,38 @@ impl Release {
         format!("{folder}/kai-scheduler-{version}.tgz")
     }
 
-    /// Installs a version, or upgrades to it, and waits until the roll-out is over.
+    /// Installs a version and waits until the roll-out is over.
     pub(crate) async fn install(&self, version: &str, values: &str) {
-        let archive = self.archive(version);
-        self.helm(&format!(
-            "upgrade -i kai-scheduler -n {NAMESPACE} --create-namespace --set global.gpuSharing=true {values} {archive}"
-        ));
+        self.roll_out(&format!(
+            "upgrade -i kai-scheduler -n {NAMESPACE} --create-namespace --set global.gpuSharing=true {values} {}",
+            self.archive(version)
+        ))
+        .await;
+    }
+
+    /// Upgrades to a version as documented, with the values of before and these, and waits until the roll-out is over.
+    pub(crate) async fn upgrade(&self, version: &str, values: &str) {
+        self.roll_out(&format!(
+            "upgrade kai-scheduler -n {NAMESPACE} --reset-then-reuse-values {values} {}",
+            self.archive(version)
+        ))
+        .await;
+    }
+
+    /// Runs Helm and waits until the roll-out is over. What is printed, and how long it took, is in the log of the test.
+    pub(crate) async fn roll_out(&self, arguments: &str) {
+        let started = Instant::now();
+        print_past_harness(&self.helm(arguments));
         self.wait_ready().await;
+        for deployment in DEPLOYMENTS {
+            print_past_harness(
+                &self.kubectl(&format!("-n {NAMESPACE} rollout status deployment/{deployment}")),
+            );
+        }
+        print_past_harness(&format!(
+            "{:.1} s: helm {arguments}\n",
+            started.elapsed().as_secs_f64()
+        ));
     }
 
     /// Pods of the release.
@@ -242,8 +268,9 @@ impl Release {
     /// Uninstalls, and waits until nothing is left.
     pub(crate) async fn uninstall(&self) {
         let manifest = self.helm(&format!("get manifest kai-scheduler -n {NAMESPACE}"));
-        self.helm(&format!("uninstall kai-scheduler -n {NAMESPACE}"));
+        print_past_harness(&self.helm(&format!("uninstall kai-scheduler -n {NAMESPACE}")));
         self.wait_removed(&manifest).await;
+        print_past_harness(&self.kubectl("get namespaces,queues,priorityclasses,schedulingshards"));
     }
 
     /// Waits until nothing is left of a release but what outlives it, definitions included. Webhooks and Jobs do not.
