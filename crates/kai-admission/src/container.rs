@@ -1,6 +1,10 @@
 //! Containers of a pod: which one gets the shared device, and what it asks for.
 
+use std::collections::BTreeMap;
+
+use kai_api::gpu_request::{GpuAnnotations, GpuReading, GpuResources};
 use kai_api::names::gpu;
+use kai_api::quantity::Quantity;
 use serde_json::Value;
 
 use super::pod::{Container, Pod};
@@ -17,7 +21,7 @@ pub(super) struct Target {
 impl Target {
     /// The container with the name that the pod gives, else the first.
     pub(super) fn of(pod: &Pod) -> Result<Self, String> {
-        let Some(name) = pod.annotation(gpu::FRACTION_CONTAINER) else {
+        let Some(name) = gpu_annotations(pod).container() else {
             return Ok(Self { init: false, index: 0 });
         };
         for init in [true, false] {
@@ -32,18 +36,39 @@ impl Target {
     }
 }
 
-/// It asks for a share of a device, whatever the value.
-pub(super) fn is_fractional(pod: &Pod) -> bool {
-    pod.annotation(gpu::FRACTION).is_some() || pod.annotation(gpu::MEMORY).is_some()
+/// Annotations of the pod that request GPUs.
+pub(super) fn gpu_annotations(pod: &Pod) -> GpuAnnotations<'_> {
+    pod.metadata.annotations.as_ref().map(GpuAnnotations::of).unwrap_or_default()
 }
 
-/// Some container is limited to whole devices.
-pub(super) fn limits_devices(pod: &Pod) -> bool {
-    let limits_device = |container: &Container| {
-        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-        limits.and_then(|limits| limits.get(gpu::NVIDIA)).is_some_and(|limit| !limit.is_null())
-    };
-    pod.containers(true).iter().chain(pod.containers(false)).any(limits_device)
+/// The pod requests a share of devices, whether or not it can be read.
+pub(super) fn is_fractional(pod: &Pod) -> bool {
+    gpu_annotations(pod).request_share()
+}
+
+/// The GPU request of the pod.
+pub(super) fn gpu_request(pod: &Pod) -> GpuReading {
+    let mut resources = GpuResources::default();
+    for container in pod.containers(true).iter().chain(pod.containers(false)) {
+        let Some(own) = &container.resources else { continue };
+        let named = |list: &Option<BTreeMap<String, Value>>| {
+            let list = list.iter().flatten().filter(|(_, amount)| !amount.is_null());
+            list.map(|(name, amount)| (name.clone(), whole_amount(amount))).collect::<Vec<_>>()
+        };
+        for (name, amount) in named(&own.requests) {
+            resources.add(&name, amount);
+        }
+        for (name, _) in named(&own.limits) {
+            resources.add(&name, 0);
+        }
+        resources.has_claims |= own.claims.as_ref().is_some_and(|claims| !claims.is_empty());
+    }
+    gpu_annotations(pod).read(resources)
+}
+
+fn whole_amount(amount: &Value) -> i64 {
+    let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+    Quantity::parse(&text).map_or(0, |quantity| quantity.value())
 }
 
 /// It asks for devices: whole ones, MIG instances, or through claims.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use kai_api::gpu_request::GpuShare;
 use kai_api::names::{gpu, guard};
 use kai_api::quantity::Quantity;
 
-use super::container::{Target, is_fractional};
+use super::container::{Target, gpu_annotations, gpu_request, is_fractional};
 use super::pod::Pod;
 
 const MIB: f64 = 1_048_576.0;
@@ -31,7 +32,7 @@ pub(super) fn translate(pod: &mut Pod) -> Result<(), String> {
     if !is_fractional(pod) {
         pod.set_annotation(gpu::MEMORY, &request.to_string());
     }
-    if pod.annotation(gpu::FRACTION_CONTAINER).is_none() {
+    if gpu_annotations(pod).container().is_none() {
         pod.set_annotation(gpu::FRACTION_CONTAINER, &container);
     }
     if let Some(limit) = limit
@@ -101,9 +102,13 @@ pub(super) fn validate(pod: &Pod) -> Result<(), String> {
             "containers of a pod share its GPUs: they must have one compute mode".to_owned()
         );
     }
+    let share = gpu_request(pod).request.shared().map(|(share, _)| share);
     if let Some(limit) = pod.annotation(guard::MEMORY_LIMIT) {
-        let least = pod.annotation(gpu::MEMORY).and_then(|text| text.parse().ok()).unwrap_or(1);
-        if !limit.parse().is_ok_and(|limit: u64| limit >= least) {
+        let least = match share {
+            Some(GpuShare::Memory(mib)) => mib,
+            Some(GpuShare::Fraction(_)) | None => 1,
+        };
+        if !limit.parse().is_ok_and(|limit: i64| limit >= least) {
             return Err(format!(
                 "annotation {} must be whole MiB, at least {least}, is {limit:?}",
                 guard::MEMORY_LIMIT
@@ -115,7 +120,10 @@ pub(super) fn validate(pod: &Pod) -> Result<(), String> {
         guard::FRACTION_LIMIT.to_owned(),
         format!("{}{own}{}", guard::CONTAINER_PREFIX, guard::PORTION_LIMIT_SUFFIX),
     ];
-    let least = pod.annotation(gpu::FRACTION).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    let least = match share {
+        Some(GpuShare::Fraction(portion)) => portion,
+        Some(GpuShare::Memory(_)) | None => 0.0,
+    };
     for key in keys {
         let Some(limit) = pod.annotation(&key) else { continue };
         if !limit.parse().is_ok_and(|limit: f64| limit > 0.0 && limit >= least && limit <= 1.0) {

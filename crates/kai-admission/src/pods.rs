@@ -1,10 +1,10 @@
 //! Which pods are refused. Rules in KAI's order; the first that is broken is told.
 
+use kai_api::gpu_request::REQUEST_ANNOTATIONS;
 use kai_api::names::{env, gpu};
-use kai_api::quantity::Quantity;
 
 use super::PodRules;
-use super::container::{Target, is_fractional, limits_devices};
+use super::container::{Target, gpu_request, is_fractional};
 use super::pod::{Container, Pod};
 
 /// What turns GPU sharing on.
@@ -24,20 +24,27 @@ pub fn validate(pod: &Pod, is_new: bool, rules: &PodRules) -> Result<(), String>
     if !fractional && pod.annotation(gpu::MPS) == Some("true") {
         return Err("MPS is only supported with GPU fraction request".to_owned());
     }
-    sharing(pod)?;
+    if let Some(problem) = request_problem(pod).filter(|_| is_new) {
+        return Err(problem);
+    }
     if rules.block_visible_devices {
         visible_devices(pod, fractional)?;
     }
     Ok(())
 }
 
-/// Why a change is refused: what a pod has of devices was given to it with its node.
+/// Why a change is denied: it makes the GPU request unreadable, or it changes the request of a pod that has its devices.
 pub fn validate_change(before: Option<&Pod>, after: &Pod) -> Result<(), String> {
-    let Some(before) = before.filter(|before| before.spec.node_name.is_some()) else {
+    let Some(before) = before else { return Ok(()) };
+    // A pod that was admitted by other rules can still lose its finalizers.
+    if let Some(problem) = request_problem(after).filter(|_| request_problem(before).is_none()) {
+        return Err(problem);
+    }
+    if before.spec.node_name.is_none() {
         return Ok(());
-    };
-    let requests = [gpu::FRACTION, gpu::MEMORY, gpu::FRACTION_NUM_DEVICES, gpu::FRACTION_CONTAINER];
-    let changed = requests.iter().find(|key| before.annotation(key) != after.annotation(key));
+    }
+    let mut requests = REQUEST_ANNOTATIONS.iter().chain([&gpu::FRACTION_CONTAINER]);
+    let changed = requests.find(|key| before.annotation(key) != after.annotation(key));
     match changed {
         None => Ok(()),
         Some(key) => Err(format!(
@@ -46,56 +53,13 @@ pub fn validate_change(before: Option<&Pod>, after: &Pod) -> Result<(), String> 
     }
 }
 
-fn sharing(pod: &Pod) -> Result<(), String> {
-    let fraction = pod.annotation(gpu::FRACTION);
-    let memory = pod.annotation(gpu::MEMORY);
-    let devices = pod.annotation(gpu::FRACTION_NUM_DEVICES);
-    let limits = limits_devices(pod);
-    if fraction.is_some() && limits {
-        return Err(
-            "cannot have both GPU fraction request and whole GPU resource request/limit".to_owned()
-        );
-    }
-    if memory.is_some() && (fraction.is_some() || limits) {
-        return Err("cannot request both GPU and GPU memory".to_owned());
-    }
-    if devices.is_some() && fraction.is_none() && memory.is_none() {
-        return Err("cannot request multiple fractional devices without specifying fraction portion or gpu-memory".to_owned());
-    }
-    if memory.is_some_and(|memory| !is_positive_integer(memory)) {
-        return Err(
-            "gpu-memory annotation value must be a positive integer greater than 0".to_owned()
-        );
-    }
-    fraction.map_or(Ok(()), portion)?;
-    if devices.is_some_and(|devices| !is_positive_integer(devices)) {
-        return Err(
-            "fraction count annotation value must be a positive integer greater than 0".to_owned()
-        );
-    }
-    Ok(())
-}
-
-fn is_positive_integer(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit())
-        && text.parse().is_ok_and(|number: u64| number > 0)
-}
-
-/// A part of a device: a float, and also a quantity.
-fn portion(text: &str) -> Result<(), String> {
-    let is_hexadecimal = text.starts_with("0x") || text.starts_with("0X");
-    let within = |number: f64| number.is_nan() || (number > 0.0 && number < 1.0);
-    if !is_hexadecimal && !text.parse().is_ok_and(within) {
-        return Err(
-            "gpu-fraction annotation value must be a positive number smaller than 1.0".to_owned()
-        );
-    }
-    match Quantity::parse(text) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!(
-            "gpu-fraction annotation value must be a float written with a decimal point or a scientific notation .given value: {text}"
-        )),
-    }
+/// Why the GPU request of a pod cannot be read: pod, annotation and KAI's message, as scheduler and binder report it.
+fn request_problem(pod: &Pod) -> Option<String> {
+    let problem = gpu_request(pod).problems.into_iter().next()?;
+    let metadata = &pod.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let name = metadata.name.as_deref().or(metadata.generate_name.as_deref()).unwrap_or_default();
+    Some(format!("Pod {namespace}/{name}: {problem}"))
 }
 
 /// Containers that do not get the share may not reach for devices by themselves.
@@ -152,6 +116,18 @@ mod tests {
         assert!(validate_change(Some(&placed), &pod(&[], &json!({}))).is_err(), "nor none at all");
     }
 
+    #[test]
+    fn a_change_is_denied_where_it_breaks_the_gpu_request() {
+        let half = pod(&[("gpu-fraction", "0.5")], &plain());
+        let both = pod(&[("gpu-fraction", "0.5"), ("gpu-memory", "100")], &plain());
+        let denied = validate_change(Some(&half), &both).expect_err("two requests");
+        let named =
+            "Pod a/p: metadata.annotations[gpu-memory]: cannot request both GPU and GPU memory";
+        assert_eq!(denied, named);
+        assert_eq!(validate_change(Some(&both), &both), Ok(()), "it was admitted like this");
+        assert_eq!(validate_change(Some(&both), &half), Ok(()), "repaired");
+    }
+
     fn pod(annotations: Annotations<'_>, container: &Value) -> Pod {
         let annotations: serde_json::Map<String, Value> =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
@@ -201,6 +177,11 @@ mod tests {
                 "cannot request multiple fractional devices without specifying fraction portion or gpu-memory",
             ),
             (
+                &[("gpu-fraction", "0.5")],
+                json!({"name": "c", "resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}),
+                "cannot have both GPU fraction request and whole GPU resource request/limit",
+            ),
+            (
                 &[("gpu-memory", "0")],
                 plain(),
                 "gpu-memory annotation value must be a positive integer greater than 0",
@@ -237,8 +218,10 @@ mod tests {
             ),
         ];
         for (annotations, container, wanted) in table {
-            let told = validate(&pod(annotations, container), true, &SHARING);
-            assert_eq!(told.err().unwrap_or_default(), *wanted, "{annotations:?}");
+            let denied = validate(&pod(annotations, container), true, &SHARING).err();
+            let denied = denied.unwrap_or_default();
+            let message = denied.rsplit_once("]: ").map_or(&*denied, |(_, message)| message);
+            assert_eq!(message, *wanted, "{annotations:?}");
         }
     }
 

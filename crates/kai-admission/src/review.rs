@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(told["allowed"], false);
         assert_eq!(
             told["status"]["message"],
-            "gpu-fraction annotation value must be a positive number smaller than 1.0"
+            "Pod a/p: metadata.annotations[gpu-fraction]: gpu-fraction annotation value must be a positive number smaller than 1.0"
         );
         let mut lost = pod("kai-scheduler");
         lost["metadata"]["namespace"] = json!("b");

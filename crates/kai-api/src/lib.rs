@@ -8,6 +8,7 @@ pub mod duration;
 pub mod enforcement;
 pub mod function;
 pub mod gpu_processes;
+pub mod gpu_request;
 pub mod json;
 pub mod names;
 pub mod pod_group;

@@ -178,13 +178,13 @@ impl Binder {
         })
     }
 
-    /// Why the containers of a sharing pod cannot be given their devices, whatever is reserved.
+    /// Why the pod cannot be given its devices, whatever is reserved: its request contradicts itself, or its containers
+    /// refer to no config map.
     fn sharing_problem(&self, request: &Request) -> Option<String> {
-        if !request.is_fraction() || !self.settings.plugins.has(BinderPlugin::GpuSharing) {
-            return None;
-        }
         let pod = self.facts.subject(request).filter(|pod| pod.node.is_none())?;
-        sharing::problem(pod.view.as_ref()?)
+        let view = pod.view.as_ref()?;
+        let refers = request.is_fraction() && self.settings.plugins.has(BinderPlugin::GpuSharing);
+        sharing::request_problem(view).or_else(|| refers.then(|| sharing::problem(view)).flatten())
     }
 
     /// Is a write under way for a request that is gone, and needs the device?
@@ -374,9 +374,9 @@ impl Binder {
     ) -> Move {
         let plugins = &self.settings.plugins;
         match stage {
-            Stage::Reserve if !request.is_fraction() => Move::Next(Stage::Volumes),
             Stage::Reserve => match self.sharing_problem(request) {
                 Some(reason) => Move::fail(reason),
+                None if !request.is_fraction() => Move::Next(Stage::Volumes),
                 None => self.await_devices(request),
             },
             Stage::Volumes if !plugins.has(BinderPlugin::VolumeBinding) => {

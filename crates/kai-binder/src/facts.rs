@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::BindRequest;
+use kai_api::gpu_request::GpuShare;
 use kai_api::names::{gpu, node as node_names, objects, workload};
 use kai_client::kinds::Kind;
 use kai_client::watch::Change;
@@ -19,7 +20,6 @@ use super::index::Index;
 use super::memory_limits::PodLimits;
 use super::request::{Progress, Request};
 use super::reservation::Reservation;
-use super::room::Share;
 use super::scaling::ScalingPods;
 use super::volumes::Volumes;
 use super::{BinderSettings, DeviceKey, Item};
@@ -107,7 +107,7 @@ pub(super) struct PodFacts {
     /// It is ours to bind.
     pub(super) is_ours: bool,
     /// What it wants of each of its devices, if it shares them.
-    pub(super) share: Option<Share>,
+    pub(super) share: Option<GpuShare>,
     /// The devices it was given, by group.
     pub(super) given: BTreeMap<Text, Text>,
     /// All of it, while it is ours and has no node.
@@ -162,6 +162,7 @@ impl PodFacts {
         // Devices are given with the node.
         let given = node.and_then(|_| metadata.annotations.get(gpu::DEVICES)).map(String::as_str);
         let groups = pods::gpu_groups(pod);
+        let shared = pods::shared_gpus(pod).and_then(|reading| reading.request.shared());
         let is_ours = pod.spec.scheduler_name.as_deref() == Some(scheduler_name);
         Self {
             uid: metadata.uid.as_str().into(),
@@ -170,7 +171,7 @@ impl PodFacts {
             life,
             gang: gang.map(|name| ObjectName::new(metadata.namespace.as_str(), name.as_str())),
             is_ours,
-            share: Share::of(pod),
+            share: shared.map(|(share, _)| share),
             given: given.map(read_given).unwrap_or_default(),
             view: (node.is_none() && is_ours).then(|| Box::new(pod.clone())),
             tolerations: if groups.is_empty() { Vec::new() } else { pod.spec.tolerations.clone() },

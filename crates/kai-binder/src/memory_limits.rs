@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kai_api::enforcement::Enforcement;
+use kai_api::gpu_request::GpuShare;
 use kai_api::names::{gpu, guard};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::{Span, Timestamp};
+use kai_translate::gpus::share_mib;
 use kai_translate::time::seconds;
 use kai_translate::view;
 
 use super::facts::{Life, NodeFacts, PodFacts};
 use super::request::Request;
-use super::room::Share;
 use super::writes::Order;
 use super::{Binder, Item, sharing};
 
@@ -64,14 +65,14 @@ struct Amounts {
 }
 
 /// A limit above the request, of the pod or of the container.
-fn limit_share(pod: &view::Pod, container: &str) -> Option<Share> {
+fn limit_share(pod: &view::Pod, container: &str) -> Option<GpuShare> {
     let annotation = |key: &str| pod.metadata.annotations.get(key);
     if let Some(mib) = annotation(guard::MEMORY_LIMIT) {
-        return mib.parse().ok().map(Share::Memory);
+        return mib.parse().ok().map(GpuShare::Memory);
     }
     let own = format!("{}{container}{}", guard::CONTAINER_PREFIX, guard::PORTION_LIMIT_SUFFIX);
     let portion = annotation(guard::FRACTION_LIMIT).or_else(|| annotation(&own))?;
-    portion.parse().ok().map(Share::Portion)
+    portion.parse().ok().map(GpuShare::Fraction)
 }
 
 /// The library was put into the container when the pod was created.
@@ -164,12 +165,12 @@ impl Binder {
         let gpus = self.facts.gpus(&request.node).filter(|gpus| gpus.memory_known);
         let Some(gpus) = gpus else {
             return match (share, limit) {
-                (Share::Memory(mib), None) => Ok(Amounts { request_mib: mib, limit_mib: mib }),
+                (GpuShare::Memory(mib), None) => Ok(Amounts { request_mib: mib, limit_mib: mib }),
                 _ => Err(format!("node {} does not tell its GPU memory", request.node)),
             };
         };
-        let request_mib = share.mib(gpus.memory_mib);
-        let limit_mib = limit.map_or(request_mib, |limit| limit.mib(gpus.memory_mib));
+        let request_mib = share_mib(share, gpus.memory_mib);
+        let limit_mib = limit.map_or(request_mib, |limit| share_mib(limit, gpus.memory_mib));
         Ok(Amounts { request_mib, limit_mib: limit_mib.min(gpus.memory_mib).max(request_mib) })
     }
 

@@ -1,45 +1,18 @@
 //! Whether a device has room: memory is summed per physical device, over all groups that are on it, before every bind.
 //! The plan did so too; but it knew groups, and only reservations tell which devices those are.
 
-use kai_api::names::gpu;
+use kai_api::gpu_request::GpuShare;
 use kai_core::compatibility::Compatibility;
 use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::{ObjectName, Text};
 use kai_core::world::gpu_facts::GpuFacts;
-use kai_translate::{node, view};
+use kai_translate::gpus::share_mib;
+use kai_translate::node;
 
 use super::facts::{Facts, PodFacts};
 use super::request::Request;
 use super::{Binder, DeviceKey};
 use kai_settings::binder::BinderPlugin;
-
-/// What a pod wants of each of its devices.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Share {
-    /// MiB.
-    Memory(i64),
-    /// A part.
-    Portion(f64),
-}
-
-impl Share {
-    /// What the annotations of a pod ask for.
-    pub(super) fn of(pod: &view::Pod) -> Option<Self> {
-        let annotation = |key: &str| pod.metadata.annotations.get(key);
-        if let Some(mib) = annotation(gpu::MEMORY) {
-            return mib.parse().ok().map(Self::Memory);
-        }
-        annotation(gpu::FRACTION)?.parse().ok().map(Self::Portion)
-    }
-
-    /// MiB of a device of `total` MiB. The planner counts in the same way.
-    pub(super) fn mib(self, total: i64) -> i64 {
-        match self {
-            Self::Memory(mib) => mib,
-            Self::Portion(portion) => ((portion * total as f64 + 1e-6) as i64).max(1),
-        }
-    }
-}
 
 impl Facts {
     /// What is known of the GPUs of a node.
@@ -62,7 +35,7 @@ impl Facts {
             for name in users {
                 let Some(pod) = self.pod(name) else { continue };
                 if self.device_of(pod, key) == Some(device) {
-                    tenants.push((name, pod.share.map_or(0, |share| share.mib(total))));
+                    tenants.push((name, pod.share.map_or(0, |share| share_mib(share, total))));
                 }
             }
         }
@@ -85,7 +58,7 @@ impl Binder {
         devices: &[(Text, Text)],
     ) -> Option<String> {
         let total = self.facts.gpus(&request.node)?.memory_mib;
-        let wanted = pod.share?.mib(total);
+        let wanted = share_mib(pod.share?, total);
         let lacking = |device: &Text| {
             let tenants = self.facts.tenants(&request.node, device, total);
             let held: i64 = tenants.iter().map(|(_, mib)| mib).sum();
@@ -117,13 +90,13 @@ impl Binder {
         let Some(share) = pod.share.filter(|_| limited) else {
             return Ok(None);
         };
-        if let Share::Memory(mib) = share {
+        if let GpuShare::Memory(mib) = share {
             return Ok(Some(mib));
         }
         let gpus = self.facts.gpus(&request.node).filter(|gpus| gpus.memory_known);
         let node = &request.node;
         let gpus = gpus.ok_or_else(|| format!("node <{node}> does not tell its GPU memory"))?;
-        Ok(Some(share.mib(gpus.memory_mib)))
+        Ok(Some(share_mib(share, gpus.memory_mib)))
     }
 
     /// MiB of pods that are being bound to the device and do not show it yet.
@@ -137,7 +110,7 @@ impl Binder {
                 continue;
             };
             let on_it = other.devices().any(|key| self.facts.device_of(pod, &key) == Some(device));
-            sum += pod.share.filter(|_| on_it).map_or(0, |share| share.mib(total));
+            sum += pod.share.filter(|_| on_it).map_or(0, |share| share_mib(share, total));
         }
         sum
     }

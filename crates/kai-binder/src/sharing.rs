@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::gpu_request::GpuAnnotations;
 use kai_api::names::{env, gpu, objects};
-use kai_translate::view;
+use kai_translate::{pod as pods, view};
 
 /// A config map that belongs to a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +23,12 @@ struct Target<'a> {
 
 fn target(pod: &view::Pod) -> Result<Target<'_>, String> {
     let spec = &pod.spec;
-    let Some(name) = pod.metadata.annotations.get(gpu::FRACTION_CONTAINER) else {
+    let Some(name) = GpuAnnotations::of(&pod.metadata.annotations).container() else {
         let container = spec.containers.first().ok_or("the pod has no containers")?;
         return Ok(Target { container, place: "0".to_owned() });
     };
     let places = |mark: &'static str, containers: &'_ [view::Container]| {
-        let at = containers.iter().position(|container| container.name == *name)?;
+        let at = containers.iter().position(|container| container.name == name)?;
         Some((at, format!("{mark}{at}")))
     };
     if let Some((at, place)) = places("i", &spec.init_containers) {
@@ -92,6 +93,13 @@ fn reference(pod: &view::Pod, map: &str) -> Reference {
 /// Why the containers of the pod cannot be given their devices; none: they can.
 pub(super) fn problem(pod: &view::Pod) -> Option<String> {
     target(pod).and_then(|target| names(pod, &target)).err()
+}
+
+/// Why a share of devices cannot be what the pod requests: its fields contradict each other or cannot be read.
+pub(super) fn request_problem(pod: &view::Pod) -> Option<String> {
+    let reading = pods::shared_gpus(pod)?;
+    let problem = reading.problems.first()?;
+    Some(format!("Pod {}: {problem}", pods::name(pod)))
 }
 
 /// What a pod that shares devices is told about them.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::gpu_request::GpuAnnotations;
 use kai_api::names::{gpu, guard};
 use kai_api::quantity::Quantity;
 
@@ -10,7 +11,7 @@ const MIB: f64 = 1_048_576.0;
 
 /// Reads the request of a container as that of its pod, where the pod has none. Our admission writes the request of the pod itself.
 pub(crate) fn read(annotations: &mut BTreeMap<String, String>) {
-    let is_said = [gpu::FRACTION, gpu::MEMORY].iter().any(|key| annotations.contains_key(*key));
+    let is_said = GpuAnnotations::of(annotations).request_share();
     let requests = annotations.iter().filter_map(|(key, text)| {
         let rest = key.strip_prefix(guard::NVIDIA_CONTAINER_PREFIX)?;
         let container = rest.strip_suffix(guard::NVIDIA_REQUEST_SUFFIX)?;

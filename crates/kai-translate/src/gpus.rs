@@ -1,12 +1,22 @@
 //! What is known of a node's GPUs where labels do not tell: what reservations found there, what a product of the name has,
 //! and the node's own memory where its GPU uses that.
 
+use kai_api::gpu_request::GpuShare;
 use kai_api::names::{node as names, resources};
 use kai_core::input::node::{ObservedGpus, WholeGpuPolicy};
+use kai_core::world::gpu_facts::fraction_mib;
 
 use crate::platform::has_unified_memory;
 use crate::problem::Complaints;
 use crate::view;
+
+/// MiB of a device of `total_mib` that a share amounts to. The planner counts in the same way.
+pub fn share_mib(share: GpuShare, total_mib: i64) -> i64 {
+    match share {
+        GpuShare::Memory(mib) => mib,
+        GpuShare::Fraction(portion) => fraction_mib(portion, total_mib),
+    }
+}
 
 /// What the system of a node with unified memory keeps for itself.
 const SYSTEM_MIB: i64 = 2048;

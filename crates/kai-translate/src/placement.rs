@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use kai_api::gpu_request::REQUEST_ANNOTATIONS;
 use kai_api::names::{gpu, scheduling, workload};
 use kai_api::view::ObjectMeta;
 use ring::hmac;
@@ -23,15 +24,9 @@ const LABELS: [&str; 4] = [
     workload::PREEMPTIBILITY,
     workload::SUBGROUP_NAME,
 ];
-/// Annotations on which accounting depends, beside those of MIG instances.
-const ANNOTATIONS: [&str; 6] = [
-    gpu::FRACTION,
-    gpu::MEMORY,
-    gpu::FRACTION_NUM_DEVICES,
-    gpu::DEVICES,
-    gpu::RECEIVED_RESOURCE_TYPE,
-    scheduling::NUMA_PREDICTED,
-];
+/// Annotations on which accounting depends, beside those of the GPU request.
+const ANNOTATIONS: [&str; 3] =
+    [gpu::DEVICES, gpu::RECEIVED_RESOURCE_TYPE, scheduling::NUMA_PREDICTED];
 
 /// The key with which placements are signed.
 #[derive(Clone)]
@@ -109,7 +104,8 @@ impl Placement {
         let named = LABELS.iter().copied().chain(label_keys.iter().map(String::as_str));
         let mut labels = read(&metadata.labels, named);
         labels.extend(matching(&metadata.labels, is_group_label));
-        let mut annotations = read(&metadata.annotations, ANNOTATIONS);
+        let named = REQUEST_ANNOTATIONS.into_iter().chain(ANNOTATIONS);
+        let mut annotations = read(&metadata.annotations, named);
         annotations.extend(matching(&metadata.annotations, is_mig_annotation));
         Self { uid: metadata.uid.clone(), node: node.to_owned(), labels, annotations }
     }
@@ -139,15 +135,13 @@ impl Placement {
 
 /// Removes everything by which a pod that has no placement would be counted on shared devices.
 pub fn remove_claims_on_devices(metadata: &mut ObjectMeta) {
-    const GPU: [&str; 5] = [
-        gpu::FRACTION,
-        gpu::MEMORY,
-        gpu::FRACTION_NUM_DEVICES,
-        gpu::DEVICES,
-        scheduling::NUMA_PREDICTED,
-    ];
+    let is_claim = |key: &str| {
+        REQUEST_ANNOTATIONS.contains(&key)
+            || [gpu::DEVICES, scheduling::NUMA_PREDICTED].contains(&key)
+            || is_mig_annotation(key)
+    };
     metadata.labels.retain(|key, _| !is_group_label(key));
-    metadata.annotations.retain(|key, _| !GPU.contains(&key.as_str()) && !is_mig_annotation(key));
+    metadata.annotations.retain(|key, _| !is_claim(key));
 }
 
 /// A label that names a GPU group.
@@ -160,7 +154,7 @@ fn is_mig_annotation(key: &str) -> bool {
 }
 
 fn is_attested_annotation(key: &str) -> bool {
-    ANNOTATIONS.contains(&key) || is_mig_annotation(key)
+    REQUEST_ANNOTATIONS.contains(&key) || ANNOTATIONS.contains(&key) || is_mig_annotation(key)
 }
 
 fn read<'a>(

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kai_api::gpu_request::GpuShare;
 use kai_api::names::{gpu, node as node_names, objects, scheduling};
 use kai_core::input::{ObjectName, Text};
 
@@ -322,20 +323,14 @@ impl SharedNode {
 
 /// What a pod has of each of its devices; none: its metadata does not name as many groups as it asks for devices.
 fn shares(pod: &view::Pod) -> Option<Vec<Share>> {
-    let annotation = |key: &str| pod.metadata.annotations.get(key);
-    let amount = match (annotation(gpu::FRACTION), annotation(gpu::MEMORY)) {
-        (Some(text), _) => {
-            let portion = text.parse::<f64>().ok().filter(|part| *part > 0.0 && *part <= 1.0)?;
-            Amount::Millionths((portion * WHOLE as f64) as i64)
-        }
-        (None, Some(text)) => Amount::Mib(text.parse().ok().filter(|mib| *mib > 0)?),
-        (None, None) => return None,
+    let (share, devices) = pods::shared_gpus(pod)?.request.shared()?;
+    let amount = match share {
+        GpuShare::Fraction(portion) => Amount::Millionths((portion * WHOLE as f64).round() as i64),
+        GpuShare::Memory(mib) => Amount::Mib(mib),
     };
-    let devices =
-        annotation(gpu::FRACTION_NUM_DEVICES).map_or(Some(1), |text| text.parse().ok())?;
     let groups = pods::gpu_groups(pod);
     let shares = groups.into_iter().map(|group| Share { group, amount }).collect::<Vec<_>>();
-    (shares.len() == devices).then_some(shares)
+    usize::try_from(devices).is_ok_and(|devices| shares.len() == devices).then_some(shares)
 }
 
 #[cfg(test)]

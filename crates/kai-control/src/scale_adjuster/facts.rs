@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kai_api::names::{gpu, objects};
+use kai_api::gpu_request::GpuAnnotations;
+use kai_api::names::objects;
 use kai_client::kinds::Kind;
 use kai_client::watch::Change;
 use kai_core::fairness::text::is_about_capacity;
@@ -160,9 +161,7 @@ impl Facts {
             }
             return;
         }
-        let shares = [gpu::FRACTION, gpu::MEMORY]
-            .iter()
-            .any(|key| pod.metadata.annotations.get(*key).is_some_and(|text| !text.is_empty()));
+        let shares = GpuAnnotations::of(&pod.metadata.annotations).request_share();
         if !shares || scaling_pod::has_ended(pod) {
             self.changed |= self.sharing.remove(&name).is_some();
             return;

@@ -95,6 +95,36 @@ fn a_share_that_kais_scheduler_gave_is_handed_over() {
 }
 
 #[test]
+fn a_request_for_a_contradictory_pod_fails_and_reserves_nothing() {
+    let share = json!({
+        "receivedResourceType": "Fraction",
+        "receivedGPU": {"count": 1, "portion": "0.50"},
+        "selectedGPUGroups": ["g"],
+    });
+    let mut two = half("p");
+    two["metadata"]["annotations"]["gpu-memory"] = json!("8000");
+    let mut whole = half("p");
+    whole["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+    for (pod, why) in [
+        (two, "metadata.annotations[gpu-memory]: cannot request both GPU and GPU memory"),
+        (
+            whole,
+            "metadata.annotations[gpu-fraction]: cannot have both GPU fraction request and whole GPU resource request/limit",
+        ),
+    ] {
+        let request = of_kai("p", "n2", &share);
+        let (log, objects) = play(story(pod, vec![request]));
+        assert_eq!(objects[PODS].len(), 1, "no reservation pod: {:#?}", objects[PODS]);
+        assert!(objects[PODS][0]["spec"]["nodeName"].is_null());
+        let writes = writes(&log);
+        assert!(times(&writes, "/binding").is_empty(), "{writes:#?}");
+        let status = &objects[REQUESTS][0]["status"];
+        assert_eq!(status["phase"], "Failed", "{log:#?}");
+        assert_eq!(status["reason"], format!("Pod a/p: {why}"));
+    }
+}
+
+#[test]
 fn our_requests_are_as_kais_scheduler_makes_them() {
     let (_, objects) = play(story(half("p"), Vec::new()));
     let mut request = objects[REQUESTS][0].clone();

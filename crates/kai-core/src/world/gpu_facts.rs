@@ -23,6 +23,17 @@ const GPU_SHARING: &str = "nvidia.com/gpu.sharing-strategy";
 pub const UNKNOWN_GPU_MEMORY_MIB: i64 = 100;
 const SMALLEST_VALUE_IN_BYTES: i64 = 1 << 20;
 
+/// Precision of fractions: billionths of a device.
+const NANO: i64 = 1_000_000_000;
+
+/// MiB of a device of `total_mib` that a fraction in (0, 1] amounts to, for everything that counts GPU memory. The product is
+/// exact in billionths and rounded down once. A share of nothing would not show in the accounts of its device, so it is
+/// never less than 1 MiB.
+pub fn fraction_mib(portion: f64, total_mib: i64) -> i64 {
+    let nano = (portion * NANO as f64 + 0.5) as i64;
+    (nano.saturating_mul(total_mib) / NANO).max(1)
+}
+
 /// Facts about the GPUs of one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GpuFacts {
@@ -165,4 +176,42 @@ fn label(node: &NodeSpec, key: &str) -> Option<i64> {
 /// A label that is zero, negative or no number counts as missing.
 fn positive(value: Option<&crate::input::Text>) -> Option<i64> {
     value.and_then(|text| text.parse::<i64>().ok()).filter(|number| *number > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_are_rounded_down_from_the_decimal_number() {
+        for (portion, total_mib, mib) in [
+            (0.29, 100, 29),
+            (0.07, 100, 7),
+            (0.57, 100, 57),
+            (0.5, 81_559, 40_779),
+            (0.333_333_333, 81_920, 27_306),
+            (0.999_999_999, 81_920, 81_919),
+            (1.0, 81_920, 81_920),
+            (0.001, 100, 1),
+            (0.7, MOST_DEVICE_MIB, 751_619_276),
+            (1.0, i64::MAX, i64::MAX / NANO),
+        ] {
+            assert_eq!(fraction_mib(portion, total_mib), mib, "{portion} of {total_mib}");
+        }
+    }
+
+    #[test]
+    fn hundredths_that_add_up_to_a_device_fill_it_exactly() {
+        for total_mib in [100, 16_384, 24_564, 32_600, 46_068, 81_559, 81_920, 143_771] {
+            for percent in 1..100 {
+                let portion = f64::from(percent) / 100.0;
+                let exact = i64::from(percent) * total_mib / 100;
+                assert_eq!(
+                    fraction_mib(portion, total_mib),
+                    exact.max(1),
+                    "{portion} of {total_mib}"
+                );
+            }
+        }
+    }
 }

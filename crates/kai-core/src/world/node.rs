@@ -11,7 +11,7 @@ use crate::input::{NodeSpec, Text};
 use crate::plugins::numa::{NumaState, ZonePlacement};
 use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
 use crate::status::Status;
-use crate::world::gpu_facts::GpuFacts;
+use crate::world::gpu_facts::{GpuFacts, fraction_mib};
 use crate::world::node_class::{ClassId, NodeClass, NodeClasses};
 use crate::world::shape::{GpuDemand, Shape, mig_slices};
 use crate::world::task::Task;
@@ -225,10 +225,11 @@ impl Node {
         match shape.gpu {
             GpuDemand::Memory { mib, .. } => mib,
             GpuDemand::Portion { portion, .. } => {
-                // KAI truncates the float product; 0.29 of 100 MiB is 28 MiB there. A share of nothing would not show
-                // in the accounts of its device, so it is never less than 1 MiB.
-                let noise = if compatibility.is_kai() { 0.0 } else { 1e-6 };
-                ((portion.0 * self.gpus.memory_mib as f64 + noise) as i64).max(1)
+                if compatibility.is_kai() {
+                    // KAI truncates the float product; 0.29 of 100 MiB is 28 MiB there.
+                    return ((portion.0 * self.gpus.memory_mib as f64) as i64).max(1);
+                }
+                fraction_mib(portion.0, self.gpus.memory_mib)
             }
             GpuDemand::Whole { .. } => self.gpus.memory_mib,
             GpuDemand::None | GpuDemand::Mig { .. } => 0,

@@ -12,6 +12,7 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
+use kai_api::gpu_request::GpuAnnotations;
 use kai_api::names::{gpu, legacy, objects as names};
 use serde::Deserialize;
 use serde_json::Value;
@@ -195,8 +196,7 @@ fn device_of(pod: &Pod) -> Option<&str> {
 
 /// Whether the pod requests a GPU share.
 fn wants_share(pod: &Pod) -> bool {
-    let annotations = &pod.metadata.annotations;
-    annotations.contains_key(gpu::FRACTION) || annotations.contains_key(gpu::MEMORY)
+    GpuAnnotations::of(&pod.metadata.annotations).request_share()
 }
 
 /// It has not ended.

@@ -1,7 +1,9 @@
 //! Devices of a node and the pods that use them.
 
+use kai_api::gpu_request::{GpuAnnotations, GpuResources};
 use kai_api::names::{gpu, node as labels};
 use kai_api::quantity::Quantity;
+use kai_node::gpu::share_mib;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -77,11 +79,6 @@ pub(super) fn slots(node: &Value, resource: &str) -> Vec<Slot> {
         .collect()
 }
 
-/// Whether a resource is one of devices.
-pub(super) fn is_device(resource: &str) -> bool {
-    resource == gpu::NVIDIA || resource == gpu::AMD || resource.starts_with(gpu::MIG_PREFIX)
-}
-
 /// The id of a device follows from its place.
 pub(super) fn uuid(node: &str, index: usize) -> String {
     let seed = node.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -112,7 +109,7 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
             let slot = holder.and_then(|holder| holder.slots.first());
             let Some(device) = slot.and_then(|slot| devices.get_mut(slot.device)) else { continue };
             if !is_reservation(pod) {
-                let mib = share(pod, memory_mib);
+                let mib = shared_mib(pod, memory_mib);
                 device.users.push(DeviceUse { pod: run.pod.clone(), mib });
             }
         }
@@ -145,13 +142,13 @@ fn groups(pod: &Value) -> Vec<&str> {
     ours.map(|(_, group)| group).collect()
 }
 
-/// What a pod has of a device that it shares.
-fn share(pod: &Value, memory_mib: u64) -> u64 {
-    let annotation = |key: &str| crate::object::annotation(pod, key);
-    let mib = annotation(gpu::MEMORY).and_then(|text| text.parse().ok());
-    let portion: f64 =
-        annotation(gpu::FRACTION).and_then(|text| text.parse().ok()).unwrap_or_default();
-    mib.unwrap_or((portion * memory_mib as f64) as u64)
+/// MiB that a pod has of a device that it shares.
+fn shared_mib(pod: &Value, device_mib: u64) -> u64 {
+    let annotations = crate::object::entries(&pod["metadata"]["annotations"]);
+    let reading = GpuAnnotations::of(&annotations).read(GpuResources::default());
+    let device_mib = i64::try_from(device_mib).unwrap_or(i64::MAX);
+    let share = reading.request.shared().map(|(share, _)| share);
+    share.map_or(0, |share| share_mib(share, device_mib).unsigned_abs())
 }
 
 /// What the containers of a pod ask of a resource.

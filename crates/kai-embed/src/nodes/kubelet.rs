@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kai_api::duration::{Units, parse_duration};
+use kai_api::gpu_request::is_device;
 use serde_json::{Value, json};
 
 use super::agent;
-use super::devices::{Slot, is_device, requested, slots};
+use super::devices::{Slot, requested, slots};
 use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
 use crate::controllers::{pod_events, resource_claims, volumes};

@@ -29,3 +29,5 @@ pub mod process_view;
 pub mod publish;
 pub mod tegra;
 pub mod visible;
+
+pub use kai_translate::gpus::share_mib;

@@ -1,11 +1,11 @@
-//! What a pod asks of GPUs: containers first, annotations override.
+//! GPU request of a pod in the planner's words.
 
-use std::collections::BTreeMap;
-
-use kai_api::names::{gpu, guard};
+use kai_api::gpu_request::{self, GpuAnnotations, GpuReading, GpuResources, GpuShare, is_device};
+use kai_api::names::guard;
 use kai_core::input::Text;
 use kai_core::input::pod::{ComputeMode, GpuRequest};
 
+use crate::amounts::Amounts;
 use crate::problem::{Complaints, annotation_path};
 use crate::view;
 
@@ -16,24 +16,55 @@ pub(super) struct Wanted {
     pub(super) compute_mode: ComputeMode,
 }
 
-pub(super) fn request(
-    pod: &view::Pod,
-    count: i64,
-    mig: BTreeMap<Text, i64>,
-    complaints: &mut Complaints,
-) -> Wanted {
+/// The request of a pod whose containers request these amounts.
+pub(super) fn request(pod: &view::Pod, amounts: &Amounts, complaints: &mut Complaints) -> Wanted {
     let compute_mode = compute_mode(pod, complaints);
-    let legacy = legacy_mig(pod, complaints);
-    let legacy_mig = legacy.is_some();
-    let mig = legacy.unwrap_or_else(|| mig.into_iter().filter(|(_, count)| *count != 0).collect());
-    if !mig.is_empty() || legacy_mig {
-        return Wanted { gpu: GpuRequest::Mig(mig), legacy_mig, compute_mode };
+    let mig = amounts.mig.iter().map(|(name, count)| (name.to_string(), *count));
+    let resources = GpuResources { whole: amounts.gpus, mig: mig.collect(), ..resources(pod) };
+    let reading = GpuAnnotations::of(&pod.metadata.annotations).read(resources);
+    for problem in reading.problems {
+        complaints.add(problem.field, problem.message);
     }
-    let gpu = shared(pod, complaints).unwrap_or(match count {
-        0 => GpuRequest::None,
-        count => GpuRequest::Whole { count },
+    let legacy_mig =
+        matches!(reading.request, gpu_request::GpuRequest::Mig { by_annotation: true, .. });
+    Wanted { gpu: planned(reading.request), legacy_mig, compute_mode }
+}
+
+/// The share of devices that a pod requests, with what is wrong with it; none for a pod that requests no share. Amounts of
+/// other devices are not read.
+pub fn shared_gpus(pod: &view::Pod) -> Option<GpuReading> {
+    let annotations = GpuAnnotations::of(&pod.metadata.annotations);
+    annotations.request_share().then(|| annotations.read(resources(pod)))
+}
+
+/// What the pod names beside its annotations, without amounts.
+fn resources(pod: &view::Pod) -> GpuResources {
+    let mut containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+    let is_named = containers.any(|container| {
+        let lists = [&container.resources.requests, &container.resources.limits];
+        lists.into_iter().flat_map(|list| list.keys()).any(|name| is_device(name))
     });
-    Wanted { gpu, legacy_mig, compute_mode }
+    let has_claims = !pod.spec.resource_claims.is_empty();
+    GpuResources { is_named, has_claims, ..GpuResources::default() }
+}
+
+/// The request in the planner's words. Claims are planned by their own objects.
+fn planned(request: gpu_request::GpuRequest) -> GpuRequest {
+    use gpu_request::GpuRequest as Read;
+    match request {
+        Read::None | Read::Claim => GpuRequest::None,
+        Read::Whole { count } => GpuRequest::Whole { count },
+        Read::Shared { share: GpuShare::Fraction(portion), devices } => {
+            GpuRequest::Fraction { portion, devices }
+        }
+        Read::Shared { share: GpuShare::Memory(mib), devices } => {
+            GpuRequest::Memory { mib, devices }
+        }
+        Read::Mig { instances, .. } => {
+            let named = instances.into_iter().map(|(name, count)| (Text::from(name), count));
+            GpuRequest::Mig(named.collect())
+        }
+    }
 }
 
 /// How the pod shares the processors of its devices, by the annotation of one of its containers.
@@ -52,46 +83,4 @@ fn compute_mode(pod: &view::Pod, complaints: &mut Complaints) -> ComputeMode {
         }
     };
     complaints.check(|| annotation_path(key), read).unwrap_or_default()
-}
-
-/// A part of each of several devices.
-fn shared(pod: &view::Pod, complaints: &mut Complaints) -> Option<GpuRequest> {
-    let annotation = |key: &str| pod.metadata.annotations.get(key);
-    let devices = match annotation(gpu::FRACTION_NUM_DEVICES) {
-        Some(text) => {
-            let read = positive(text);
-            complaints.check(|| annotation_path(gpu::FRACTION_NUM_DEVICES), read)?
-        }
-        None => 1,
-    };
-    if let Some(text) = annotation(gpu::FRACTION) {
-        let portion = complaints.check(|| annotation_path(gpu::FRACTION), portion(text))?;
-        return Some(GpuRequest::Fraction { portion, devices });
-    }
-    let text = annotation(gpu::MEMORY)?;
-    let mib = complaints.check(|| annotation_path(gpu::MEMORY), positive(text))?;
-    Some(GpuRequest::Memory { mib, devices })
-}
-
-fn portion(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1.0);
-    number.ok_or_else(|| format!("must be a number above 0 and at most 1, is {text:?}"))
-}
-
-fn positive(text: &str) -> Result<i64, String> {
-    let number = text.parse::<i64>().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("must be a whole number above 0, is {text:?}"))
-}
-
-/// MIG instances asked for by annotation, as older releases did.
-fn legacy_mig(pod: &view::Pod, complaints: &mut Complaints) -> Option<Vec<(Text, i64)>> {
-    let annotations = pod.metadata.annotations.iter();
-    let mig = annotations.filter(|(key, _)| key.starts_with(gpu::MIG_PREFIX));
-    let profiles: Vec<(Text, i64)> = mig
-        .filter_map(|(key, text)| {
-            let count = complaints.check(|| annotation_path(key), positive(text))?;
-            Some((key.as_str().into(), count))
-        })
-        .collect();
-    (!profiles.is_empty()).then_some(profiles)
 }

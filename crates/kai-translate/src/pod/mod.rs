@@ -15,6 +15,7 @@ use kai_core::input::{ObjectName, PodSpec, Text};
 use kai_core::time::{Span, Timestamp};
 
 pub use constraints::volume_claims;
+pub use gpu::shared_gpus;
 pub(crate) use numa::by_name as amounts_by_name;
 
 use crate::problem::{Complaints, Translated};

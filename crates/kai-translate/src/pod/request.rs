@@ -35,7 +35,7 @@ pub(super) fn request(pod: &view::Pod, complaints: &mut Complaints) -> PodReques
     (overhead.gpus, overhead.pods) = (0, 0);
     overhead.mig.clear();
     amounts.add(&overhead);
-    let wanted = gpu::request(pod, amounts.gpus, amounts.mig, complaints);
+    let wanted = gpu::request(pod, &amounts, complaints);
     PodRequest {
         cpu_milli: amounts.cpu_milli,
         memory_bytes: amounts.memory_bytes,

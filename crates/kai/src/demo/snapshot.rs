@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::gpu_request::{GpuAnnotations, GpuResources};
 use kai_embed::nodes::Device;
-use kai_embed::object::{annotation, has_condition, is_terminating, items, name, text, uid};
+use kai_embed::object::{
+    annotation, entries, has_condition, is_terminating, items, name, text, uid,
+};
 use kai_embed::{Cluster, Key};
 use serde_json::Value;
 
@@ -185,16 +188,16 @@ pub(super) fn is_ours(pod: &Value) -> bool {
     pod["spec"]["schedulerName"] == "kai-scheduler"
 }
 
-/// What a pod asks of devices.
+/// GPU request of a pod.
 fn gpus(pod: &Value) -> String {
-    let whole: i64 = items(&pod["spec"]["containers"])
-        .filter_map(|container| {
-            text(&container["resources"]["requests"]["nvidia.com/gpu"]).parse::<i64>().ok()
-        })
-        .sum();
-    let memory = annotation(pod, "gpu-memory").map(|mib| format!("{mib} MiB"));
-    let fraction = annotation(pod, "gpu-fraction").map(str::to_owned);
-    memory.or(fraction).unwrap_or_else(|| whole.to_string())
+    let mut resources = GpuResources::default();
+    for container in items(&pod["spec"]["containers"]) {
+        for (resource, amount) in entries(&container["resources"]["requests"]) {
+            resources.add(resource, amount.parse().unwrap_or_default());
+        }
+    }
+    let annotations = entries(&pod["metadata"]["annotations"]);
+    GpuAnnotations::of(&annotations).read(resources).request.to_string()
 }
 
 /// Why the pod is pending: the message of its condition `PodScheduled`.
