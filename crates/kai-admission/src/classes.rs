@@ -34,8 +34,11 @@ impl RuntimeClasses {
             let mut listed = false;
             while let Some(change) = changes.recv().await {
                 match change {
-                    Change::Object(_, class) => {
-                        existing.extend(class["metadata"]["name"].as_str().map(str::to_owned));
+                    Change::Object(name, _) => {
+                        existing.insert(name.name.to_string());
+                    }
+                    Change::Malformed(malformed) => {
+                        existing.insert(malformed.name.name.to_string());
                     }
                     Change::Gone(_, name) => {
                         existing.remove(&*name.name);

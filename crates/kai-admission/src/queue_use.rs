@@ -10,12 +10,12 @@ use kai_api::names::workload;
 use kai_client::access::{Requester, Use, denial, may};
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
+use kai_client::observed::Observed;
 use kai_client::watch::{Change, Lists, watch};
 use kai_core::input::Text;
 use kai_settings::queue_access::{Applicant, QueueAccess};
 use kube::Client;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::sync::mpsc::channel;
 
 use super::AdmissionSettings;
@@ -101,12 +101,6 @@ struct GroupSpec {
     priority_class_name: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Namespace {
-    metadata: AppliedMetadata,
-}
-
 impl QueueUse {
     /// Follows queues and namespaces for as long as the process lives.
     pub(super) fn follow(client: &Client, env: &Env) -> Arc<Self> {
@@ -166,11 +160,9 @@ impl QueueUse {
 impl Known {
     fn take(&mut self, change: Change) {
         match change {
-            Change::Object(Kind::Queue, object) => self.set_queue(&object),
-            Change::Object(Kind::Namespace, object) => {
-                let Some(name) = object["metadata"]["name"].as_str() else { return };
-                let read = Namespace::deserialize(&*object).unwrap_or_default();
-                self.namespaces.insert(name.into(), read.metadata.labels.unwrap_or_default());
+            Change::Object(name, Observed::Queue(queue)) => self.set_queue(name.name, *queue),
+            Change::Object(name, Observed::Namespace(namespace)) => {
+                self.namespaces.insert(name.name, namespace.metadata.labels);
             }
             Change::Gone(Kind::Queue, name) => {
                 self.access.remove(&name.name);
@@ -182,19 +174,16 @@ impl Known {
         }
     }
 
-    /// A queue that cannot be decoded is not in use.
-    fn set_queue(&mut self, object: &Value) {
-        let Ok(queue) = Queue::deserialize(object) else { return };
-        let name = queue.metadata.name.unwrap_or_default();
+    fn set_queue(&mut self, name: Text, queue: Queue) {
         let parent = queue.spec.parent_queue.filter(|parent| !parent.is_empty());
         let annotations = queue.metadata.annotations.unwrap_or_default();
-        self.access.set(name.as_str().into(), parent.as_deref().map(Into::into), &annotations);
+        self.access.set(name, parent.as_deref().map(Into::into), &annotations);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -203,14 +192,15 @@ mod tests {
         let all = QueueUse::default();
         let tell = |change: Change| all.known.write().expect("a lock").take(change);
         let queue = |annotations: Value| {
-            let object = json!({"metadata": {"name": "q", "annotations": annotations}, "spec": {}});
-            Change::Object(Kind::Queue, Box::new(object))
+            let object = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue",
+                "metadata": {"name": "q", "annotations": annotations}, "spec": {}});
+            Change::decode(Kind::Queue, object)
         };
         assert_eq!(all.annotated_denial("a", "q", ""), None, "not listed yet: the planner decides");
         tell(queue(json!({"kai.scheduler/allowed-namespace-selector": "team=x"})));
         assert!(all.annotated_denial("a", "q", "").is_some());
         let namespace = json!({"metadata": {"name": "a", "labels": {"team": "x"}}});
-        tell(Change::Object(Kind::Namespace, Box::new(namespace)));
+        tell(Change::decode(Kind::Namespace, namespace));
         assert_eq!(all.annotated_denial("a", "q", ""), None);
         tell(queue(json!({"kai.scheduler/allowed-priority-classes": "train"})));
         assert!(all.annotated_denial("a", "q", "inference").is_some());

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use kai_api::names::node as names;
+use kai_client::observed::ClusterPolicy;
 use kai_core::input::Text;
 use kai_translate::view;
-use serde_json::Value;
 
 use kai_settings::binder::CdiSetting;
 
@@ -24,15 +24,15 @@ pub(super) struct ClusterPolicies {
 
 impl ClusterPolicies {
     /// A policy as it is; none: it is gone.
-    pub(super) fn set(&mut self, name: Text, policy: Option<&Value>) {
+    pub(super) fn set(&mut self, name: Text, policy: Option<&ClusterPolicy>) {
         let Some(policy) = policy else {
             self.uses_cdi.remove(&name);
             return;
         };
-        let cdi = &policy["spec"]["cdi"];
-        let version = policy["metadata"]["labels"][VERSION].as_str().and_then(version);
-        let by_default = cdi["default"] == true || version >= Some(ON_BY_DEFAULT);
-        self.uses_cdi.insert(name, cdi["enabled"] == true && by_default);
+        let cdi = policy.spec.cdi.unwrap_or_default();
+        let version = policy.metadata.labels.get(VERSION).and_then(|text| version(text));
+        let by_default = cdi.default == Some(true) || version >= Some(ON_BY_DEFAULT);
+        self.uses_cdi.insert(name, cdi.enabled == Some(true) && by_default);
     }
 
     /// The first decides; there should be one.
@@ -61,12 +61,13 @@ pub(super) fn is_on(node: &view::Node, setting: CdiSetting, policies: &ClusterPo
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn policy(version: &str, cdi: &Value) -> Value {
-        json!({"metadata": {"labels": {VERSION: version}}, "spec": {"cdi": cdi}})
+    fn policy(version: &str, cdi: &Value) -> ClusterPolicy {
+        let object = json!({"metadata": {"labels": {VERSION: version}}, "spec": {"cdi": cdi}});
+        serde_json::from_value(object).expect("a policy")
     }
 
     fn by_policy(version: &str, cdi: &Value) -> bool {

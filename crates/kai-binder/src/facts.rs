@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kai_api::BindRequest;
 use kai_api::gpu_request::GpuShare;
 use kai_api::names::{gpu, node as node_names, objects, workload};
 use kai_client::kinds::Kind;
+use kai_client::observed::Observed;
 use kai_client::watch::Change;
 use kai_core::input::selectors::{Labels, NodeTerm};
 use kai_core::input::{ObjectName, Text};
-use kai_translate::decode::decode;
-use kai_translate::{Problem, pod as pods, storage, view};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use kai_translate::{pod as pods, storage, view};
 
 use super::cdi::ClusterPolicies;
 use super::claims::Claims;
@@ -202,18 +202,6 @@ fn read_given(text: &str) -> BTreeMap<Text, Text> {
 }
 
 /// The object as its type; what is wrong with it is said.
-fn decoded<T: DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
-    let complain = |problem: Problem| {
-        tracing::warn!(object = problem.object, field = problem.field, "{}", problem.message);
-    };
-    decode(kind.name(), object).map_err(complain).ok()
-}
-
-fn object_name(object: &Value) -> ObjectName {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-    ObjectName::new(text("namespace"), text("name"))
-}
-
 impl Facts {
     pub(super) fn new(settings: &BinderSettings) -> Self {
         Self {
@@ -286,60 +274,73 @@ impl Facts {
         match change {
             Change::Pod(pod) => self.set_pod(pod),
             Change::Node(node) => self.set_node(node),
-            Change::Object(Kind::BindRequest, object) => self.set_request(object),
-            Change::Gone(Kind::Pod, name) => self.remove_pod(name),
-            Change::Gone(Kind::Node, name) => self.remove_node(&name.name),
-            Change::Gone(Kind::BindRequest, name) => self.remove_request(name),
-            Change::Object(kind, object) => {
-                self.set_object(*kind, &object_name(object), Some(object));
+            Change::Object(name, object) => self.set_object(name, object),
+            Change::Malformed(malformed) => {
+                malformed.log();
+                self.remove_object(malformed.kind, &malformed.name);
             }
-            Change::Gone(kind, name) => self.set_object(*kind, name, None),
+            Change::Gone(kind, name) => self.remove_object(*kind, name),
             Change::Listed(kind) | Change::Absent(kind) => {
                 self.listed.insert(*kind);
             }
         }
     }
 
-    /// What claims and volumes are; other kinds do not concern the binder.
-    fn set_object(&mut self, kind: Kind, name: &ObjectName, object: Option<&Value>) {
-        match kind {
-            Kind::ResourceClaim => {
-                let typed = object.and_then(|object| decoded(kind, object));
-                self.claims.set(name, typed.as_ref());
-                self.touch_awaiting(&Awaited::Claim(name.clone()));
+    /// Bind requests, claims, volumes and runtimes; other kinds do not concern the binder.
+    fn set_object(&mut self, name: &ObjectName, object: &Observed) {
+        match object {
+            Observed::BindRequest(request) => {
+                let request = Request::read(BindRequest::clone(request));
+                self.replace_request(name.clone(), Some(request));
             }
-            Kind::PersistentVolumeClaim => {
-                let typed = object.and_then(|object| decoded(kind, object));
-                self.volumes.set_claim(name, typed.as_ref());
-                self.touch_awaiting(&Awaited::VolumeClaim(name.clone()));
+            Observed::ResourceClaim(claim) => self.set_claim(name, Some(claim)),
+            Observed::PersistentVolumeClaim(claim) => self.set_volume_claim(name, Some(claim)),
+            Observed::PersistentVolume(volume) => self.set_volume(name, Some(volume)),
+            Observed::StorageClass(class) => {
+                self.volumes.set_class(&name.name, storage::class(class).object);
             }
-            Kind::PersistentVolume => {
-                let typed = object.and_then(|object| decoded(kind, object));
-                if let Some(claim) = self.volumes.set_volume(&name.name, typed.as_ref()) {
-                    self.touch_awaiting(&Awaited::VolumeClaim(claim));
-                }
-            }
-            Kind::StorageClass => {
-                let typed = object.and_then(|object| decoded(kind, object));
-                let spec = typed.as_ref().and_then(|class| storage::class(class).object);
-                self.volumes.set_class(&name.name, spec);
-            }
-            Kind::RuntimeClass => {
-                self.classes.remove(&*name.name);
-                let handler = object.map(|object| object["handler"].as_str().unwrap_or_default());
-                self.classes
-                    .extend(handler.map(|handler| (name.name.to_string(), handler.to_owned())));
-                // What its reservation pods may be given stands on each node.
-                self.touched.extend(self.nodes.keys().cloned().map(Item::Node));
-            }
-            Kind::ClusterPolicy => self.policies.set(name.name.clone(), object),
+            Observed::RuntimeClass(class) => self.set_runtime(name, Some(&class.handler)),
+            Observed::ClusterPolicy(policy) => self.policies.set(name.name.clone(), Some(policy)),
             _ => {}
         }
     }
 
-    /// An object as the API server answered with it; the watch may have told more by now.
-    pub(super) fn take_object(&mut self, kind: Kind, object: &Value) {
-        self.set_object(kind, &object_name(object), Some(object));
+    fn remove_object(&mut self, kind: Kind, name: &ObjectName) {
+        match kind {
+            Kind::Pod => self.remove_pod(name),
+            Kind::Node => self.remove_node(&name.name),
+            Kind::BindRequest => self.remove_request(name),
+            Kind::ResourceClaim => self.set_claim(name, None),
+            Kind::PersistentVolumeClaim => self.set_volume_claim(name, None),
+            Kind::PersistentVolume => self.set_volume(name, None),
+            Kind::StorageClass => self.volumes.set_class(&name.name, None),
+            Kind::RuntimeClass => self.set_runtime(name, None),
+            Kind::ClusterPolicy => self.policies.set(name.name.clone(), None),
+            _ => {}
+        }
+    }
+
+    fn set_claim(&mut self, name: &ObjectName, claim: Option<&ResourceClaim>) {
+        self.claims.set(name, claim);
+        self.touch_awaiting(&Awaited::Claim(name.clone()));
+    }
+
+    fn set_volume_claim(&mut self, name: &ObjectName, claim: Option<&PersistentVolumeClaim>) {
+        self.volumes.set_claim(name, claim);
+        self.touch_awaiting(&Awaited::VolumeClaim(name.clone()));
+    }
+
+    fn set_volume(&mut self, name: &ObjectName, volume: Option<&PersistentVolume>) {
+        if let Some(claim) = self.volumes.set_volume(&name.name, volume) {
+            self.touch_awaiting(&Awaited::VolumeClaim(claim));
+        }
+    }
+
+    /// The reservation pods of each node may be given another runtime now.
+    fn set_runtime(&mut self, class: &ObjectName, handler: Option<&String>) {
+        self.classes.remove(&*class.name);
+        self.classes.extend(handler.map(|handler| (class.name.to_string(), handler.clone())));
+        self.touched.extend(self.nodes.keys().cloned().map(Item::Node));
     }
 
     /// The request waits for this.
@@ -597,11 +598,6 @@ impl Facts {
 
     fn touch_requests_of_node(&mut self, node: &Text) {
         self.touched.extend(self.requests_of_node.of(node).cloned().map(Item::Request));
-    }
-
-    fn set_request(&mut self, object: &Value) {
-        let request = decoded::<BindRequest>(Kind::BindRequest, object);
-        self.replace_request(object_name(object), request.map(Request::read));
     }
 
     fn remove_request(&mut self, name: &ObjectName) {

@@ -4,9 +4,9 @@
 use kai_api::names::storage as names;
 use kai_client::kinds::Kind;
 use kai_client::path::Resource;
+use kai_client::watch::Change;
 use kai_client::write::{Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
-use kai_translate::device_versions::into_v1;
 use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
@@ -18,9 +18,12 @@ async fn patch(writer: &Writer, target: &Target, patch: Patch) -> Outcome {
 }
 
 /// A claim as the server has it now, in whatever version.
-fn claim_answer(mut claim: Value) -> Answer {
-    into_v1(&mut claim);
-    Answer::Object(Kind::ResourceClaim, Box::new(claim))
+fn claim_answer(claim: Value) -> Answer {
+    answer(Kind::ResourceClaim, claim)
+}
+
+fn answer(kind: Kind, object: Value) -> Answer {
+    Answer::Object(Box::new(Change::decode(kind, object)))
 }
 
 /// Makes the claim for extended resources of a pod.
@@ -101,8 +104,8 @@ pub(super) async fn select_node(writer: &Writer, select: SelectNode) -> Written 
     let annotations = json!({names::SELECTED_NODE: node.as_deref()});
     let target = Target::unchanged(Resource::PERSISTENT_VOLUME_CLAIMS, &claim, &uid, &version);
     let fields = json!({"metadata": {"annotations": annotations}});
-    let answer = patch(writer, &target, Patch::object(fields)).await?;
-    Ok(Answer::Object(Kind::PersistentVolumeClaim, Box::new(answer)))
+    let claim = patch(writer, &target, Patch::object(fields)).await?;
+    Ok(answer(Kind::PersistentVolumeClaim, claim))
 }
 
 /// Takes back what was done for a claim that has no volume yet.
@@ -127,8 +130,8 @@ async fn patch_volume(
 ) -> Written {
     let name = ObjectName::new("", &**volume);
     let target = Target::unchanged(Resource::PERSISTENT_VOLUMES, &name, uid, version);
-    let answer = patch(writer, &target, Patch::object(fields)).await?;
-    Ok(Answer::Object(Kind::PersistentVolume, Box::new(answer)))
+    let volume = patch(writer, &target, Patch::object(fields)).await?;
+    Ok(answer(Kind::PersistentVolume, volume))
 }
 
 fn version_of(object: &Value) -> String {

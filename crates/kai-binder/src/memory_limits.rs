@@ -327,7 +327,7 @@ mod tests {
             "metadata": {"name": "r", "namespace": "a"},
             "spec": {"podName": "p", "selectedNode": "n", "receivedResourceType": "Fraction", "selectedGPUGroups": ["g"]},
         });
-        binder.apply(&Change::Object(Kind::BindRequest, Box::new(request)));
+        binder.apply(&Change::decode(Kind::BindRequest, request));
         let request = binder.facts.request(&ObjectName::new("a", "r")).expect("the request");
         let pod = binder.facts.pod(&ObjectName::new("a", "p")).expect("the pod");
         let devices = [("g".into(), DEVICE.into())];

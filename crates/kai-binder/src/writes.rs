@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kai_client::failure::Failure;
-use kai_client::kinds::Kind;
 use kai_client::path::Resource;
+use kai_client::watch::Change;
 use kai_client::write::{BindPod, Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
@@ -98,7 +98,7 @@ pub(super) enum Answer {
     /// The pod as it is now.
     Pod(Box<view::Pod>),
     /// Another object as it is now.
-    Object(Kind, Box<Value>),
+    Object(Box<Change>),
 }
 
 /// How a bind ended.

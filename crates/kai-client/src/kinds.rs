@@ -135,6 +135,12 @@ impl Kind {
         }
     }
 
+    /// Group and version as objects name them, `scheduling.run.ai/v2`.
+    pub fn api_version(self) -> &'static str {
+        let list = self.path().trim_start_matches("/apis/").trim_start_matches("/api/");
+        list.rsplit_once('/').map_or(list, |(api_version, _)| api_version)
+    }
+
     /// Field selector of the watch; none: all objects.
     pub const fn field_selector(self) -> Option<&'static str> {
         match self {

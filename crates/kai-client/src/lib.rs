@@ -11,6 +11,7 @@
 //! | [`lease`] | leader election, and the gate that closes when a lease expires |
 //! | [`kinds`] | the watched kinds |
 //! | [`watch`] | one watch: list, follow, resume |
+//! | [`observed`] | objects of watches, decoded once |
 //! | [`path`] | paths of objects; names are percent-encoded here and nowhere else |
 //! | [`mod@write`] | writes as one type, and the executor with limits, deadline and repetition |
 //! | [`failure`] | why a request failed: for controllers to act on, and in one sentence for people |
@@ -27,6 +28,7 @@ pub mod env;
 pub mod failure;
 pub mod kinds;
 pub mod lease;
+pub mod observed;
 pub mod own_pod;
 pub mod path;
 pub mod placement_key;

@@ -6,7 +6,6 @@ use futures::StreamExt;
 use http::header::{ACCEPT, HeaderValue};
 use kai_core::input::ObjectName;
 use kai_core::time::Span;
-use kai_translate::device_versions::into_v1;
 use kai_translate::time::seconds;
 use kai_translate::view;
 use kube::Client;
@@ -19,6 +18,7 @@ use tokio::sync::mpsc::Sender;
 use crate::env::Env;
 use crate::failure::sentence;
 use crate::kinds::Kind;
+use crate::observed::{Malformed, Observed};
 use crate::path::escape;
 
 /// Asks for everything that exists, then for what happens to it.
@@ -46,7 +46,9 @@ pub enum Change {
     /// A node exists and looks like this.
     Node(Box<view::Node>),
     /// Another object exists and looks like this.
-    Object(Kind, Box<Value>),
+    Object(ObjectName, Observed),
+    /// An object exists and cannot be decoded.
+    Malformed(Box<Malformed>),
     /// An object is gone.
     Gone(Kind, ObjectName),
     /// All objects of a kind that existed at the start have been sent.
@@ -101,11 +103,8 @@ impl Watched for Value {
         self["metadata"]["resourceVersion"].as_str().unwrap_or_default()
     }
 
-    fn into_change(mut self, kind: Kind) -> Change {
-        if kind.is_about_devices() {
-            into_v1(&mut self);
-        }
-        Change::Object(kind, Box::new(self))
+    fn into_change(self, kind: Kind) -> Change {
+        Change::decode(kind, self)
     }
 }
 

@@ -72,15 +72,7 @@ pub(crate) type Address = (Kind, ObjectName);
 
 /// The object that a change is about.
 pub(crate) fn address(change: &Change) -> Option<Address> {
-    match change {
-        Change::Pod(pod) => Some((Kind::Pod, kai_translate::pod::name(pod))),
-        Change::Node(node) => Some((Kind::Node, ObjectName::new("", node.metadata.name.as_str()))),
-        Change::Object(kind, object) => {
-            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-            Some((*kind, ObjectName::new(text("namespace"), text("name"))))
-        }
-        Change::Gone(..) | Change::Listed(_) | Change::Absent(_) => None,
-    }
+    change.object()
 }
 
 /// What was learnt from panics.
@@ -160,8 +152,7 @@ pub(crate) async fn report(writer: Writer, address: Address, site: Site, now: Ti
 
 fn event(kind: Kind, name: &ObjectName, namespace: &str, site: &Site, now: Timestamp) -> Value {
     let moment = time::format(now);
-    let list = kind.path().trim_start_matches("/apis/").trim_start_matches("/api/");
-    let api_version = list.rsplit_once('/').map_or(list, |(api_version, _)| api_version);
+    let api_version = kind.api_version();
     json!({
         "apiVersion": "v1",
         "kind": "Event",

@@ -8,7 +8,7 @@ use crate::problem::Translated;
 use crate::selectors::labels;
 
 /// What is read of a namespace.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Namespace {
     /// Name and labels.
     pub metadata: ObjectMeta,

@@ -14,6 +14,8 @@ pub const UNSCHEDULABLE: &str = "Unschedulable";
 pub const OVER_QUEUE_LIMIT: &str = "OverQueueLimit";
 /// Reason of an event of a device claim, ours: its selectors cannot be read, or exceed the limits of cost or nesting.
 pub const DEVICE_SELECTOR_REJECTED: &str = "DeviceSelectorRejected";
+/// Reason of an event of any object, ours: a field cannot be decoded or contradicts another one; the message names the field.
+pub const INVALID_OBJECT: &str = "InvalidObject";
 /// Reason: the bind failed.
 pub const BINDING_ERROR: &str = "BindingError";
 /// Reason: the bind succeeded.

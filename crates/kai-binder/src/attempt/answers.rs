@@ -48,7 +48,7 @@ impl Binder {
         match answer {
             Answer::Nothing => {}
             Answer::Pod(pod) => self.facts.take_answer(&pod),
-            Answer::Object(kind, object) => self.facts.take_object(kind, &object),
+            Answer::Object(object) => self.facts.apply(&object), // the watch may have reported more by now
         }
     }
 

@@ -311,9 +311,7 @@ fn the_same_panic_again_is_not_forgiven() {
     assert!(quarantine.record(&site("a.rs:2:1"), None));
     assert!(!quarantine.record(&site("a.rs:1:1"), None));
     assert_eq!(quarantine.panics, 3);
-    let object = |kind: Kind, name: &str| {
-        Change::Object(kind, Box::new(json!({"metadata": {"name": name}})))
-    };
+    let object = |kind: Kind, name: &str| Change::decode(kind, json!({"metadata": {"name": name}}));
     assert!(quarantine.skips(&object(Kind::Node, "n")));
     assert!(!quarantine.skips(&object(Kind::Queue, "n")));
     assert!(!quarantine.skips(&Change::Gone(Kind::Node, ObjectName::new("", "n"))));

@@ -9,11 +9,10 @@ use k8s_openapi::api::resource::v1::{
 use kai_client::kinds::Kind;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_translate::device_judge::CelJudge;
-use kai_translate::{Problem, device_slice, devices};
-use serde_json::Value;
+use kai_translate::{device_slice, devices};
 
 use super::Planner;
-use super::objects::{decoded, object_name};
+use crate::status::problems::summary;
 
 /// What is known of devices beyond what the world is told.
 #[derive(Default)]
@@ -39,30 +38,27 @@ impl Devices {
 }
 
 impl Planner {
-    pub(super) fn set_device_class(&mut self, object: &Value) {
-        if let Some(class) = decoded::<DeviceClass>(Kind::DeviceClass, object) {
-            self.devices.classes.insert(object_name(object), class);
-            self.tell_device_class(&object_name(object));
-        }
+    pub(super) fn set_device_class(&mut self, name: &ObjectName, class: DeviceClass) {
+        self.devices.classes.insert(name.clone(), class);
+        self.tell_device_class(name);
     }
 
-    pub(super) fn set_slice(&mut self, object: &Value) {
-        let Some(slice) = decoded::<ResourceSlice>(Kind::ResourceSlice, object) else { return };
-        let choices_changed = self.devices.judge.set_slice(&slice);
-        match Self::heard(device_slice::slice(&slice)) {
+    pub(super) fn set_slice(&mut self, name: &ObjectName, slice: &ResourceSlice) {
+        let choices_changed = self.devices.judge.set_slice(slice);
+        let uid = slice.metadata.uid.as_deref();
+        match self.valid_part(Kind::ResourceSlice, name, uid, device_slice::slice(slice)) {
             Some(spec) => self.tell(Delta::Set(Object::Slice(spec))),
-            None => self.forget_object(ObjectKey::Slice(object_name(object).name)),
+            None => self.forget_object(ObjectKey::Slice(name.name.clone())),
         }
         if choices_changed {
             self.choose_devices_anew();
         }
     }
 
-    pub(super) fn set_device_claim(&mut self, object: &Value) {
-        let Some(claim) = decoded::<ResourceClaim>(Kind::ResourceClaim, object) else { return };
-        let name = object_name(object);
+    pub(super) fn set_device_claim(&mut self, name: ObjectName, claim: ResourceClaim) {
         self.devices.choosy_claims.remove(&name);
         self.devices.wanted.insert(name.clone(), claim.spec.devices.clone().unwrap_or_default());
+        self.statuses.set_problem(Kind::ResourceClaim, &name, "", None);
         self.tell_device_claim(&claim);
         if selectors_of(&claim).next().is_some() {
             self.devices.choosy_claims.insert(name, claim);
@@ -118,7 +114,8 @@ impl Planner {
     fn tell_device_class(&mut self, name: &ObjectName) {
         let Devices { judge, classes, .. } = &mut self.devices;
         let Some(class) = classes.get(name) else { return };
-        if let Some(spec) = Self::heard(devices::class(class, judge)) {
+        let (uid, translated) = (class.metadata.uid.clone(), devices::class(class, judge));
+        if let Some(spec) = self.valid_part(Kind::DeviceClass, name, uid.as_deref(), translated) {
             self.tell(Delta::Set(Object::DeviceClass(spec)));
         }
     }
@@ -145,18 +142,6 @@ impl Planner {
             self.tell_device_claim(&claim);
         }
     }
-}
-
-/// Problems named in one text.
-const MOST_PROBLEMS: usize = 2;
-
-/// What is wrong with a claim, in one text; none where nothing is.
-fn summary(problems: &[Problem]) -> Option<String> {
-    let shown = problems.iter().take(MOST_PROBLEMS);
-    let shown: Vec<String> = shown.map(|one| format!("{}: {}", one.field, one.message)).collect();
-    let more = problems.len() - shown.len();
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    (!shown.is_empty()).then(|| format!("{}{more}", shown.join("; ")))
 }
 
 /// Selectors of all requests of a claim.

@@ -28,6 +28,7 @@ use kai_binder::EndedBind;
 use kai_binder::reserved::ReservedDevices;
 use kai_client::kinds::Kind;
 use kai_client::lease::Leading;
+use kai_client::observed::Observed;
 use kai_client::watch::Change;
 use kai_core::input::pod::PodRole;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, Text};
@@ -52,6 +53,7 @@ use crate::planner::eviction_queue::EvictionQueue;
 use crate::planner::pods::PodEntry;
 use crate::planner::usage::PastUsage;
 use crate::status::Statuses;
+use crate::status::problems::summary;
 use crate::status::verdicts::TextOptions;
 use crate::status::write::StatusWrite;
 
@@ -216,7 +218,8 @@ impl Planner {
         match change {
             Change::Pod(pod) => self.set_pod(&pod),
             Change::Node(node) => self.set_node(&node),
-            Change::Object(kind, object) => self.set_object(kind, &object),
+            Change::Object(name, object) => self.set_object(name, object),
+            Change::Malformed(malformed) => self.set_malformed(*malformed),
             Change::Gone(Kind::Pod, name) => {
                 self.ask_for_rejection(&name);
                 self.remove_pod(&name);
@@ -237,9 +240,10 @@ impl Planner {
         let can_be_claimed = match change {
             Change::Absent(Kind::ResourceClaim) => false,
             Change::Listed(Kind::ResourceClaim)
-            | Change::Object(Kind::ResourceClaim | Kind::ResourceSlice | Kind::DeviceClass, _) => {
-                self.settings.config.params.dynamic_resources
-            }
+            | Change::Object(
+                _,
+                Observed::ResourceClaim(_) | Observed::ResourceSlice(_) | Observed::DeviceClass(_),
+            ) => self.settings.config.params.dynamic_resources,
             _ => return,
         };
         self.world.set_dynamic_resources(can_be_claimed);
@@ -353,6 +357,19 @@ impl Planner {
             complain(problem);
         }
         translated.object
+    }
+
+    /// Logs what is wrong with an object, records it as an event of the object, and gives the rest.
+    fn valid_part<T>(
+        &mut self,
+        kind: Kind,
+        name: &ObjectName,
+        uid: Option<&str>,
+        translated: Translated<T>,
+    ) -> Option<T> {
+        let problem = summary(&translated.problems);
+        self.statuses.set_problem(kind, name, uid.unwrap_or_default(), problem);
+        Self::heard(translated)
     }
 
     fn forget_object(&mut self, key: ObjectKey) {

@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use kai_client::kinds::Kind;
 use kai_core::input::{Delta, Object, ObjectName};
 use kai_translate::namespace::{Namespace, translate};
-use serde_json::Value;
 
 use super::Planner;
-use super::objects::decoded;
 use super::pods::Membership;
 
 impl Planner {
-    pub(super) fn set_namespace(&mut self, object: &Value) {
-        let Some(typed) = decoded::<Namespace>(Kind::Namespace, object) else { return };
+    pub(super) fn set_namespace(&mut self, typed: Namespace) {
         let Some(spec) = Self::heard(translate(&typed)) else { return };
         let name = spec.name.clone();
         let was_selected = self.groups_in(&name);

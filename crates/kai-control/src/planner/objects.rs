@@ -1,48 +1,93 @@
 //! Objects other than pods into the world.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSIStorageCapacity, StorageClass};
-use kai_api::{BindRequest, PodGroup, Queue, Topology};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::CSIDriver;
+use kai_api::{BindRequest, PodGroup, Queue};
 use kai_client::kinds::Kind;
+use kai_client::observed::{Malformed, Observed};
 use kai_core::input::storage::StorageKey;
-use kai_core::input::{Delta, Object, ObjectKey, ObjectName, StorageObject};
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName, StorageObject, Text};
 use kai_core::time::Timestamp;
-use kai_translate::decode::decode;
-use kai_translate::numa::NodeResourceTopology;
-use kai_translate::{Translated, budget, numa, pod_group, queue, storage, topology};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use kai_translate::{budget, numa, pod_group, queue, storage, topology};
 
 use super::pods::PodEntry;
 use super::{Planner, complain};
+use crate::status::problems::summary;
 
 impl Planner {
-    pub(super) fn set_object(&mut self, kind: Kind, object: &Value) {
-        match kind {
-            Kind::Pod | Kind::Node => {} // these come decoded
-            Kind::Queue => self.set_queue(object),
-            Kind::PodGroup => self.set_pod_group(object),
-            Kind::PriorityClass => self.set_class(object),
-            Kind::BindRequest => self.set_bind_request(object),
-            Kind::ConfigMap => {
-                let name = object_name(object);
-                self.tell(Delta::Set(Object::ConfigMap(name)));
+    pub(super) fn set_object(&mut self, name: ObjectName, object: Observed) {
+        match object {
+            Observed::Queue(queue) => self.set_queue(&name, &queue),
+            Observed::PodGroup(group) => self.set_pod_group(name, *group),
+            Observed::PriorityClass(class) => {
+                if self.classes.set(&class) {
+                    self.classes_changed();
+                }
             }
-            Kind::Namespace => self.set_namespace(object),
-            Kind::CsiDriver => self.set_driver(object),
-            Kind::PersistentVolumeClaim => self.set_volume_claim(object),
-            Kind::DeviceClass => self.set_device_class(object),
-            Kind::ResourceSlice => self.set_slice(object),
-            Kind::ResourceClaim => self.set_device_claim(object),
-            _ => {
-                if let Some(object) = translated(kind, object) {
-                    self.tell(Delta::Set(object));
-                } else if let Some(key) = key(kind, object_name(object)) {
+            Observed::BindRequest(request) => self.set_bind_request(name, *request),
+            Observed::ConfigMap => self.tell(Delta::Set(Object::ConfigMap(name))),
+            Observed::Namespace(namespace) => self.set_namespace(*namespace),
+            Observed::CsiDriver(driver) => self.set_driver(name.name, &driver),
+            Observed::PersistentVolumeClaim(claim) => self.set_volume_claim(name, &claim),
+            Observed::DeviceClass(class) => self.set_device_class(&name, *class),
+            Observed::ResourceSlice(slice) => self.set_slice(&name, &slice),
+            Observed::ResourceClaim(claim) => self.set_device_claim(name, *claim),
+            other => self.set_independent(&name, &other),
+        }
+    }
+
+    /// Objects that are translated one by one, without regard to others.
+    fn set_independent(&mut self, name: &ObjectName, object: &Observed) {
+        let (uid, translated) = match object {
+            Observed::Topology(one) => {
+                (&one.metadata.uid, topology::translate(one).map(Object::Topology))
+            }
+            Observed::PodDisruptionBudget(one) => {
+                (&one.metadata.uid, budget::translate(one).map(Object::Budget))
+            }
+            Observed::PersistentVolume(one) => {
+                let spec = storage::volume(one).map(StorageObject::Volume);
+                (&one.metadata.uid, spec.map(Object::Storage))
+            }
+            Observed::StorageClass(one) => {
+                let spec = storage::class(one).map(StorageObject::Class);
+                (&one.metadata.uid, spec.map(Object::Storage))
+            }
+            Observed::CsiStorageCapacity(one) => {
+                let spec = storage::capacity(one).map(StorageObject::Capacity);
+                (&one.metadata.uid, spec.map(Object::Storage))
+            }
+            Observed::NodeResourceTopology(one) => (&None, numa::translate(one).map(Object::Numa)),
+            _ => return, // other controllers read them
+        };
+        let kind = object.kind();
+        match self.valid_part(kind, name, uid.as_deref(), translated) {
+            Some(object) => self.tell(Delta::Set(object)),
+            None => {
+                if let Some(key) = key(kind, name.clone()) {
                     self.forget_object(key);
                 }
             }
+        }
+    }
+
+    /// An object that cannot be decoded. Objects that others refer to keep their last valid state; the rest is as if absent.
+    pub(super) fn set_malformed(&mut self, malformed: Malformed) {
+        let Malformed { kind, name, uid, problem } = malformed;
+        complain(&problem);
+        self.statuses.set_problem(kind, &name, &uid, summary(&[problem]));
+        let is_independent = matches!(
+            kind,
+            Kind::Topology
+                | Kind::PodDisruptionBudget
+                | Kind::PersistentVolume
+                | Kind::PersistentVolumeClaim
+                | Kind::StorageClass
+                | Kind::CsiStorageCapacity
+                | Kind::NodeResourceTopology
+        );
+        if is_independent {
+            self.remove_object(kind, name);
         }
     }
 
@@ -84,30 +129,28 @@ impl Planner {
         }
     }
 
-    fn set_queue(&mut self, object: &Value) {
-        let Some(typed) = decoded::<Queue>(Kind::Queue, object) else { return };
-        let labels = typed.metadata.labels.clone().unwrap_or_default();
-        self.metrics.see_queue(&object_name(object).name, &labels);
-        let annotations = typed.metadata.annotations.clone().unwrap_or_default();
-        let parent = typed.spec.parent_queue.as_deref().filter(|parent| !parent.is_empty());
+    fn set_queue(&mut self, name: &ObjectName, queue: &Queue) {
+        let labels = queue.metadata.labels.clone().unwrap_or_default();
+        self.metrics.see_queue(&name.name, &labels);
+        let annotations = queue.metadata.annotations.clone().unwrap_or_default();
+        let parent = queue.spec.parent_queue.as_deref().filter(|parent| !parent.is_empty());
         let parent = parent.map(Into::into);
-        self.set_queue_access(object_name(object).name, parent, &annotations);
-        let spec = Self::heard(queue::translate(&typed));
+        self.set_queue_access(name.name.clone(), parent, &annotations);
+        let uid = queue.metadata.uid.as_deref();
+        let spec = self.valid_part(Kind::Queue, name, uid, queue::translate(queue));
         match spec.filter(|_| self.settings.partition.holds(&labels)) {
             Some(spec) => self.tell(Delta::Set(Object::Queue(spec))),
-            None => self.forget_object(ObjectKey::Queue(object_name(object).name)),
+            None => self.forget_object(ObjectKey::Queue(name.name.clone())),
         }
     }
 
-    fn set_pod_group(&mut self, object: &Value) {
-        let name = object_name(object);
-        let Some(typed) = decoded::<PodGroup>(Kind::PodGroup, object) else { return };
-        let labels = typed.metadata.labels.clone().unwrap_or_default();
+    fn set_pod_group(&mut self, name: ObjectName, group: PodGroup) {
+        let labels = group.metadata.labels.clone().unwrap_or_default();
         if !self.settings.partition.holds(&labels) {
             self.remove_object(Kind::PodGroup, name);
             return;
         }
-        self.groups.insert(name.clone(), typed);
+        self.groups.insert(name.clone(), group);
         self.tell_group(&name);
         self.join_own_group(&name);
     }
@@ -118,9 +161,10 @@ impl Planner {
         let spec = pod_group::translate(group, &self.classes, &self.settings.partition);
         let half_bound = self.has_failed_binds(name);
         let waits_since = self.pod_that_is(group).map(|pod| pod.base.created);
-        if let Some(mut spec) = Self::heard(spec) {
-            let class = group.spec.priority_class_name.as_deref();
-            spec.denied = self.queue_denial(name, &spec.queue, class);
+        let class = group.spec.priority_class_name.clone();
+        let uid = group.metadata.uid.clone();
+        if let Some(mut spec) = self.valid_part(Kind::PodGroup, name, uid.as_deref(), spec) {
+            spec.denied = self.queue_denial(name, &spec.queue, class.as_deref());
             spec.created = waits_since.map_or(spec.created, |since| since.min(spec.created));
             // A group may be written after its pods were bound: nobody marked when it started.
             spec.last_start = spec.last_start.or_else(|| self.latest_start(name));
@@ -147,13 +191,6 @@ impl Planner {
         (*pod.base.uid == *owner.uid).then_some(pod)
     }
 
-    fn set_class(&mut self, object: &Value) {
-        let Some(class) = decoded::<PriorityClass>(Kind::PriorityClass, object) else { return };
-        if self.classes.set(&class) {
-            self.classes_changed();
-        }
-    }
-
     /// Priorities are read anew.
     fn classes_changed(&mut self) {
         self.facts.priority_classes = self.classes.names().cloned().collect();
@@ -172,24 +209,24 @@ impl Planner {
         }
     }
 
-    fn set_bind_request(&mut self, object: &Value) {
-        let Some(typed) = decoded::<BindRequest>(Kind::BindRequest, object) else { return };
-        let mut pod = object_name(object);
+    fn set_bind_request(&mut self, name: ObjectName, request: BindRequest) {
+        let mut pod = name;
         // Earlier releases of KAI gave requests names of their own.
-        if let Some(named) = typed.spec.pod_name.as_deref().filter(|named| !named.is_empty()) {
+        if let Some(named) = request.spec.pod_name.as_deref().filter(|named| !named.is_empty()) {
             pod.name = named.into();
         }
-        self.bind_requests.insert(pod.clone(), typed);
+        self.bind_requests.insert(pod.clone(), request);
         self.tell_bind_request(&pod);
     }
 
-    fn set_volume_claim(&mut self, object: &Value) {
-        let kind = Kind::PersistentVolumeClaim;
-        let name = object_name(object);
+    fn set_volume_claim(&mut self, name: ObjectName, claim: &PersistentVolumeClaim) {
         self.filled_claims.remove(&name);
-        match plain::<PersistentVolumeClaim, _>(kind, object, storage::claim) {
+        let kind = Kind::PersistentVolumeClaim;
+        let uid = claim.metadata.uid.as_deref();
+        match self.valid_part(kind, &name, uid, storage::claim(claim)) {
             Some(spec) => {
-                if spec.volume.is_some() && object["status"]["phase"] == "Bound" {
+                let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+                if spec.volume.is_some() && phase == Some("Bound") {
                     self.filled_claims.insert(name);
                 }
                 self.tell(Delta::Set(Object::Storage(StorageObject::Claim(spec))));
@@ -198,49 +235,12 @@ impl Planner {
         }
     }
 
-    fn set_driver(&mut self, object: &Value) {
-        let Some(typed) = decoded::<CSIDriver>(Kind::CsiDriver, object) else { return };
-        let name = object_name(object).name;
-        match storage::driver(&typed) {
+    fn set_driver(&mut self, name: Text, driver: &CSIDriver) {
+        match storage::driver(driver) {
             Some(_) => self.tell(Delta::Set(Object::Storage(StorageObject::Driver(name)))),
             None => self.forget_object(ObjectKey::Storage(StorageKey::Driver(name))),
         }
     }
-}
-
-/// The object as its type; what is wrong with it is said.
-pub(super) fn decoded<T: DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
-    decode(kind.name(), object).map_err(|problem| complain(&problem)).ok()
-}
-
-/// Objects that are translated one by one, without regard to others.
-fn translated(kind: Kind, object: &Value) -> Option<Object> {
-    match kind {
-        Kind::Topology => {
-            plain::<Topology, _>(kind, object, topology::translate).map(Object::Topology)
-        }
-        Kind::PodDisruptionBudget => {
-            plain::<PodDisruptionBudget, _>(kind, object, budget::translate).map(Object::Budget)
-        }
-        Kind::PersistentVolume => plain::<PersistentVolume, _>(kind, object, storage::volume)
-            .map(|spec| Object::Storage(StorageObject::Volume(spec))),
-        Kind::StorageClass => plain::<StorageClass, _>(kind, object, storage::class)
-            .map(|spec| Object::Storage(StorageObject::Class(spec))),
-        Kind::CsiStorageCapacity => plain::<CSIStorageCapacity, _>(kind, object, storage::capacity)
-            .map(|spec| Object::Storage(StorageObject::Capacity(spec))),
-        Kind::NodeResourceTopology => {
-            plain::<NodeResourceTopology, _>(kind, object, numa::translate).map(Object::Numa)
-        }
-        _ => None,
-    }
-}
-
-fn plain<T: DeserializeOwned, U>(
-    kind: Kind,
-    object: &Value,
-    translate: impl FnOnce(&T) -> Translated<U>,
-) -> Option<U> {
-    Planner::heard(translate(&decoded::<T>(kind, object)?))
 }
 
 /// The planner's name of an object; none for kinds it does not keep under a name.
@@ -270,9 +270,4 @@ fn key(kind: Kind, name: ObjectName) -> Option<ObjectKey> {
         | Kind::Config
         | Kind::SchedulingShard => return None,
     })
-}
-
-pub(super) fn object_name(object: &Value) -> ObjectName {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-    ObjectName::new(text("namespace"), text("name"))
 }

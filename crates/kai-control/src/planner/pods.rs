@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kai_api::names::gpu;
 use kai_api::view::Pod as GroupingView;
+use kai_client::kinds::Kind;
 use kai_core::input::pod::{Backoff, PodRole, RetryAfter};
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, PodSpec, Text};
 use kai_core::status::Status;
@@ -16,6 +17,7 @@ use kai_workloads::{Decision, PodGroupPlan, group_pod};
 use super::{Planner, Publish, Wait};
 use crate::grouper::{Grouped, Grouping, for_its_author};
 use crate::orders::Order;
+use crate::status::problems::summary;
 
 /// A pod.
 pub(super) struct PodEntry {
@@ -90,7 +92,14 @@ fn asks_amd(view: &kai_translate::view::Pod) -> bool {
 impl Planner {
     pub(super) fn set_pod(&mut self, view: &kai_translate::view::Pod) {
         let name = pod::name(view);
-        let Some(base) = Self::heard(pod::translate(view, &self.settings.rules)) else {
+        let translated = pod::translate(view, &self.settings.rules);
+        if self.settings.rules.role(view) == PodRole::Workload
+            && self.settings.partition.holds(&view.metadata.labels)
+        {
+            let problem = summary(&translated.problems);
+            self.statuses.set_problem(Kind::Pod, &name, &view.metadata.uid, problem);
+        }
+        let Some(base) = Self::heard(translated) else {
             self.remove_pod(&name);
             return;
         };

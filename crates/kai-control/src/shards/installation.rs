@@ -7,13 +7,12 @@ use kai_api::function::Function;
 use kai_api::names::objects;
 use kai_api::{Config, SchedulingShard};
 use kai_client::kinds::Kind;
+use kai_client::observed::Observed;
 use kai_client::watch::Change;
 use kai_core::input::Text;
 use kai_settings::planner::{Publish, Settings};
 use kai_settings::status::Duties;
 use kai_settings::usage::Environment;
-use kai_translate::decode::decode;
-use serde_json::Value;
 
 use kai_settings::config::{Configured, configure};
 use kai_settings::shard as shard_settings;
@@ -41,15 +40,16 @@ impl Installation {
     /// Takes a change over.
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
-            Change::Object(Kind::Config, object)
-                if object["metadata"]["name"] == objects::CONFIG =>
-            {
-                self.config = decoded(Kind::Config, object);
+            Change::Object(name, Observed::Config(config)) if *name.name == *objects::CONFIG => {
+                self.config = Some(Config::clone(config));
             }
-            Change::Object(Kind::SchedulingShard, object) => {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                if let Some(shard) = decoded(Kind::SchedulingShard, object) {
-                    self.shards.insert(name.into(), shard);
+            Change::Object(name, Observed::SchedulingShard(shard)) => {
+                self.shards.insert(name.name.clone(), SchedulingShard::clone(shard));
+            }
+            Change::Malformed(malformed) => {
+                malformed.log();
+                if malformed.kind == Kind::Config && *malformed.name.name == *objects::CONFIG {
+                    self.config = None;
                 }
             }
             Change::Gone(Kind::Config, name) if *name.name == *objects::CONFIG => {
@@ -151,24 +151,16 @@ fn undivided(base: Settings) -> Option<Part> {
     (!part.settings.functions.is_empty()).then_some(part)
 }
 
-fn decoded<T: serde::de::DeserializeOwned>(kind: Kind, object: &Value) -> Option<T> {
-    decode(kind.name(), object)
-        .map_err(|problem| {
-            tracing::warn!(object = problem.object, field = problem.field, "{}", problem.message);
-        })
-        .ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use kai_settings::flags::Flagged;
 
     fn shard(name: &str, partition: &str) -> Change {
         let object = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": name}, "spec": {"partitionLabelValue": partition}});
-        Change::Object(Kind::SchedulingShard, Box::new(object))
+        Change::decode(Kind::SchedulingShard, object)
     }
 
     #[test]
@@ -200,7 +192,7 @@ mod tests {
     fn only_the_config_of_the_known_name_counts() {
         let config = |name: &str, spec: Value| {
             let object = json!({"apiVersion": "kai.scheduler/v1", "kind": "Config", "metadata": {"name": name}, "spec": spec});
-            Change::Object(Kind::Config, Box::new(object))
+            Change::decode(Kind::Config, object)
         };
         let base = Flagged::default().settings;
         let mut installation = Installation::default();

@@ -147,7 +147,7 @@ pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
     let path = Resource::CONFIGS.object(&ObjectName::new("", objects::CONFIG));
     let mut installation = Installation::default();
     match read::<Value>(client, &path).await {
-        Ok(Some(config)) => installation.apply(&Change::Object(Kind::Config, Box::new(config))),
+        Ok(Some(config)) => installation.apply(&Change::decode(Kind::Config, config)),
         Ok(None) => {}
         Err(failure) => tracing::warn!(%failure, "failed to read Config"),
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use kai_client::kinds::Kind;
 use kai_client::path::Resource;
 use kai_client::write::Create;
 use kai_core::input::{ObjectName, Text};
@@ -21,6 +22,8 @@ pub enum Subject {
     Group(ObjectName, Text),
     /// A device claim and its UID.
     Claim(ObjectName, Text),
+    /// An object of any kind and its UID.
+    Object(Kind, ObjectName, Text),
 }
 
 /// How serious an event is.
@@ -97,7 +100,10 @@ impl EventQueue {
             Subject::Pod(name, uid) => (name, uid, "Pod", "v1"),
             Subject::Group(name, uid) => (name, uid, "PodGroup", "scheduling.run.ai/v2alpha2"),
             Subject::Claim(name, uid) => (name, uid, "ResourceClaim", "resource.k8s.io/v1"),
+            Subject::Object(kind, name, uid) => (name, uid, kind.name(), kind.api_version()),
         };
+        // Events of objects without a namespace are where Kubernetes keeps them.
+        let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };
         let unique = moment.nanos.wrapping_add(i64::from(self.made));
         let component = event.component.unwrap_or(scheduler);
         let moment = time::format(moment);
@@ -106,7 +112,7 @@ impl EventQueue {
             "kind": "Event",
             "metadata": {
                 "name": format!("{}.{unique:x}", name.name),
-                "namespace": &*name.namespace,
+                "namespace": namespace,
                 "annotations": event.annotations,
             },
             "involvedObject": {"apiVersion": api_version, "kind": kind, "namespace": &*name.namespace, "name": &*name.name, "uid": &**uid},
@@ -119,7 +125,7 @@ impl EventQueue {
             "lastTimestamp": moment,
             "count": 1,
         });
-        Some(Create::new(Resource::EVENTS, &name.namespace, Box::new(object)))
+        Some(Create::new(Resource::EVENTS, &namespace.into(), Box::new(object)))
     }
 }
 

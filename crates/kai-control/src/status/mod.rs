@@ -9,6 +9,7 @@
 //! | [`verdicts`] | what waiting pods and groups are told |
 //! | [`render`] | statuses as patches |
 //! | [`events`] | events as objects |
+//! | [`problems`] | fields of objects that cannot be read, as events |
 //! | [`schedule`] | when which status is looked at again |
 //! | [`mod@write`] | patches into requests |
 
@@ -17,6 +18,7 @@ pub mod amounts;
 mod claimed;
 pub mod events;
 mod plan;
+pub mod problems;
 mod queue_headroom;
 pub mod render;
 pub mod schedule;
@@ -30,6 +32,7 @@ use kai_api::PodGroup;
 use kai_api::names::status::{BINDING_ERROR, DEVICE_SELECTOR_REJECTED, UNSCHEDULABLE};
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
+use kai_client::kinds::Kind;
 use kai_core::fairness::QueueResource;
 use kai_core::input::queue::QueueSpec;
 use kai_core::input::{ObjectName, Text};
@@ -40,6 +43,7 @@ use serde_json::{Map, Value, json};
 
 use accounts::{Accounts, Touched};
 use events::{Event, EventQueue, Severity, Subject};
+use problems::ObjectProblem;
 use render::{OrphanReason, PoolVerdict, QueueFaults, SeenCondition};
 use schedule::{Schedule, Target};
 use verdicts::{GroupVerdict, PodVerdict, TextOptions};
@@ -75,6 +79,8 @@ pub struct Statuses {
     seen_queues: BTreeMap<Text, QueueStatus>,
     /// Why selectors of device claims match no device.
     claim_problems: BTreeMap<ObjectName, String>,
+    /// Objects with fields that cannot be read.
+    problems: BTreeMap<(Kind, ObjectName), ObjectProblem>,
     /// What the latest event of an object said.
     announced: BTreeMap<Target, Text>,
     /// Pods whose bind was ordered.
@@ -106,6 +112,7 @@ impl Statuses {
             seen_pods: BTreeMap::new(),
             seen_queues: BTreeMap::new(),
             claim_problems: BTreeMap::new(),
+            problems: BTreeMap::new(),
             announced: BTreeMap::new(),
             binding: BTreeMap::new(),
             evicting: BTreeMap::new(),
@@ -152,6 +159,9 @@ impl Statuses {
         if old.verdicts && !duties.verdicts {
             self.pods.clear();
             self.groups.clear();
+        }
+        if duties.verdicts && !old.verdicts {
+            self.report_problems();
         }
         if duties.queues && !old.queues {
             for queue in self.seen_queues.keys() {

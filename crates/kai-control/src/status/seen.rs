@@ -5,12 +5,12 @@ use kai_api::names::status::{BINDING_ERROR, BOUND, POD_BOUND, POD_SCHEDULED};
 use kai_api::queue::QueueStatus;
 use kai_binder::EndedBind;
 use kai_client::kinds::Kind;
+use kai_client::observed::Observed;
 use kai_client::watch::Change;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::events::{Event, Severity, Subject};
 use super::render::SeenCondition;
@@ -26,11 +26,16 @@ impl Statuses {
         by_request: impl Fn(&ObjectName) -> bool,
         now: Timestamp,
     ) {
+        if let Change::Gone(kind, name) = change {
+            self.set_problem(*kind, name, "", None);
+        }
         match change {
             Change::Pod(pod) => self.see_pod(pod, by_request, now),
-            Change::Object(Kind::Queue, queue) => self.see_queue(queue, now),
-            Change::Object(Kind::PodGroup, group) => {
-                self.schedule.request(Target::Group(name_of(group)), now);
+            Change::Object(name, Observed::Queue(queue)) => {
+                self.see_queue(&name.name, queue.status.clone().unwrap_or_default(), now);
+            }
+            Change::Object(name, Observed::PodGroup(_)) => {
+                self.schedule.request(Target::Group(name.clone()), now);
             }
             Change::Gone(Kind::Pod, pod) => {
                 self.forget_pod(pod);
@@ -137,11 +142,9 @@ impl Statuses {
         self.extra.push_back(StatusWrite::pod_note(pod, uid, fields));
     }
 
-    fn see_queue(&mut self, queue: &Value, now: Timestamp) {
-        let name: Text = name_of(queue).name;
-        let status = QueueStatus::deserialize(&queue["status"]).unwrap_or_default();
+    fn see_queue(&mut self, name: &Text, status: QueueStatus, now: Timestamp) {
         if self.seen_queues.insert(name.clone(), status.clone()) != Some(status) {
-            self.schedule.request(Target::Queue(name), now);
+            self.schedule.request(Target::Queue(name.clone()), now);
         }
     }
 
@@ -158,9 +161,4 @@ impl Statuses {
         self.pods.remove(pod);
         self.seen_pods.remove(pod);
     }
-}
-
-fn name_of(object: &Value) -> ObjectName {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-    ObjectName::new(text("namespace"), text("name"))
 }

@@ -277,3 +277,39 @@ fn contradiction_in_a_workload_is_reported() {
     assert_eq!(reports.len(), 1, "{log:#?}");
     assert_eq!(reports[0]["source"]["component"], "pod-grouper");
 }
+
+#[test]
+fn objects_with_invalid_fields_have_an_event_each_and_others_are_scheduled() {
+    let mut malformed = crate::queue();
+    malformed["metadata"] = json!({"name": "broken", "uid": "uid-broken"});
+    malformed["spec"]["resources"] = json!({"gpu": {"quota": "many"}});
+    let mut contradictory = pod("contradictory", "1");
+    contradictory["metadata"]["annotations"] = json!({"gpu-fraction": "0.5", "gpu-memory": "2000"});
+    let objects = vec![
+        ("/api/v1/nodes", node("n1", "2")),
+        ("/apis/scheduling.run.ai/v2/queues", malformed),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+        ("/api/v1/pods", contradictory),
+        ("/api/v1/pods", pod("valid", "1")),
+    ];
+    let log = tell(Story { objects, seconds: 60, ..Story::default() });
+    let writes = writes(&log);
+    let reports = events(&writes, "InvalidObject");
+    assert_eq!(reports.len(), 1, "{log:#?}");
+    assert_eq!(reports[0]["involvedObject"]["name"], "contradictory");
+    assert_eq!(
+        reports[0]["message"],
+        "metadata.annotations[gpu-memory]: cannot request both GPU and GPU memory"
+    );
+    let of_queues = bodies(&writes, "POST /api/v1/namespaces/default/events ");
+    assert_eq!(of_queues.len(), 1, "{log:#?}");
+    let involved = &of_queues[0]["involvedObject"];
+    assert_eq!(
+        (&involved["kind"], &involved["name"], &involved["uid"]),
+        (&json!("Queue"), &json!("broken"), &json!("uid-broken"))
+    );
+    let message = of_queues[0]["message"].as_str().expect("a message");
+    assert!(message.starts_with("spec.resources.gpu.quota: "), "{message}");
+    assert!(!times(&writes, "pods/valid/binding").is_empty(), "{log:#?}");
+    assert!(times(&writes, "pods/contradictory/binding").is_empty(), "{log:#?}");
+}
