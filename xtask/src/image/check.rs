@@ -77,7 +77,7 @@ fn layers(layout: &Path) -> anyhow::Result<Vec<(Platform, PathBuf)>> {
 
 /// The image is small enough to be pulled to every node.
 fn check_size(platform: Platform, layer: &Path) -> anyhow::Result<()> {
-    let output = Command::new("gzip").arg("-c").arg(layer).output().context("cannot start gzip")?;
+    let output = Command::new("gzip").arg("-nc").arg(layer).output().context("cannot start gzip")?;
     ensure!(output.status.success(), "gzip failed on {}", layer.display());
     let bytes = output.stdout.len();
     println!("{platform}: {bytes} bytes compressed, at most {LARGEST_LAYER}");
