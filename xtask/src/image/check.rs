@@ -77,7 +77,8 @@ fn layers(layout: &Path) -> anyhow::Result<Vec<(Platform, PathBuf)>> {
 
 /// The image is small enough to be pulled to every node.
 fn check_size(platform: Platform, layer: &Path) -> anyhow::Result<()> {
-    let output = Command::new("gzip").arg("-nc").arg(layer).output().context("cannot start gzip")?;
+    let output =
+        Command::new("gzip").arg("-nc").arg(layer).output().context("cannot start gzip")?;
     ensure!(output.status.success(), "gzip failed on {}", layer.display());
     let bytes = output.stdout.len();
     println!("{platform}: {bytes} bytes compressed, at most {LARGEST_LAYER}");
@@ -130,14 +131,21 @@ impl Runner {
         if let Some(emulator) = emulator(self.platform) {
             let mut command = Command::new(emulator);
             command.arg("-L").arg(files).arg(files.join("usr/bin/kai"));
-            command.env("NVML_LIBRARY_PATHS", files.join(STUB));
+            with_stub(&mut command, &files.join(STUB));
             command
         } else {
             let mut command = Command::new("chroot");
-            command.arg(files).arg("/usr/bin/kai").env("NVML_LIBRARY_PATHS", format!("/{STUB}"));
+            command.arg(files).arg("/usr/bin/kai");
+            with_stub(&mut command, &Path::new("/").join(STUB));
             command
         }
     }
+}
+
+/// Lets a program find the stub of NVML and what the stub needs. A program that finds the latter by itself starts itself anew,
+/// which takes `/proc`.
+fn with_stub(command: &mut Command, folder: &Path) {
+    command.env("NVML_LIBRARY_PATHS", folder).env("LD_LIBRARY_PATH", folder);
 }
 
 fn emulator(platform: Platform) -> Option<String> {
