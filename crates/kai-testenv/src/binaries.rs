@@ -10,11 +10,19 @@ use anyhow::{Context, bail};
 use crate::control_plane::Impossible;
 
 /// The usual version of Kubernetes.
-const USUAL: Version = Version { full: "1.36.4", minor: "36", folder: "" };
+const USUAL: Version = Version { full: "1.36.4", minor: "36", folder: "", arguments: &[] };
 /// Other versions, of which only the API server and the controllers are built: etcd, kubectl and nodes are the usual ones.
 const OTHERS: [Version; 2] = [
-    Version { full: "1.34.4", minor: "34", folder: "1.34" },
-    Version { full: "1.30.14", minor: "30", folder: "1.30" },
+    Version {
+        full: "1.34.4",
+        minor: "34",
+        folder: "1.34",
+        // What is on by default since 1.36.
+        arguments: &[
+            "--feature-gates=DRAExtendedResource=true,DRAConsumableCapacity=true,DRAPartitionableDevices=true",
+        ],
+    },
+    Version { full: "1.30.14", minor: "30", folder: "1.30", arguments: &[] },
 ];
 /// Environment variable that chooses one of the others, such as `1.34`.
 const CHOICE: &str = "KAI_TEST_KUBERNETES";
@@ -26,6 +34,18 @@ struct Version {
     minor: &'static str,
     /// Its Go module below `control-plane/`.
     folder: &'static str,
+    /// Arguments of its API server, beside those of every version.
+    arguments: &'static [&'static str],
+}
+
+/// The minor version of Kubernetes that the environment chooses, such as `1.34`; none: the usual one.
+pub fn chosen_minor() -> anyhow::Result<Option<String>> {
+    Ok(Version::chosen()?.map(|version| format!("1.{}", version.minor)))
+}
+
+/// Arguments of the API server of the version that the environment chooses.
+pub(crate) fn server_arguments() -> anyhow::Result<&'static [&'static str]> {
+    Ok(Version::chosen()?.map_or(&[], |version| version.arguments))
 }
 
 impl Version {

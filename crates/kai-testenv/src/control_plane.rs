@@ -16,7 +16,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::binaries::{Binaries, Build};
+use crate::binaries::{Binaries, Build, server_arguments};
 use crate::ports::free_port;
 use crate::process::Process;
 use crate::{certificates, kubeconfig, store};
@@ -267,6 +267,7 @@ fn start_server(binaries: &Binaries, folder: &Path, plan: &ServerPlan) -> anyhow
         ]),
     }
     arguments.extend(more.iter().cloned());
+    arguments.extend(server_arguments()?.iter().map(|&one| one.to_owned()));
     // Such as --feature-gates=WatchList=false or --runtime-config=resource.k8s.io/v1=false.
     let wished = std::env::var("KAI_TEST_APISERVER").unwrap_or_default();
     arguments.extend(wished.split_whitespace().map(str::to_owned));
