@@ -38,10 +38,25 @@ static TURN: Mutex<()> = Mutex::const_new(());
 const CAN_LESS: [&str; 2] =
     ["--feature-gates=WatchList=false", "--runtime-config=resource.k8s.io/v1=false"];
 
-/// Cases whose objects API servers of 1.34 reject.
-const LATER_THAN_1_34: [&str; 2] = [
-    "DRA: a GPU and its partitions are not given at once",
-    "DRA: devices of an incomplete pool wait for the rest",
+/// Cases that an older version of Kubernetes cannot play, with the reason.
+const TOO_OLD: [(&str, &str, &[&str]); 2] = [
+    (
+        "1.34",
+        "counters in a slice of their own: Kubernetes 1.35 and later",
+        &[
+            "DRA: a GPU and its partitions are not given at once",
+            "DRA: devices of an incomplete pool wait for the rest",
+        ],
+    ),
+    (
+        "1.30",
+        "this server removes claims from pods, which run without: DynamicResourceAllocation is off before 1.34",
+        &[
+            "no DRA: a pod with a claim waits",
+            "no DRA: a pod with a claim from a template waits",
+            "no DRA: a gang of which one has a claim waits",
+        ],
+    ),
 ];
 
 /// Groups of our accounts, whose requests are recorded.
@@ -124,26 +139,31 @@ async fn list() -> Option<&'static Played> {
         let _turn = TURN.lock().await;
         let site = there(site().await, "KAI's end-to-end cases")?;
         let missing = suites::missing_table();
-        if serves_claims(&site.plane.admin().await.expect("a client")).await {
-            let (cases, left_out) = without_later(cases::all());
-            return Some(play(site, cases, &format!("{missing}{left_out}")).await);
-        }
-        let left_out = run::left_out(cases::WITHOUT_CLAIMS, &cases::with_claims());
-        Some(play(site, cases::without_claims(), &format!("{missing}{left_out}")).await)
+        let serves_claims = serves_claims(&site.plane.admin().await.expect("a client")).await;
+        let (all, without_claims) = if serves_claims {
+            (cases::all(), String::new())
+        } else {
+            let left_out = run::left_out(cases::WITHOUT_CLAIMS, &cases::with_claims());
+            (cases::without_claims(), left_out)
+        };
+        let (playable, too_old) = playable(all);
+        Some(play(site, playable, &format!("{missing}{without_claims}{too_old}")).await)
     };
     LIST.get_or_init(play_it).await.as_ref()
 }
 
 /// The cases that the chosen version of Kubernetes can play, and a text about the others.
-fn without_later(mut cases: Vec<Case>) -> (Vec<Case>, String) {
-    let minor = kai_testenv::chosen_minor().expect("a version that is pinned");
-    if minor.as_deref() != Some("1.34") {
-        return (cases, String::new());
+fn playable(mut cases: Vec<Case>) -> (Vec<Case>, String) {
+    let chosen = kai_testenv::chosen_minor().expect("a version that is pinned");
+    let mut text = String::new();
+    for (minor, why, names) in TOO_OLD {
+        if chosen.as_deref() == Some(minor) {
+            let others: Vec<Case> =
+                cases.extract_if(.., |case| names.contains(&case.name)).collect();
+            text.push_str(&run::left_out(why, &others));
+        }
     }
-    let why = "counters in a slice of their own: Kubernetes 1.35 and later";
-    let later: Vec<Case> =
-        cases.extract_if(.., |case| LATER_THAN_1_34.contains(&case.name)).collect();
-    (cases, run::left_out(why, &later))
+    (cases, text)
 }
 
 /// The same on a server that can less.
