@@ -1,8 +1,11 @@
 //! The GPU request of a pod is read in one place, `kai_api::gpu_request`: no other source of the product names the
 //! annotations. Two readers gave two answers before.
 
+mod source_files;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use source_files::{rust_files, workspace_root};
 
 /// Files that may name the annotations, and why.
 const ALLOWED: &[(&str, &str)] = &[
@@ -92,25 +95,5 @@ fn the_search_finds_what_it_should() {
         ["gpu::MEMORY_MIB", "// gpu::FRACTION", "\"gpu-memory-mib\"", "gpu::RECEIVED_FRACTION"]
     {
         assert!(!names_annotation(line), "{line}");
-    }
-}
-
-fn workspace_root() -> PathBuf {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this test");
-    Path::new(&here).parent().expect("xtask is in the workspace").to_path_buf()
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let path = entry.expect("a readable entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && name != "tests" {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !name.ends_with("tests.rs")
-            && name != "testing.rs"
-        {
-            files.push(path);
-        }
     }
 }

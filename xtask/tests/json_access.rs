@@ -1,8 +1,11 @@
 //! JSON that comes from outside is never changed by `value["key"] = …`, which panics where the value is no object: the
 //! sources of the product are searched for it. `kai_api::json::set` and `pointer_mut` do the same without panics.
 
+mod source_files;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use source_files::{rust_files, workspace_root};
 
 /// Crates that change objects of their own only: benchmarks, the embedded cluster and tests.
 const OWN_OBJECTS_ONLY: &[&str] = &["kai-bench", "kai-embed", "kai-e2e", "kai-testenv"];
@@ -102,25 +105,5 @@ fn the_search_finds_what_it_should() {
     ];
     for line in good {
         assert!(!changes_by_index(line), "{line}");
-    }
-}
-
-fn workspace_root() -> PathBuf {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this test");
-    Path::new(&here).parent().expect("xtask is in the workspace").to_path_buf()
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let path = entry.expect("a readable entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && name != "tests" {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !name.ends_with("tests.rs")
-            && name != "testing.rs"
-        {
-            files.push(path);
-        }
     }
 }

@@ -8,7 +8,7 @@ use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::ids::JobId;
 use crate::report::searches::SetCounts;
-use crate::report::victims::{TooLittleFree, VictimVerdict};
+use crate::report::victims::TooLittleFree;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
@@ -101,12 +101,7 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId) -> Search {
             let running: Vec<JobId> =
                 cycle.world.job_index.of(*queue).running.iter().map(|key| key.job).collect();
             for victim in running {
-                let verdict = if cycle.is_eviction_refused(victim) {
-                    VictimVerdict::EvictionRefused
-                } else if let Some(budget) = cycle.protecting_budget(victim) {
-                    report.budgets.insert(budget);
-                    VictimVerdict::DisruptionBudget
-                } else {
+                let Some(verdict) = cycle.eviction_obstacle(victim, false, &mut report) else {
                     continue;
                 };
                 spared.insert(victim);

@@ -92,11 +92,8 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, queue: QueueId) -> Search {
         for victim in below {
             let verdict = if cycle.is_too_young(Cause::Preempt, job, victim) {
                 VictimVerdict::YoungerThanMinRuntime
-            } else if cycle.is_eviction_refused(victim) {
-                VictimVerdict::EvictionRefused
-            } else if let Some(budget) = cycle.protecting_budget(victim) {
-                report.budgets.insert(budget);
-                VictimVerdict::DisruptionBudget
+            } else if let Some(verdict) = cycle.eviction_obstacle(victim, false, &mut report) {
+                verdict
             } else {
                 continue;
             };

@@ -10,7 +10,6 @@ use crate::cycle::members::Scope;
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::fairness::{ReclaimValidator, Reclaimer, can_reclaim, may_be_victim};
 use crate::ids::{JobId, QueueId};
-use crate::input::ObjectName;
 use crate::plugins::minruntime::Cause;
 use crate::report::searches::SetCounts;
 use crate::report::victims::VictimVerdict;
@@ -125,14 +124,10 @@ fn reclaimer(cycle: &Cycle<'_>, job: JobId) -> Option<Reclaimer> {
     Some(Reclaimer { queue, required, involved, preemptible })
 }
 
-/// The disruption budget that protects the victim from the reclaimer, which may have waited long enough for it.
-fn protecting_budget(cycle: &Cycle<'_>, job: JobId, victim: JobId) -> Option<ObjectName> {
-    let overrides = cycle.budget_overrides.contains(&job);
-    if overrides { None } else { cycle.protecting_budget(victim) }
-}
-
 fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search {
     let mut report = cycle.victims_report(ActionKind::Reclaim, job);
+    // It may have waited long enough for disruption budgets.
+    let overrides = cycle.budget_overrides.contains(&job);
     let mut queues = Vec::new();
     let mut spared = FxHashSet::default();
     for (name, queue) in giving_queues(cycle.world) {
@@ -153,11 +148,8 @@ fn search_for(cycle: &mut Cycle<'_>, job: JobId, reclaimer: Reclaimer) -> Search
         for victim in victims {
             let verdict = if cycle.is_too_young(Cause::Reclaim, job, victim) {
                 VictimVerdict::YoungerThanMinRuntime
-            } else if cycle.is_eviction_refused(victim) {
-                VictimVerdict::EvictionRefused
-            } else if let Some(budget) = protecting_budget(cycle, job, victim) {
-                report.budgets.insert(budget);
-                VictimVerdict::DisruptionBudget
+            } else if let Some(verdict) = cycle.eviction_obstacle(victim, overrides, &mut report) {
+                verdict
             } else {
                 continue;
             };

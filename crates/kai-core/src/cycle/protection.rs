@@ -6,6 +6,7 @@ use crate::cycle::{Cycle, DecisionKind};
 use crate::ids::{JobId, TaskId};
 use crate::input::{BudgetSpec, ObjectName};
 use crate::plugins::minruntime::{self, Cause};
+use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::status::Status;
 use crate::time::Timestamp;
 use crate::world::World;
@@ -54,7 +55,7 @@ impl Cycle<'_> {
     }
 
     /// A pod of the job may not be evicted now: the API server refused it a moment ago.
-    pub(crate) fn is_eviction_refused(&self, victim: JobId) -> bool {
+    fn is_eviction_refused(&self, victim: JobId) -> bool {
         !self.world.protected_pods.is_empty()
             && self.world.job(victim).tasks().any(|task| {
                 let task = self.world.task(task);
@@ -63,9 +64,24 @@ impl Cycle<'_> {
             })
     }
 
+    /// Why the job may not be evicted now; none: it may. A budget in the way is noted in the report.
+    pub(crate) fn eviction_obstacle(
+        &self,
+        victim: JobId,
+        overrides_budgets: bool,
+        report: &mut VictimsConsidered,
+    ) -> Option<VictimVerdict> {
+        if self.is_eviction_refused(victim) {
+            return Some(VictimVerdict::EvictionRefused);
+        }
+        let budget = if overrides_budgets { None } else { self.protecting_budget(victim) };
+        report.budgets.insert(budget?);
+        Some(VictimVerdict::DisruptionBudget)
+    }
+
     /// The disruption budget that does not allow the eviction of the job: none is left for one of its pods, or, where the
     /// job is evicted only as a whole, fewer than it has pods. KAI ignores budgets.
-    pub(crate) fn protecting_budget(&self, victim: JobId) -> Option<ObjectName> {
+    fn protecting_budget(&self, victim: JobId) -> Option<ObjectName> {
         if self.ignores_budgets() {
             return None;
         }

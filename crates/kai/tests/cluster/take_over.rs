@@ -99,11 +99,11 @@ impl Site {
     /// Names and objects of what `kai doctor --from-kai` finds.
     fn doctor(&self) -> BTreeSet<(String, String)> {
         assert!(commands("Before").contains(&"kai doctor --from-kai"));
-        let told = self.shell("kai doctor --from-kai --json || true");
-        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let report = self.shell("kai doctor --from-kai --json || true");
+        let report: Value = serde_json::from_str(&report).expect("JSON");
         let text =
             |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-        let findings = told["findings"].as_array().expect("findings").iter();
+        let findings = report["findings"].as_array().expect("findings").iter();
         findings.map(|one| (text(one, "check"), text(one, "object"))).collect()
     }
 

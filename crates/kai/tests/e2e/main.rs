@@ -42,7 +42,7 @@ const CAN_LESS: [&str; 2] =
 const TOO_OLD: [(&str, &str, &[&str]); 2] = [
     (
         "1.34",
-        "counters in a slice of their own: Kubernetes 1.35 and later",
+        "counters in a slice of their own, which this server rejects",
         &[
             "DRA: a GPU and its partitions are not given at once",
             "DRA: devices of an incomplete pool wait for the rest",
@@ -189,7 +189,7 @@ fn there<T, E: std::borrow::Borrow<Impossible>>(site: Result<T, E>, test: &str) 
     site.map_err(|why| why.borrow().skip(test)).ok()
 }
 
-/// Servers before 1.34 serve no devices unless they are told to.
+/// Servers before 1.34 serve no devices unless a flag enables them.
 async fn serves_claims(client: &Client) -> bool {
     let request = http::Request::get("/apis/resource.k8s.io/v1").body(Vec::new());
     client.request_text(request.expect("a request")).await.is_ok()
