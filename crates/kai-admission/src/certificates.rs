@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::ByteString;
+use kai_api::json;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
 use kai_client::request::send;
@@ -165,28 +166,30 @@ impl Bundle {
         })
     }
 
-    fn secret(&self, Place { namespace, secret }: Place<'_>, version: &Value) -> Value {
-        let data = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
-        json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": secret,
-                "namespace": namespace,
-                "resourceVersion": version,
-                "annotations": {
-                    NAMES: self.names.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
-                    RENEW_AUTHORITY: time::format(self.renew_authority),
-                    RENEW_CERTIFICATE: time::format(self.renew_certificate),
-                },
-            },
-            "data": {
-                "ca.crt": data(&self.trusted),
-                "ca.key": data(&self.authority_key),
-                "tls.crt": data(&self.certificate),
-                "tls.key": data(&self.key),
-            },
-        })
+    /// The Secret with this bundle. Labels and annotations of the observed Secret stay: Helm and engines like Argo CD recognise
+    /// their objects by them.
+    fn secret(&self, place: Place<'_>, observed: Option<&Value>) -> Value {
+        let mut secret = observed.cloned().unwrap_or_else(|| {
+            let metadata = json!({"name": place.secret, "namespace": place.namespace});
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+        });
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        for (annotation, value) in [
+            (NAMES, names.join(" ")),
+            (RENEW_AUTHORITY, time::format(self.renew_authority)),
+            (RENEW_CERTIFICATE, time::format(self.renew_certificate)),
+        ] {
+            json::set(&mut secret, &["metadata", "annotations", annotation], value);
+        }
+        for (key, text) in [
+            ("ca.crt", &self.trusted),
+            ("ca.key", &self.authority_key),
+            ("tls.crt", &self.certificate),
+            ("tls.key", &self.key),
+        ] {
+            json::set(&mut secret, &["data", key], json!(ByteString(text.as_bytes().to_vec())));
+        }
+        secret
     }
 }
 
@@ -243,10 +246,7 @@ pub async fn current(
             },
             None => Bundle::new(making, None)?,
         };
-        let version = secret
-            .as_ref()
-            .map_or(Value::Null, |secret| secret["metadata"]["resourceVersion"].clone());
-        let object = wanted.secret(place, &version);
+        let object = wanted.secret(place, secret.as_ref());
         let written = match secret {
             Some(_) => send::<Value>(client, "PUT", &path, None, &object).await,
             None => send::<Value>(client, "POST", &list, None, &object).await,
@@ -301,11 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_survives_its_secret() {
+    fn secret_keeps_bundle_and_foreign_metadata() {
         let names = names(&["a", "b"]);
         let bundle = Bundle::new(on_day(0, &names), None).expect("a bundle");
-        let secret = bundle.secret(Place { namespace: "kai-scheduler", secret: "s" }, &Value::Null);
+        let place = Place { namespace: "kai-scheduler", secret: "s" };
+        assert_eq!(Bundle::from_secret(&bundle.secret(place, None)), Some(bundle.clone()));
+        let metadata = json!({"name": "s", "namespace": "kai-scheduler", "resourceVersion": "7",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"tracking-id": "a"}});
+        let installed = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+        let secret = bundle.secret(place, Some(&installed));
         assert_eq!(Bundle::from_secret(&secret), Some(bundle));
+        assert_eq!(secret["metadata"]["resourceVersion"], "7");
+        assert_eq!(secret["metadata"]["labels"]["app.kubernetes.io/managed-by"], "Helm");
+        assert_eq!(secret["metadata"]["annotations"]["tracking-id"], "a");
         assert_eq!(Bundle::from_secret(&json!({"data": {}})), None);
     }
 }

@@ -70,6 +70,8 @@ impl Version {
 
 /// Helm's version; `control-plane/helm/go.mod` names the same.
 const HELM_VERSION: &str = "3.19.0";
+/// Version of Argo CD whose engine `control-plane/gitops/go.mod` names.
+const GITOPS_VERSION: &str = "argo-cd-3.2.12";
 
 type Program = (&'static str, &'static str);
 
@@ -211,30 +213,51 @@ fn module_hash(version: &str, module: &Path) -> anyhow::Result<String> {
     Ok(format!("{version}-{}", digits(&content)))
 }
 
-/// Helm, built now if it is not kept from an earlier time. Its module is its own: its Kubernetes libraries are older.
-pub fn helm() -> anyhow::Result<Result<PathBuf, Impossible>> {
-    let module = module().join("helm");
-    let folder = cache_folder()?.join(module_hash(HELM_VERSION, &module)?);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let _lock = lock(&folder)?;
-    let path = folder.join("helm");
-    if !path.exists() {
-        if Command::new("go").arg("version").output().is_err() {
-            return Ok(Err(Impossible("Go is not installed".to_owned())));
+/// A program from a module of its own below `control-plane/`: its Kubernetes libraries are older.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+    package: String,
+    /// Values of variables, as the linker takes them.
+    variables: String,
+}
+
+impl Tool {
+    /// Its path, built now if it is not kept from an earlier time.
+    fn ready(&self) -> anyhow::Result<Result<PathBuf, Impossible>> {
+        let module = module().join(self.name);
+        let folder = cache_folder()?.join(module_hash(self.version, &module)?);
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let _lock = lock(&folder)?;
+        let path = folder.join(self.name);
+        if !path.exists() {
+            if Command::new("go").arg("version").output().is_err() {
+                return Ok(Err(Impossible("Go is not installed".to_owned())));
+            }
+            let flags = format!("-s -w {}", self.variables);
+            compile(&module, &folder, self.name, &self.package, &flags)?;
         }
-        let (own, minor) = ("helm.sh/helm/v3", USUAL.minor);
-        let kubernetes = ["pkg/chartutil", "pkg/lint/rules"].map(|package| {
-            format!(
-                "-X {own}/{package}.k8sVersionMajor=1 -X {own}/{package}.k8sVersionMinor={minor}"
-            )
-        });
-        let flags = format!(
-            "-s -w -X {own}/internal/version.version=v{HELM_VERSION} {}",
-            kubernetes.join(" ")
-        );
-        compile(&module, &folder, "helm", &format!("{own}/cmd/helm"), &flags)?;
+        Ok(Ok(path))
     }
-    Ok(Ok(path))
+}
+
+/// Helm.
+pub fn helm() -> anyhow::Result<Result<PathBuf, Impossible>> {
+    let (own, minor) = ("helm.sh/helm/v3", USUAL.minor);
+    let kubernetes = ["pkg/chartutil", "pkg/lint/rules"].map(|package| {
+        format!("-X {own}/{package}.k8sVersionMajor=1 -X {own}/{package}.k8sVersionMinor={minor}")
+    });
+    let version = format!("-X {own}/internal/version.version=v{HELM_VERSION}");
+    let variables = format!("{version} {}", kubernetes.join(" "));
+    let package = format!("{own}/cmd/helm");
+    Tool { name: "helm", version: HELM_VERSION, package, variables }.ready()
+}
+
+/// Argo CD's engine as a program: it makes a cluster what a Git repository says.
+pub fn gitops() -> anyhow::Result<Result<PathBuf, Impossible>> {
+    let package = "github.com/argoproj/gitops-engine/agent".to_owned();
+    Tool { name: "gitops", version: GITOPS_VERSION, package, variables: String::new() }.ready()
 }
 
 /// Sixteen digits that change with the content.

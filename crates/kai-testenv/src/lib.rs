@@ -18,7 +18,7 @@ pub mod sandbox;
 mod store;
 
 pub use audit::{Audit, AuditedRequest};
-pub use binaries::{Binaries, Build, chosen_minor, helm};
+pub use binaries::{Binaries, Build, chosen_minor, gitops, helm};
 pub use control_plane::{ControlPlane, Impossible};
 pub use image::Image;
 pub use node::{Node, NodePlan, NodeProgram, NvidiaRuntime};

@@ -78,7 +78,7 @@ pub fn enter(test: &str) -> anyhow::Result<Entered> {
     let mut keeper = Command::new("sh")
         .args(["-c", KEEPER, "keeper"])
         .arg(program)
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
         .env(INSIDE, number.to_string())
         .env("TMPDIR", &folder)
         .env("RUST_BACKTRACE", "0")

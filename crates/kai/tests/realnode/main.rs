@@ -2,6 +2,7 @@
 //! can be none the tests say that they were skipped. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod crowd;
+mod gitops;
 mod guard;
 #[allow(dead_code, reason = "what other tests need")]
 #[path = "../cluster/installation.rs"]

@@ -9,7 +9,7 @@ const DEVICE: &str = "GPU-00000001-0000-4000-8000-000000000000";
 
 /// The reported reproduction: five pods of 8,000 MiB, as users apply it, but for an image that is there and a scheduler that
 /// is ours.
-fn multiubuntu(scheduler: &str) -> Value {
+fn ubuntu_test(scheduler: &str) -> Value {
     let text = include_str!("../../../../docs/gpu-sharing/multiubuntu.yaml");
     let mut deployment: Value = serde_saphyr::from_str(text).expect("YAML");
     let spec = &mut deployment["spec"]["template"]["spec"];
@@ -30,14 +30,14 @@ fn five_pods_want_a_device_that_four_fill() {
         site.gpu_node("n1", Gpus { count: 1, replicas: 100, mib: 32_600 }).await;
         site.start_kai(&[]).await;
         let deployments = "/apis/apps/v1/namespaces/memory/deployments";
-        site.world.create(deployments, &multiubuntu("memory")).await;
+        site.world.create(deployments, &ubuntu_test("memory")).await;
         four_run(&site).await;
         fifth_pod_reports_why_it_is_pending(&site).await;
         let checks: Vec<Value> =
             site.doctor().into_iter().map(|finding| finding["check"].clone()).collect();
         assert_eq!(checks, ["time-slicing"], "nothing else is wrong with such a cluster");
         the_fifth_waits_for_the_old_container(&site).await;
-        site.world.delete(&format!("{deployments}/multiubuntu"), &json!({})).await;
+        site.world.delete(&format!("{deployments}/ubuntu-test"), &json!({})).await;
         site.wait_empty().await;
     });
 }
