@@ -19,7 +19,7 @@ use super::device::DeviceState;
 use super::facts::{Awaited, Life, PodFacts};
 use super::request::{Progress, Request};
 use super::volumes::{ReserveVolume, SelectNode, VolumeStep};
-use super::writes::{BindStep, Order, Tell, Undo};
+use super::writes::{BindStep, Order, StatusUpdate, Undo};
 use super::{Binder, DeviceKey, Item, PATIENCE, sharing};
 use kai_settings::binder::BinderPlugin;
 
@@ -42,8 +42,8 @@ pub(super) struct Attempt {
     prepared: Option<Timestamp>,
     /// When it came to its stage.
     entered: Timestamp,
-    /// Claims for which it asked for volumes.
-    asked_volumes: BTreeSet<ObjectName>,
+    /// Claims for which it requested volumes.
+    requested_volumes: BTreeSet<ObjectName>,
     /// The claim that is being given devices.
     taking: Option<ObjectName>,
     /// A write is under way.
@@ -68,7 +68,7 @@ enum Stage {
     Bind,
     /// It failed for this reason; what was done is undone.
     Undo(String),
-    Tell(Outcome),
+    Report(Outcome),
 }
 
 /// How an attempt ended.
@@ -113,7 +113,7 @@ impl Attempt {
             begun: now,
             prepared: None,
             entered: now,
-            asked_volumes: BTreeSet::new(),
+            requested_volumes: BTreeSet::new(),
             taking: None,
             busy: false,
             orphan: false,
@@ -128,19 +128,19 @@ impl Attempt {
     }
 
     pub(super) fn is_failing(&self) -> bool {
-        matches!(self.stage, Stage::Undo(_) | Stage::Tell(Outcome::Failed(_)))
+        matches!(self.stage, Stage::Undo(_) | Stage::Report(Outcome::Failed(_)))
     }
 
     /// It is ready but for its gang, or beyond that.
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.stage, Stage::Bind | Stage::Tell(Outcome::Bound))
+        matches!(self.stage, Stage::Bind | Stage::Report(Outcome::Bound))
     }
 
     /// Its pod is being bound, or is.
     pub(super) fn binds(&self) -> bool {
         match self.stage {
             Stage::Bind => self.busy,
-            Stage::Tell(Outcome::Bound) => true,
+            Stage::Report(Outcome::Bound) => true,
             _ => false,
         }
     }
@@ -190,7 +190,7 @@ impl Binder {
     /// Is a write under way for a request that is gone, and needs the device?
     pub(super) fn is_held_by_orphan(&self, device: &DeviceKey) -> bool {
         let orphans = self.attempts.values().filter(|attempt| attempt.orphan);
-        orphans.flat_map(|attempt| &attempt.devices).any(|held| held == device)
+        orphans.flat_map(|attempt| &attempt.devices).any(|used| used == device)
     }
 
     pub(super) fn look_at_request(&mut self, name: &ObjectName, now: Timestamp) {
@@ -243,7 +243,7 @@ impl Binder {
                     if let Some(pod) = self.facts.pod(&request.pod) {
                         attempt.pod_uid = pod.uid.clone();
                     }
-                    self.note_write(attempt, &write);
+                    self.record_write(attempt, &write);
                     self.orders.push(Order::Write {
                         request: name.clone(),
                         attempt: attempt.id,
@@ -269,7 +269,7 @@ impl Binder {
     }
 
     /// Remembers what a write that is about to be sent will have done.
-    fn note_write(&mut self, attempt: &mut Attempt, write: &BindStep) {
+    fn record_write(&mut self, attempt: &mut Attempt, write: &BindStep) {
         match write {
             BindStep::TakeClaim(take) => {
                 attempt.taking = Some(take.claim.clone());
@@ -277,7 +277,7 @@ impl Binder {
             }
             BindStep::SelectNode(SelectNode { claim, .. })
             | BindStep::ReserveVolume(ReserveVolume { claim, .. }) => {
-                attempt.asked_volumes.insert(claim.clone());
+                attempt.requested_volumes.insert(claim.clone());
             }
             _ => {}
         }
@@ -302,21 +302,21 @@ impl Binder {
             | Stage::Claims
             | Stage::Label
             | Stage::Configure
-            | Stage::Tell(_) => {}
+            | Stage::Report(_) => {}
         }
     }
 
     fn next_move(&self, request: &Request, attempt: &Attempt, now: Timestamp) -> Move {
         match &attempt.stage {
             // What was taken for a failure was none.
-            Stage::Undo(_) if self.is_bound_as_asked(request) => {
-                Move::Next(Stage::Tell(Outcome::Bound))
+            Stage::Undo(_) if self.is_bound_as_requested(request) => {
+                Move::Next(Stage::Report(Outcome::Bound))
             }
             Stage::Undo(reason) => match self.undo(request) {
                 Some(undo) => Move::write(BindStep::Undo(undo)),
-                None => Move::Next(Stage::Tell(Outcome::Failed(reason.clone()))),
+                None => Move::Next(Stage::Report(Outcome::Failed(reason.clone()))),
             },
-            Stage::Tell(outcome) => Move::write(tell(request, outcome)),
+            Stage::Report(outcome) => Move::write(status_update(request, outcome)),
             stage => match self.subject(request, attempt, now) {
                 Ok(pod) => self.prepare(stage, request, attempt, pod, now),
                 Err(other) => other,
@@ -347,11 +347,11 @@ impl Binder {
         }
         match &pod.node {
             Some(node) if *node == request.node => {
-                return Err(Move::Next(Stage::Tell(Outcome::Bound)));
+                return Err(Move::Next(Stage::Report(Outcome::Bound)));
             }
             Some(node) => {
                 let reason = format!("pod <{}> is bound to node <{node}>", request.pod);
-                return Err(Move::Next(Stage::Tell(Outcome::Failed(reason))));
+                return Err(Move::Next(Stage::Report(Outcome::Failed(reason))));
             }
             None => {}
         }
@@ -399,7 +399,7 @@ impl Binder {
                 Err(reason) => Move::fail(reason),
             },
             Stage::Bind => self.bind(request, attempt, pod, now),
-            Stage::Undo(_) | Stage::Tell(_) => Move::Wait(None), // these need no pod
+            Stage::Undo(_) | Stage::Report(_) => Move::Wait(None), // these need no pod
         }
     }
 
@@ -419,8 +419,8 @@ impl Binder {
         now: Timestamp,
     ) -> Move {
         let fail = |reason: String| Move::fail(failed_in(BinderPlugin::VolumeBinding, &reason));
-        let was_asked_for = |claim: &ObjectName| attempt.asked_volumes.contains(claim);
-        match self.volume_step(request, pod, was_asked_for) {
+        let was_requested = |claim: &ObjectName| attempt.requested_volumes.contains(claim);
+        match self.volume_step(request, pod, was_requested) {
             Ok(VolumeStep::Done) => Move::Next(Stage::Claims),
             Ok(VolumeStep::Write(write)) => Move::Write(write),
             Ok(VolumeStep::Await(what)) => {
@@ -461,7 +461,7 @@ impl Binder {
         }
     }
 
-    fn is_bound_as_asked(&self, request: &Request) -> bool {
+    fn is_bound_as_requested(&self, request: &Request) -> bool {
         let pod = self.facts.subject(request);
         pod.is_some_and(|pod| pod.node.as_ref() == Some(&request.node))
     }
@@ -497,7 +497,7 @@ impl Binder {
         let Some(view) = &pod.view else { return Ok(None) };
         let devices: Vec<&str> = devices.iter().map(|(_, device)| &**device).collect();
         let portion = request.spec.received_gpu.as_ref().and_then(|gpu| gpu.portion.as_deref());
-        let told = sharing::Told {
+        let granted = sharing::GrantedDevices {
             devices: &devices,
             portion: portion.unwrap_or_default(),
             cdi: self.facts.node(&request.node).is_some_and(|node| self.uses_cdi(node)),
@@ -505,7 +505,7 @@ impl Binder {
                 .memory_limit(request, pod)
                 .map_err(|why| failed_in(BinderPlugin::HamiCore, &why))?,
         };
-        sharing::config_maps(view, &told).map(Some)
+        sharing::config_maps(view, &granted).map(Some)
     }
 
     fn bind(&self, request: &Request, attempt: &Attempt, pod: &PodFacts, now: Timestamp) -> Move {
@@ -534,7 +534,7 @@ impl Binder {
         if request.is_fraction() {
             match self.reserved_devices(request) {
                 Ok(Some(devices)) => {
-                    if let Some(reason) = self.lacks_room(request, pod, &devices) {
+                    if let Some(reason) = self.lacks_capacity(request, pod, &devices) {
                         return Move::fail(reason);
                     }
                     let pairs: Vec<String> =
@@ -566,7 +566,7 @@ impl Binder {
     }
 }
 
-/// Only pods that share devices are labelled and told about them.
+/// Only pods that share devices are labelled and given config maps.
 fn after_claims(request: &Request) -> Stage {
     if request.is_fraction() { Stage::Label } else { Stage::Bind }
 }
@@ -591,20 +591,20 @@ fn labels(request: &Request, pod: &PodFacts) -> Option<BTreeMap<String, Option<S
     (!labels.is_empty()).then_some(labels)
 }
 
-fn tell(request: &Request, outcome: &Outcome) -> BindStep {
-    let tell = match outcome {
-        Outcome::Bound => Tell {
+fn status_update(request: &Request, outcome: &Outcome) -> BindStep {
+    let update = match outcome {
+        Outcome::Bound => StatusUpdate {
             uid: request.uid.clone(),
             phase: BindRequestStatus::SUCCEEDED,
             reason: None,
             failed_attempts: request.failed_attempts,
         },
-        Outcome::Failed(reason) => Tell {
+        Outcome::Failed(reason) => StatusUpdate {
             uid: request.uid.clone(),
             phase: BindRequestStatus::FAILED,
             reason: Some(reason.clone()),
             failed_attempts: request.failed_attempts + 1,
         },
     };
-    BindStep::Tell(tell)
+    BindStep::WriteStatus(update)
 }

@@ -1,4 +1,4 @@
-//! Whether containers are told their devices in the notation of CDI: as configured, as the node says, as NVIDIA's operator
+//! Whether containers name their devices in the notation of CDI: as configured, as the node says, as NVIDIA's operator
 //! is set up. The operator is looked at where it is there; nothing needs it.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use kai_settings::binder::CdiSetting;
 /// From this version on the operator's CDI is the default of containers too.
 const ON_BY_DEFAULT: [u64; 3] = [25, 10, 0];
 
-/// The label that tells the version of the operator.
+/// The label that holds the version of the operator.
 const VERSION: &str = "app.kubernetes.io/version";
 
 /// `ClusterPolicy` objects of NVIDIA's operator, as far as they concern CDI.
@@ -48,7 +48,7 @@ fn version(text: &str) -> Option<[u64; 3]> {
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
-/// Whether containers on the node are told devices in the notation of CDI.
+/// Whether containers on the node name devices in the notation of CDI.
 pub(super) fn is_on(node: &view::Node, setting: CdiSetting, policies: &ClusterPolicies) -> bool {
     let metadata = &node.metadata;
     let stated = metadata.labels.get(names::CDI).or_else(|| metadata.annotations.get(names::CDI));

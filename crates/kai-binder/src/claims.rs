@@ -102,7 +102,7 @@ impl Claim {
             leaving: metadata.deletion_timestamp.is_some(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
             allocation: given.map(kai_translate::devices::allocation),
-            holds: given.map(held).unwrap_or_default(),
+            holds: given.map(exclusive_devices).unwrap_or_default(),
             reserved_for: users.map(|user| json!(user)).collect(),
             made_for: pods.next().filter(|_| is_made).map(|owner| owner.uid.as_str().into()),
         }
@@ -126,18 +126,18 @@ impl Claim {
 }
 
 /// Devices of an allocation that nobody else may have; those that are only looked at are anybody's.
-fn held(allocation: &AllocationResult) -> Vec<DeviceRef> {
+fn exclusive_devices(allocation: &AllocationResult) -> Vec<DeviceRef> {
     let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
     // Several claims may have shares of one device; the planner sees to it that they fit.
     let is_exclusive = |result: &&DeviceRequestAllocationResult| {
         result.admin_access != Some(true) && result.share_id.is_none()
     };
-    let held = results.filter(is_exclusive).map(|result| DeviceRef {
+    let exclusive = results.filter(is_exclusive).map(|result| DeviceRef {
         driver: result.driver.as_str().into(),
         pool: result.pool.as_str().into(),
         device: result.device.as_str().into(),
     });
-    held.collect()
+    exclusive.collect()
 }
 
 impl Claims {
@@ -166,7 +166,7 @@ impl Claims {
 
     /// A claim is about to be given devices: they are its own from now on.
     pub(super) fn begin_to_give(&mut self, take: &TakeClaim) {
-        let devices = take.allocation.as_deref().map(held).unwrap_or_default();
+        let devices = take.allocation.as_deref().map(exclusive_devices).unwrap_or_default();
         for device in &devices {
             self.holders.add(device, &take.claim);
         }
@@ -286,7 +286,7 @@ impl Binder {
 
     /// No device is given away twice, whatever two schedulers decide.
     fn check_free(&self, name: &ObjectName, decided: &AllocationResult) -> Result<(), String> {
-        for device in held(decided) {
+        for device in exclusive_devices(decided) {
             let mut holders = self.facts.claims.holders.of(&device);
             if let Some(holder) = holders.find(|holder| *holder != name) {
                 let DeviceRef { driver, pool, device } = &device;

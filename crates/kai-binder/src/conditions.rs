@@ -5,7 +5,7 @@ use kai_core::world::gpu_facts::{GpuFacts, Sharing};
 use kai_translate::view;
 
 use super::facts::NodeFacts;
-use super::ladder::{Ladder, RuntimeState};
+use super::nvml_fallbacks::{NvmlFallbacks, RuntimeState};
 
 /// A condition of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ impl NodeCondition {
 pub(super) fn changed(
     node: &NodeFacts,
     gpus: &GpuFacts,
-    ladder: Option<&Ladder>,
+    fallbacks: Option<&NvmlFallbacks>,
     runtime: RuntimeState,
 ) -> Vec<NodeCondition> {
     let understood = (gpus.advertised > 0).then(|| understood(gpus));
-    let found = ladder.and_then(|ladder| found(ladder, runtime));
+    let found = fallbacks.and_then(|fallbacks| found(fallbacks, runtime));
     let wanted = [understood, found].into_iter().flatten();
     wanted.filter(|one| differs(one, &node.view.status.conditions)).collect()
 }
@@ -66,13 +66,13 @@ fn understood(gpus: &GpuFacts) -> NodeCondition {
 }
 
 /// Whether reservation pods find their device; none: nothing was seen of them yet.
-fn found(ladder: &Ladder, runtime: RuntimeState) -> Option<NodeCondition> {
+fn found(fallbacks: &NvmlFallbacks, runtime: RuntimeState) -> Option<NodeCondition> {
     let kind = names::GPUS_FOUND;
-    if ladder.works() {
+    if fallbacks.works() {
         let message = "reservation pods find their GPU".to_owned();
         return Some(NodeCondition { kind, holds: true, reason: "Found", message });
     }
-    let why = ladder.failures()?;
+    let why = fallbacks.failures()?;
     let (reason, advice) = match runtime {
         RuntimeState::NoClass => (
             "RuntimeClassMissing",
@@ -100,28 +100,33 @@ mod tests {
     #[test]
     fn that_all_is_well_is_said_only_after_it_was_not() {
         let mut shown = Vec::new();
-        let mut ladder = Ladder::default();
-        let told = |shown: &[view::Condition], ladder: &Ladder, runtime| {
-            let condition = found(ladder, runtime).filter(|one| differs(one, shown));
+        let mut fallbacks = NvmlFallbacks::default();
+        let changed_reason = |shown: &[view::Condition], fallbacks: &NvmlFallbacks, runtime| {
+            let condition = found(fallbacks, runtime).filter(|one| differs(one, shown));
             condition.map(|one| (one.reason, one.message))
         };
-        assert_eq!(told(&shown, &ladder, RuntimeState::NoClass), None, "nothing was tried");
-        ladder.failed(Rung::Plain, "no library");
-        let (reason, message) = told(&shown, &ladder, RuntimeState::NoClass).expect("a condition");
+        assert_eq!(
+            changed_reason(&shown, &fallbacks, RuntimeState::NoClass),
+            None,
+            "nothing was tried"
+        );
+        fallbacks.failed(Rung::Plain, "no library");
+        let (reason, message) =
+            changed_reason(&shown, &fallbacks, RuntimeState::NoClass).expect("a condition");
         assert_eq!(reason, "RuntimeClassMissing");
         assert!(message.ends_with(". plain: no library"), "{message}");
-        let reason = |shown: &[view::Condition], ladder: &Ladder, runtime| {
-            told(shown, ladder, runtime).map(|(reason, _)| reason)
+        let reason = |shown: &[view::Condition], fallbacks: &NvmlFallbacks, runtime| {
+            changed_reason(shown, fallbacks, runtime).map(|(reason, _)| reason)
         };
-        assert_eq!(reason(&shown, &ladder, RuntimeState::NotOnNode), Some("RuntimeNotOnNode"));
-        assert_eq!(reason(&shown, &ladder, RuntimeState::Usable), Some("GpuNotFound"));
-        ladder.worked(Rung::Plain);
-        assert_eq!(reason(&shown, &ladder, RuntimeState::NoClass), None, "it never failed");
+        assert_eq!(reason(&shown, &fallbacks, RuntimeState::NotOnNode), Some("RuntimeNotOnNode"));
+        assert_eq!(reason(&shown, &fallbacks, RuntimeState::Usable), Some("GpuNotFound"));
+        fallbacks.worked(Rung::Plain);
+        assert_eq!(reason(&shown, &fallbacks, RuntimeState::NoClass), None, "it never failed");
         shown.push(view::Condition {
             type_: names::GPUS_FOUND.to_owned(),
             status: "False".to_owned(),
             reason: "GpuNotFound".to_owned(),
         });
-        assert_eq!(reason(&shown, &ladder, RuntimeState::NoClass), Some("Found"));
+        assert_eq!(reason(&shown, &fallbacks, RuntimeState::NoClass), Some("Found"));
     }
 }

@@ -8,8 +8,8 @@ use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 use kai_translate::view;
 
-use super::clash::MOST_TRIED;
 use super::facts::{Life, Vanished};
+use super::gpu_group_conflict::MOST_TRIED;
 use super::profile::Rung;
 use super::reservation::{self, Blueprint, NEVER_CREATED, Reservation, Trouble};
 use super::writes::Order;
@@ -60,7 +60,7 @@ enum Need {
 pub(super) enum DeviceState {
     /// The reservation keeps this device.
     Kept(Text),
-    /// The reservation is still to tell, or to be made.
+    /// The reservation has not named its device yet, or is to be made.
     Awaited,
     /// There will be none, for this reason.
     Failed(String),
@@ -138,7 +138,7 @@ impl Binder {
         let since = *memory.idle_since.get_or_insert(now);
         let due = since.plus(PATIENCE);
         if !memory.needed && now < due {
-            // Who needs it may not have been told yet.
+            // Its user may not have been observed yet.
             self.look_again_at(due, Item::Device(key.clone()));
             return true;
         }
@@ -302,15 +302,15 @@ impl Binder {
             self.end_reservation(key);
             return;
         };
-        let climb = self.climb(node);
+        let allowed = self.allowed_rungs(node);
         let blueprint = Blueprint {
             name: &name,
             device: key,
             tolerations: &tolerations,
             is_fake: node.is_fake(),
             rung,
-            platform: climb.platform,
-            class: climb.class,
+            platform: allowed.platform,
+            class: allowed.class,
             observes_processes: false,
         };
         let plain = Box::new(reservation::manifest(blueprint, &self.settings.reservation));

@@ -12,10 +12,10 @@ use super::{Binder, BinderSettings, EndedBind};
 
 /// Something that the binder is to hear.
 #[derive(Debug)]
-pub struct BinderReport(Heard);
+pub struct BinderReport(DriverInput);
 
 #[derive(Debug)]
-enum Heard {
+enum DriverInput {
     /// What came of an order.
     Report(Report),
     /// A change of something that nobody else looks at.
@@ -65,8 +65,8 @@ impl Driver {
     /// Takes over what came of an order.
     pub fn settle(&mut self, report: BinderReport) {
         match report.0 {
-            Heard::Report(report) => self.binder.settle(report, self.env.now()),
-            Heard::Change(change) => self.binder.apply(&change),
+            DriverInput::Report(report) => self.binder.settle(report, self.env.now()),
+            DriverInput::Change(change) => self.binder.apply(&change),
         }
     }
 
@@ -92,7 +92,7 @@ impl Driver {
             let (writer, reports) = (self.writer.clone(), self.reports.clone());
             self.env.spawn("bind", async move {
                 if let Some(report) = writes::carry_out(&writer, order).await {
-                    let _ = reports.send(BinderReport(Heard::Report(report))).await;
+                    let _ = reports.send(BinderReport(DriverInput::Report(report))).await;
                 }
             });
         }
@@ -112,8 +112,8 @@ fn follow(
     let reports = reports.clone();
     env.spawn("watch", async move {
         while let Some(change) = changes.recv().await {
-            let heard = Heard::Change(Box::new(change));
-            if reports.send(BinderReport(heard)).await.is_err() {
+            let input = DriverInput::Change(Box::new(change));
+            if reports.send(BinderReport(input)).await.is_err() {
                 return;
             }
         }

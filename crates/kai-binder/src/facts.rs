@@ -1,4 +1,4 @@
-//! What the watches told, indexed by what it has to do with each other.
+//! What the watches reported, indexed by what it has to do with each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use super::reservation::Reservation;
 use super::scaling::ScalingPods;
 use super::volumes::Volumes;
 use super::{BinderSettings, DeviceKey, Item};
-use crate::reserved::ReservedDevices;
+use crate::reserved_devices::ReservedDevices;
 
 /// What must have been listed before anything is judged to be missing.
 pub(super) const NEEDED: [Kind; 9] = [
@@ -38,7 +38,7 @@ pub(super) const NEEDED: [Kind; 9] = [
     Kind::ClusterPolicy,
 ];
 
-/// What the watches told.
+/// What the watches reported.
 pub(super) struct Facts {
     scheduler_name: String,
     namespace: String,
@@ -55,7 +55,7 @@ pub(super) struct Facts {
     pub(super) classes: BTreeMap<String, String>,
     /// How NVIDIA's operator is set up.
     pub(super) policies: ClusterPolicies,
-    /// What reservations tell of the GPUs of nodes.
+    /// What reservations say of the GPUs of nodes.
     pub(super) reserved: ReservedDevices,
     /// Pods on a node by the shared devices they use.
     users: Index<DeviceKey, ObjectName>,
@@ -136,10 +136,10 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Its container runtime may have this one; not every version tells.
+    /// Its container runtime may have this one; not every version lists them.
     pub(super) fn may_have_runtime(&self, handler: &str) -> bool {
-        let told = &self.view.status.runtime_handlers;
-        told.is_empty() || told.iter().any(|one| one.name == handler)
+        let handlers = &self.view.status.runtime_handlers;
+        handlers.is_empty() || handlers.iter().any(|one| one.name == handler)
     }
 
     /// Its devices are only claimed to be there.
@@ -234,7 +234,7 @@ impl Facts {
         }
     }
 
-    /// Everything that existed at first has been told.
+    /// Everything that existed at first has been listed.
     pub(super) fn is_complete(&self) -> bool {
         NEEDED.iter().all(|kind| self.listed.contains(kind))
     }
@@ -432,7 +432,7 @@ impl Facts {
         self.expected.insert(name, false);
     }
 
-    /// A reservation as the API server answered with it, if it did; the watch may have told more by now.
+    /// A reservation as the API server answered with it, if it did; the watch may have reported more by now.
     pub(super) fn take_reservation(&mut self, name: &ObjectName, pod: Option<&view::Pod>) {
         let is_gone = self.expected.remove(name).unwrap_or_default();
         if let Some(pod) = pod.filter(|_| !is_gone) {
@@ -440,7 +440,7 @@ impl Facts {
         }
     }
 
-    /// A pod as the API server answered with it; the watch may have told more by now.
+    /// A pod as the API server answered with it; the watch may have reported more by now.
     pub(super) fn take_answer(&mut self, pod: &view::Pod) {
         if self.pods.get(&pods::name(pod)).is_some_and(|known| *known.uid == *pod.metadata.uid) {
             self.set_pod(pod);
@@ -471,7 +471,7 @@ impl Facts {
         self.replace_pod(name, Some(new));
     }
 
-    /// The pod was bound by us and the watch will tell.
+    /// The pod was bound by us and the watch will show it.
     pub(super) fn assume_bound(&mut self, name: &ObjectName, uid: &Text, node: &Text) {
         let Some(mut new) = self.pods.get(name).filter(|pod| pod.uid == *uid).cloned() else {
             return;
@@ -604,7 +604,7 @@ impl Facts {
         self.replace_request(name.clone(), None);
     }
 
-    /// The request's status was written by us and the watch will tell.
+    /// The request's status was written by us and the watch will show it.
     pub(super) fn assume_status(&mut self, name: &ObjectName, phase: &str, failures: i32) {
         let Some(mut new) = self.requests.get(name).cloned() else { return };
         new.phase = Some(phase.to_owned());
@@ -634,7 +634,7 @@ impl Facts {
         }
     }
 
-    /// Does a request, as far as objects tell, need its devices? One that is done does until its pod shows it.
+    /// Does a request, as far as objects show, need its devices? One that is done does until its pod shows it.
     pub(super) fn needs_devices(&self, request: &Request) -> bool {
         let lives = self.subject(request).is_some_and(|pod| pod.life != Life::Ended);
         lives && request.progress() != Progress::Failed && !request.leaving

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::facts::Facts;
-use super::ladder::Ladder;
+use super::nvml_fallbacks::NvmlFallbacks;
 use super::reservation::{self, Blueprint};
 use super::{Binder, BinderSettings, DeviceKey, SharedDevice};
 
@@ -128,7 +128,7 @@ fn gpus_of(facts: &Facts, name: &Text) -> Option<NodeGpus> {
             Some(&facts.pod(&ObjectName::new(namespace, name))?.limits)
         };
         let status = |pod: &String| limits(pod)?.status.clone();
-        let held = |pod: &String| limits(pod)?.used_mib.get(&uuid).copied();
+        let measured = |pod: &String| limits(pod)?.used_mib.get(&uuid).copied();
         let enforcement: BTreeMap<String, String> =
             pods.keys().filter_map(|pod| Some((pod.clone(), status(pod)?))).collect();
         let is_enforced = |pod: &String| enforcement.get(pod).is_some_and(|one| one == ENFORCED);
@@ -137,7 +137,10 @@ fn gpus_of(facts: &Facts, name: &Text) -> Option<NodeGpus> {
             used_mib: pods.values().sum(),
             total_mib,
             enforced: !pods.is_empty() && pods.keys().all(is_enforced),
-            processes_mib: pods.keys().filter_map(|pod| Some((pod.clone(), held(pod)?))).collect(),
+            processes_mib: pods
+                .keys()
+                .filter_map(|pod| Some((pod.clone(), measured(pod)?)))
+                .collect(),
             held_mib: facts.held_mib(name, &uuid),
             enforcement,
             uuid,
@@ -176,15 +179,15 @@ pub fn reservation_pod(
     let device = DeviceKey { node: node.metadata.name.as_str().into(), group: group.into() };
     let name = reservation::name(&device, 0, &settings.reservation);
     let Some(known) = binder.facts.node(&device.node) else { return Value::Null };
-    let climb = binder.climb(known);
+    let allowed = binder.allowed_rungs(known);
     let blueprint = Blueprint {
         name: &name,
         device: &device,
         tolerations: &[],
         is_fake: known.is_fake(),
-        rung: Ladder::default().next(&climb.rungs),
-        platform: climb.platform,
-        class: climb.class,
+        rung: NvmlFallbacks::default().next(&allowed.rungs),
+        platform: allowed.platform,
+        class: allowed.class,
         observes_processes: settings.observes_processes(),
     };
     reservation::manifest(blueprint, &settings.reservation)

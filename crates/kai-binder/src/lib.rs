@@ -5,18 +5,18 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `facts` | what the watches told |
+//! | `facts` | what the watches reported |
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
-//! | `clash` | groups of a node that got one device |
+//! | `gpu_group_conflict` | groups of a node that got one device |
 //! | `profile` | what a reservation pod is given on which nodes |
-//! | `ladder` | which of that works on a node, found out by trying |
+//! | `nvml_fallbacks` | which of that works on a node, found out by trying |
 //! | `cdi` | whether devices are named in the notation of CDI |
-//! | `notes` | what is written on nodes: shares, rungs |
+//! | `node_gpu_annotations` | what is written on nodes: shares, rungs |
 //! | `conditions` | conditions of nodes: are their GPUs understood, do reservation pods find them |
 //! | `gpus` | the GPUs of a cluster and who shares them, for people and metrics |
 //! | `memory_limits` | limits of the GPU memory of sharing pods, and whether they are kept |
-//! | `room` | whether a device has room for one more |
+//! | `device_capacity` | whether a device has enough free memory for one more pod |
 //! | `scaling` | scaling pods that may still come to a node |
 //! | `gang` | pods that are bound together or not at all |
 //! | `volumes` | claims of volumes that waited for the pod's node |
@@ -25,36 +25,36 @@
 //! | `reservation` | reservation pods |
 //! | `reservation_limits` | how many reservation pods may be unanswered |
 //! | `plugins` | parts of a bind under KAI's names, and what can be said about them |
-//! | `sharing` | what the containers of a sharing pod are told |
+//! | `sharing` | config maps of a sharing pod |
 //! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
-//! | `writes`, `holdings` | how orders are written |
+//! | `writes`, `claim_writes` | how orders are written |
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
 mod cdi;
+mod claim_writes;
 mod claims;
-mod clash;
 mod conditions;
 mod config_maps;
 mod device;
+mod device_capacity;
 pub mod driver;
 mod facts;
 mod gang;
+mod gpu_group_conflict;
 mod gpus;
-mod held_memory;
-mod holdings;
 mod index;
-mod ladder;
 pub mod listing;
+mod measured_memory;
 mod memory_limits;
-mod notes;
+mod node_gpu_annotations;
+mod nvml_fallbacks;
 mod profile;
 mod repair;
 mod request;
 mod reservation;
 mod reservation_limits;
-pub mod reserved;
-mod room;
+pub mod reserved_devices;
 mod scaling;
 mod sharing;
 mod volumes;
@@ -69,20 +69,20 @@ use kai_translate::time::seconds;
 
 pub use gpus::{DeviceGpus, NodeGpus, gpus, reservation_pod};
 use kai_settings::binder::{BinderSettings, Privilege, ReservationSettings, RuntimeClassSetting};
-pub use notes::SharedDevice;
+pub use node_gpu_annotations::SharedDevice;
 pub use scaling::scaling_pod_origin;
 
 use attempt::Attempt;
 use device::DeviceMemory;
 use facts::Facts;
-use held_memory::ExceededLimits;
-use ladder::Ladder;
-use notes::NoteMemory;
+use measured_memory::ExceededLimits;
+use node_gpu_annotations::NodeUpdateState;
+use nvml_fallbacks::NvmlFallbacks;
 use repair::Repair;
 use reservation_limits::ReservationLimits;
 use writes::{Order, Report};
 
-/// How long something may be missing that another watch may still tell of.
+/// How long something may be missing that another watch may still report.
 const PATIENCE: Span = seconds(5);
 /// How often a write is tried that fails for reasons that may pass.
 const TRIES: u32 = 6;
@@ -116,8 +116,8 @@ pub struct Binder {
     devices: BTreeMap<DeviceKey, DeviceMemory>,
     limits: ReservationLimits,
     repairs: BTreeMap<ObjectName, Repair>,
-    ladders: BTreeMap<Text, Ladder>,
-    notes: BTreeMap<Text, NoteMemory>,
+    nvml_fallbacks: BTreeMap<Text, NvmlFallbacks>,
+    node_updates: BTreeMap<Text, NodeUpdateState>,
     /// Limits of pods that were written anew, and when they are written again if the pod does not show them.
     limits_written: BTreeMap<(ObjectName, String), (String, Timestamp)>,
     exceeded: ExceededLimits,
@@ -153,8 +153,8 @@ impl Binder {
             devices: BTreeMap::new(),
             limits: ReservationLimits::default(),
             repairs: BTreeMap::new(),
-            ladders: BTreeMap::new(),
-            notes: BTreeMap::new(),
+            nvml_fallbacks: BTreeMap::new(),
+            node_updates: BTreeMap::new(),
             limits_written: BTreeMap::new(),
             exceeded: ExceededLimits::default(),
             due: BTreeSet::new(),
@@ -176,7 +176,7 @@ impl Binder {
         self.devices.clear();
         self.limits = ReservationLimits::default();
         self.repairs.clear();
-        self.notes.clear();
+        self.node_updates.clear();
         self.limits_written.clear();
         self.exceeded.clear();
         self.due.clear();
@@ -210,7 +210,7 @@ impl Binder {
                     self.wrote(&request, ended, now);
                 }
             }
-            Report::Noted { node, ended } => self.noted(&node, ended, now),
+            Report::NodeUpdated { node, ended } => self.node_updated(&node, ended, now),
             Report::Repaired { pod, ended } => self.repaired(&pod, ended, now),
         }
     }

@@ -338,8 +338,8 @@ mod tests {
 
     #[test]
     fn drivers_that_limit_memory_receive_request_limit_and_devices() {
-        let asked = json!({"gpu-memory": "4000", "gpu-memory.limit": "8000"});
-        let written = nvidia_annotations("615", true, &asked);
+        let requested = json!({"gpu-memory": "4000", "gpu-memory.limit": "8000"});
+        let written = nvidia_annotations("615", true, &requested);
         let expected = [
             ("nvidia.com/container.main.gpu-memory.limit", "8000Mi"),
             ("nvidia.com/container.main.gpu-memory.request", "4000Mi"),
@@ -350,7 +350,7 @@ mod tests {
         let half = nvidia_annotations("620", true, &json!({"gpu-fraction": "0.5"}));
         assert_eq!(half["nvidia.com/container.main.gpu-memory.request"], "16300Mi");
         for (driver, nv_fractions) in [("580", true), ("", true), ("615", false)] {
-            let none = nvidia_annotations(driver, nv_fractions, &asked);
+            let none = nvidia_annotations(driver, nv_fractions, &requested);
             assert!(none.is_empty(), "driver {driver:?}, NvFractions {nv_fractions}: {none:?}");
         }
     }

@@ -33,7 +33,7 @@ fn group_labels(pod: &PodFacts, view: &view::Pod) -> Vec<String> {
 }
 
 impl Binder {
-    /// What binds did to a pod that has no node; none: nothing that can be seen.
+    /// What binds did to a pod that has no node; none: nothing that is visible.
     pub(super) fn undo_of(&self, pod: &PodFacts, volumes: Vec<FreeVolume>) -> Option<Undo> {
         let view = pod.view.as_ref()?;
         let labels = group_labels(pod, view);
@@ -62,7 +62,7 @@ impl Binder {
             self.repairs.remove(name);
             return;
         };
-        // The request may be there and not told yet.
+        // The request may be there and not observed yet.
         let first = Repair { busy: false, tries: 0, not_before: now.plus(PATIENCE) };
         let repair = self.repairs.entry(name.clone()).or_insert(first);
         if now < repair.not_before {

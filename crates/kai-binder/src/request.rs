@@ -91,7 +91,7 @@ impl Request {
             .map(|group| DeviceKey { node: self.node.clone(), group: group.into() })
     }
 
-    /// The labels that tell a pod's shared devices, as KAI writes them.
+    /// The labels that name a pod's shared devices, as KAI writes them.
     pub(super) fn group_labels(&self) -> Vec<(String, String)> {
         match self.spec.gpu_groups().as_slice() {
             [one] => vec![(gpu::GROUP.to_owned(), (*one).to_owned())],

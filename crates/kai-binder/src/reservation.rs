@@ -1,4 +1,4 @@
-//! Reservation pods: each keeps one device of a node for a group of pods that share it, and tells which.
+//! Reservation pods: each keeps one device of a node for a group of pods that share it, and names it.
 
 use kai_api::gpu_processes::{self, PodProcesses};
 use kai_api::json;
@@ -52,7 +52,7 @@ pub(super) struct Reservation {
     pub(super) held_mib: Option<i64>,
     /// Pods whose processes use it; none: it does not look at processes.
     pub(super) processes: Option<Vec<PodProcesses>>,
-    /// Why it will never tell.
+    /// Why it will never name its device.
     pub(super) trouble: Option<Trouble>,
     /// The node has not made its container yet.
     pub(super) is_being_created: bool,
@@ -62,7 +62,7 @@ pub(super) struct Reservation {
     pub(super) platform: Option<Platform>,
 }
 
-/// Why a reservation pod will never tell its device.
+/// Why a reservation pod will never name its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) reason: String,
@@ -90,10 +90,10 @@ impl Reservation {
     }
 }
 
-/// The device that a reservation pod has told.
+/// The device that a reservation pod has named.
 fn device(pod: &view::Pod) -> Option<&str> {
-    let told = pod.metadata.annotations.get(gpu::RESERVED_DEVICE);
-    told.map(String::as_str).filter(|device| !device.is_empty())
+    let annotation = pod.metadata.annotations.get(gpu::RESERVED_DEVICE);
+    annotation.map(String::as_str).filter(|device| !device.is_empty())
 }
 
 /// A reason and what is to be said of it.
@@ -114,7 +114,7 @@ fn trouble(pod: &view::Pod) -> Option<Trouble> {
         return Some(Trouble { reason, blames_rung: false });
     }
     let containers = &status.container_statuses;
-    // What was once in the way is over where it has told its device.
+    // What was once in the way is over where it has named its device.
     let mut silent = containers.iter().filter(|_| device(pod).is_none());
     containers.iter().find_map(stuck).or_else(|| silent.find_map(gave_up))
 }
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(reason(&ended("lastState", words)).as_deref(), Some(words));
         assert_eq!(reason(&ended("lastState", "could not patch pod. error: timeout")), None);
         pod.metadata.annotations.insert(gpu::RESERVED_DEVICE.to_owned(), "GPU-1".to_owned());
-        assert_eq!(trouble(&pod), None, "it told later");
+        assert_eq!(trouble(&pod), None, "it named its device later");
         let text = r#"{"status": {"containerStatuses": [{"lastState": {"terminated": {"reason": "StartError", "message": "no such runtime"}}}]}}"#;
         let pod: view::Pod = serde_json::from_str(text).expect("a pod");
         assert_eq!(reason(&pod).as_deref(), Some("StartError: no such runtime"));

@@ -25,7 +25,7 @@ pub(super) struct ReservationLimits {
     unanswered: BTreeMap<Text, BTreeMap<Text, Timestamp>>,
     /// Sum of the above.
     number: usize,
-    /// Devices that are not reserved yet, in the order in which they were asked for.
+    /// Devices that are not reserved yet, in the order in which they were requested.
     waiting: VecDeque<DeviceKey>,
     /// When a reservation of the node last named its device.
     answered_at: BTreeMap<Text, Timestamp>,

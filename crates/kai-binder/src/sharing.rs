@@ -1,4 +1,4 @@
-//! What the containers of a sharing pod are told: two config maps, which admission has referred them to. A map is written
+//! What the containers of a sharing pod read about their devices: two config maps, which admission has referred them to. A map is written
 //! only where the pod refers to it.
 
 use std::collections::BTreeMap;
@@ -102,8 +102,8 @@ pub(super) fn request_problem(pod: &view::Pod) -> Option<String> {
     Some(format!("Pod {}: {problem}", pods::name(pod)))
 }
 
-/// What a pod that shares devices is told about them.
-pub(super) struct Told<'a> {
+/// What config maps say about the devices of a pod.
+pub(super) struct GrantedDevices<'a> {
     /// The devices.
     pub(super) devices: &'a [&'a str],
     /// Its part of each.
@@ -115,8 +115,11 @@ pub(super) struct Told<'a> {
 }
 
 /// The config maps of a pod that got a share of these devices.
-pub(super) fn config_maps(pod: &view::Pod, told: &Told<'_>) -> Result<Vec<ConfigMap>, String> {
-    let Told { devices, portion, cdi, limit_mib } = *told;
+pub(super) fn config_maps(
+    pod: &view::Pod,
+    granted: &GrantedDevices<'_>,
+) -> Result<Vec<ConfigMap>, String> {
+    let GrantedDevices { devices, portion, cdi, limit_mib } = *granted;
     let target = target(pod)?;
     let (capabilities, variables) = names(pod, &target)?;
     let prefix = if cdi { gpu::CDI_DEVICE_PREFIX } else { "" };
@@ -137,8 +140,8 @@ pub(super) fn config_maps(pod: &view::Pod, told: &Told<'_>) -> Result<Vec<Config
     let limit = limit_mib.map(|mib| (env::CUDA_DEVICE_MEMORY_LIMIT, format!("{mib}m")));
     capabilities.data.extend(limit);
     let mut variables = ConfigMap { name: variables, data: BTreeMap::new() };
-    let teller = if refers { &mut capabilities } else { &mut variables };
-    teller.data.insert(env::NVIDIA_VISIBLE_DEVICES, visible);
+    let target_map = if refers { &mut capabilities } else { &mut variables };
+    target_map.data.insert(env::NVIDIA_VISIBLE_DEVICES, visible);
     let mut maps = vec![capabilities, variables];
     maps.retain(|map| match reference(pod, &map.name) {
         Reference::None => false,
@@ -154,7 +157,7 @@ pub(super) fn config_map_names(pod: &view::Pod) -> Vec<String> {
     named.map(|(capabilities, variables)| vec![capabilities, variables]).unwrap_or_default()
 }
 
-/// Does the label tell a shared device?
+/// Whether the label names a shared device.
 pub(super) fn is_group_label(key: &str) -> bool {
     key == gpu::GROUP || key.starts_with(gpu::MULTI_GROUP_PREFIX)
 }
@@ -177,15 +180,16 @@ mod tests {
         serde_json::from_value(object).expect("a pod")
     }
 
-    fn told(annotations: &serde_json::Value, cdi: bool) -> Result<Vec<ConfigMap>, String> {
+    fn maps_of(annotations: &serde_json::Value, cdi: bool) -> Result<Vec<ConfigMap>, String> {
         let devices = ["GPU-1", "GPU-2"];
-        let told = Told { devices: &devices, portion: "0.50", cdi, limit_mib: Some(8000) };
-        config_maps(&pod(annotations), &told)
+        let granted =
+            GrantedDevices { devices: &devices, portion: "0.50", cdi, limit_mib: Some(8000) };
+        config_maps(&pod(annotations), &granted)
     }
 
     #[test]
-    fn devices_are_told_where_admission_said() {
-        let maps = told(&json!({"runai/shared-gpu-configmap": "p"}), false).expect("maps");
+    fn devices_stand_where_admission_referred_to() {
+        let maps = maps_of(&json!({"runai/shared-gpu-configmap": "p"}), false).expect("maps");
         let names: Vec<&str> = maps.iter().map(|map| &*map.name).collect();
         assert_eq!(names, ["p-0"], "no container refers to the other");
         assert_eq!(maps[0].data["NVIDIA_VISIBLE_DEVICES"], "GPU-1,GPU-2");
@@ -201,8 +205,13 @@ mod tests {
             let source = json!({"name": "p-0-evar", "optional": optional});
             let source = serde_json::from_value(json!({"configMapRef": source})).expect("a source");
             pod.spec.containers[0].env_from.push(source);
-            let told = Told { devices: &["GPU-1"], portion: "0.50", cdi: false, limit_mib: None };
-            let maps = config_maps(&pod, &told).expect("maps");
+            let granted = GrantedDevices {
+                devices: &["GPU-1"],
+                portion: "0.50",
+                cdi: false,
+                limit_mib: None,
+            };
+            let maps = config_maps(&pod, &granted).expect("maps");
             maps.into_iter().map(|map| map.name).collect()
         };
         assert_eq!(written(json!(null)), ["p-0", "p-0-evar"], "the kubelet waits for it");
@@ -214,7 +223,7 @@ mod tests {
     fn a_container_without_the_reference_gets_the_variable() {
         let annotations =
             json!({"runai/shared-gpu-configmap": "p", "gpu-fraction-container-name": "first"});
-        let maps = told(&annotations, true).expect("maps");
+        let maps = maps_of(&annotations, true).expect("maps");
         assert_eq!((maps.len(), &*maps[0].name), (1, "p-i0-evar"));
         assert_eq!(
             maps[0].data["NVIDIA_VISIBLE_DEVICES"],
@@ -222,12 +231,12 @@ mod tests {
         );
         let annotations =
             json!({"runai/shared-gpu-configmap": "p", "gpu-fraction-container-name": "side"});
-        assert_eq!(told(&annotations, false).expect("maps"), [], "it refers to nothing");
+        assert_eq!(maps_of(&annotations, false).expect("maps"), [], "it refers to nothing");
     }
 
     #[test]
-    fn what_admission_left_out_is_said() {
-        let error = told(&json!({}), false).expect_err("no prefix");
+    fn missing_annotations_of_admission_are_named() {
+        let error = maps_of(&json!({}), false).expect_err("no prefix");
         assert!(
             error.contains(
                 "no desired configmap name found in pod ns/n annotations; the annotation"
@@ -235,7 +244,7 @@ mod tests {
             "{error}"
         );
         let annotations = json!({"gpu-fraction-container-name": "x"});
-        let error = told(&annotations, false).expect_err("no container");
+        let error = maps_of(&annotations, false).expect_err("no container");
         assert!(error.ends_with("container with name x not found for fraction request"), "{error}");
         assert!(config_map_names(&pod(&json!({}))).is_empty());
     }

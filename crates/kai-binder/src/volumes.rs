@@ -171,13 +171,13 @@ impl Binder {
         &self,
         request: &Request,
         pod: &PodFacts,
-        was_asked_for: impl Fn(&ObjectName) -> bool,
+        was_requested: impl Fn(&ObjectName) -> bool,
     ) -> Result<VolumeStep, String> {
         let Some(view) = &pod.view else { return Ok(VolumeStep::Done) };
         let mut awaited = None;
         for name in kai_translate::pod::volume_claims(view) {
             let name = ObjectName { namespace: request.pod.namespace.clone(), name };
-            match self.claim_volume(request, &name, was_asked_for(&name))? {
+            match self.claim_volume(request, &name, was_requested(&name))? {
                 VolumeStep::Done => {}
                 VolumeStep::Await(what) => awaited = awaited.or(Some(what)),
                 step @ (VolumeStep::Write(_) | VolumeStep::Missing(..)) => return Ok(step),
@@ -190,7 +190,7 @@ impl Binder {
         &self,
         request: &Request,
         name: &ObjectName,
-        was_asked_for: bool,
+        was_requested: bool,
     ) -> Result<VolumeStep, String> {
         let (store, node) = (&self.facts.volumes, &request.node);
         let (short, awaited) = (&name.name, Awaited::VolumeClaim(name.clone()));
@@ -232,7 +232,7 @@ impl Binder {
         if store.reserved_for(claim).is_some() {
             return Ok(VolumeStep::Await(awaited));
         }
-        if was_asked_for {
+        if was_requested {
             return Err(format!("provisioning failed for PVC \"{short}\""));
         }
         self.ask_for_volume(request, name, claim, class)

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::claims::{FreeClaim, TakeClaim};
 use super::conditions::NodeCondition;
-use super::notes::Note;
+use super::node_gpu_annotations::NodeUpdate;
 use super::sharing::ConfigMap;
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
-use super::{DeviceKey, config_maps, holdings};
+use super::{DeviceKey, claim_writes, config_maps};
 
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,10 @@ pub(super) enum Order {
     Release { device: DeviceKey, pod: ObjectName, uid: Text },
     /// Remove a reservation pod of which nobody waits to hear that it is gone.
     Discard { pod: ObjectName, uid: Text },
-    /// Tell a pod to go that shares a device it may no longer use.
+    /// Evict a pod that shares a device it may no longer use.
     Evict { pod: ObjectName, uid: Text, message: String },
     /// Write on a node what is known of its GPUs.
-    Note { node: Text, note: Note, now: Timestamp },
+    UpdateNode { node: Text, update: NodeUpdate, now: Timestamp },
     /// Write the limits of GPU memory of a pod anew: its neighbours are others.
     Limit { pod: ObjectName, uid: Text, key: String, text: String },
     /// A step of a bind.
@@ -62,8 +62,8 @@ pub(super) enum BindStep {
     Bind { uid: Text, node: Text, annotations: BTreeMap<Cow<'static, str>, String> },
     /// Undo what was done to the pod.
     Undo(Undo),
-    /// Tell how it ended.
-    Tell(Tell),
+    /// Write how it ended.
+    WriteStatus(StatusUpdate),
     /// Remove the request.
     Drop { uid: Text },
 }
@@ -103,7 +103,7 @@ pub(super) enum Answer {
 
 /// How a bind ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tell {
+pub(super) struct StatusUpdate {
     pub(super) uid: Text,
     pub(super) phase: &'static str,
     pub(super) reason: Option<String>,
@@ -116,7 +116,7 @@ pub(super) enum Report {
     Reserved { device: DeviceKey, ended: Outcome<Box<view::Pod>> },
     Released { device: DeviceKey, pod: ObjectName, ended: Outcome<()> },
     Wrote { request: ObjectName, attempt: u64, ended: Written },
-    Noted { node: Text, ended: Outcome<()> },
+    NodeUpdated { node: Text, ended: Outcome<()> },
     Repaired { pod: ObjectName, ended: Written },
 }
 
@@ -151,9 +151,9 @@ pub(super) async fn carry_out(writer: &Writer, order: Order) -> Option<Report> {
             }
             None
         }
-        Order::Note { node, note, now } => {
-            let ended = write_note(writer, &node, note, now).await;
-            Some(Report::Noted { node, ended })
+        Order::UpdateNode { node, update, now } => {
+            let ended = write_node_update(writer, &node, update, now).await;
+            Some(Report::NodeUpdated { node, ended })
         }
         Order::Limit { pod, uid, key, text } => {
             let target = Target::of_uid(Resource::PODS, &pod, &uid);
@@ -191,12 +191,12 @@ async fn write_step(
             }
             Ok(Answer::Nothing)
         }
-        BindStep::ReserveVolume(reserve) => holdings::reserve_volume(writer, reserve).await,
-        BindStep::SelectNode(select) => holdings::select_node(writer, select).await,
-        BindStep::TakeClaim(take) => holdings::take_claim(writer, take).await,
-        BindStep::MakeClaim(object) => holdings::make_claim(writer, pod, object).await,
+        BindStep::ReserveVolume(reserve) => claim_writes::reserve_volume(writer, reserve).await,
+        BindStep::SelectNode(select) => claim_writes::select_node(writer, select).await,
+        BindStep::TakeClaim(take) => claim_writes::take_claim(writer, take).await,
+        BindStep::MakeClaim(object) => claim_writes::make_claim(writer, pod, object).await,
         BindStep::NameClaim { uid, status } => {
-            holdings::name_claim(writer, pod, &uid, &status).await
+            claim_writes::name_claim(writer, pod, &uid, &status).await
         }
         BindStep::Bind { uid, node, annotations } => {
             let bind = BindPod { pod: pod.clone(), uid, node, annotations };
@@ -204,7 +204,7 @@ async fn write_step(
             Ok(Answer::Nothing)
         }
         BindStep::Undo(undo) => undo_all(writer, pod, undo).await,
-        BindStep::Tell(Tell { uid, phase, reason, failed_attempts }) => {
+        BindStep::WriteStatus(StatusUpdate { uid, phase, reason, failed_attempts }) => {
             let status =
                 json!({"phase": phase, "reason": reason, "failedAttempts": failed_attempts});
             let target = Target::of_uid(Resource::BIND_REQUESTS, request, &uid);
@@ -254,9 +254,14 @@ async fn reserve(writer: &Writer, pod: Box<Value>) -> Outcome<Box<view::Pod>> {
 }
 
 /// What is known of a node's GPUs goes onto the node.
-async fn write_note(writer: &Writer, node: &Text, note: Note, now: Timestamp) -> Outcome<()> {
+async fn write_node_update(
+    writer: &Writer,
+    node: &Text,
+    update: NodeUpdate,
+    now: Timestamp,
+) -> Outcome<()> {
     let target = Target::named(Resource::NODES, &ObjectName::new("", &**node));
-    let Note { annotations, conditions } = note;
+    let NodeUpdate { annotations, conditions } = update;
     if !annotations.is_empty() {
         let patch = Patch::object(json!({"metadata": {"annotations": annotations}}));
         writer.write(&Write::Patch(target.clone(), patch)).await?;
@@ -294,13 +299,13 @@ async fn undo_all(writer: &Writer, pod: &ObjectName, undo: Undo) -> Written {
         config_maps::delete(writer, pod, &uid, &map).await?;
     }
     if names_claim {
-        gone_is_fine(holdings::name_claim(writer, pod, &uid, &Value::Null).await)?;
+        gone_is_fine(claim_writes::name_claim(writer, pod, &uid, &Value::Null).await)?;
     }
     for claim in claims {
-        gone_is_fine(holdings::free_claim(writer, claim).await)?;
+        gone_is_fine(claim_writes::free_claim(writer, claim).await)?;
     }
     for volume in volumes {
-        gone_is_fine(holdings::free_volume(writer, volume).await)?;
+        gone_is_fine(claim_writes::free_volume(writer, volume).await)?;
     }
     Ok(answer)
 }

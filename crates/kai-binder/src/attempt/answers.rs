@@ -36,14 +36,14 @@ impl Binder {
         }
         if let (Some(reason), Some(request)) = (attempt.cancelled.take(), &request)
             && !attempt.is_failing()
-            && !matches!(attempt.stage, Stage::Tell(_))
+            && !matches!(attempt.stage, Stage::Report(_))
         {
             self.enter(request, &mut attempt, Stage::Undo(reason), now);
         }
         self.attempts.insert(name.clone(), attempt);
     }
 
-    /// What the API server answered is known before the watch tells.
+    /// What the API server answered is known before the watch reports it.
     pub(crate) fn take_answer(&mut self, answer: Answer) {
         match answer {
             Answer::Nothing => {}
@@ -71,11 +71,11 @@ impl Binder {
                 let Attempt { pod, pod_uid, node, .. } = &*attempt;
                 tracing::info!(%pod, %node, "bound");
                 self.facts.assume_bound(pod, pod_uid, node);
-                Stage::Tell(Outcome::Bound)
+                Stage::Report(Outcome::Bound)
             }
-            Stage::Undo(reason) => Stage::Tell(Outcome::Failed(reason.clone())),
-            Stage::Tell(outcome) => {
-                self.told(name, request, &outcome.clone(), attempt, now);
+            Stage::Undo(reason) => Stage::Report(Outcome::Failed(reason.clone())),
+            Stage::Report(outcome) => {
+                self.status_written(name, request, &outcome.clone(), attempt, now);
                 return;
             }
         };
@@ -85,8 +85,8 @@ impl Binder {
         }
     }
 
-    /// The request tells how it ended.
-    fn told(
+    /// The status of the request says how it ended.
+    fn status_written(
         &mut self,
         name: &ObjectName,
         request: Option<&Request>,
@@ -157,12 +157,12 @@ impl Binder {
             }
             Stage::Undo(cause) => {
                 tracing::warn!(%pod, reason, "a failed bind was not undone");
-                Stage::Tell(Outcome::Failed(cause.clone()))
+                Stage::Report(Outcome::Failed(cause.clone()))
             }
-            Stage::Tell(outcome) => {
-                tracing::warn!(%pod, reason, "the end of a bind was not told");
+            Stage::Report(outcome) => {
+                tracing::warn!(%pod, reason, "failed to write the status of a bind request");
                 attempt.not_before = Some(now.plus(delay(attempt.tries)));
-                attempt.stage = Stage::Tell(outcome.clone());
+                attempt.stage = Stage::Report(outcome.clone());
                 return;
             }
         };

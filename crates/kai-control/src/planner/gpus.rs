@@ -37,8 +37,11 @@ impl Planner {
         if self.settings.rules.role(pod) != PodRole::Reservation {
             return;
         }
-        let before =
-            pod.spec.node_name.as_deref().is_some_and(|node| self.reserved.has_twins(node));
+        let before = pod
+            .spec
+            .node_name
+            .as_deref()
+            .is_some_and(|node| self.reserved.has_gpu_group_conflict(node));
         if let Some(node) = self.reserved.set(pod) {
             self.reservations_changed(&node, before);
         }
@@ -49,9 +52,9 @@ impl Planner {
         self.reservations_changed(&node, true);
     }
 
-    fn reservations_changed(&mut self, node: &Text, had_twins: bool) {
+    fn reservations_changed(&mut self, node: &Text, had_conflict: bool) {
         self.tell_node(node);
-        if !had_twins && !self.reserved.has_twins(node) {
+        if !had_conflict && !self.reserved.has_gpu_group_conflict(node) {
             return;
         }
         let sharing = self.pods.iter().filter(|(_, entry)| {

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kai_api::function::Function;
 use kai_api::{BindRequest, PodGroup};
 use kai_binder::EndedBind;
-use kai_binder::reserved::ReservedDevices;
+use kai_binder::reserved_devices::ReservedDevices;
 use kai_client::kinds::Kind;
 use kai_client::lease::Leading;
 use kai_client::observed::Observed;

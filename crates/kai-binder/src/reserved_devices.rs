@@ -20,9 +20,9 @@ pub struct ReservedDevices {
 struct NodeDevices {
     kept: BTreeMap<ObjectName, Kept>,
     /// Two groups were once on one device: the node advertises devices more than once.
-    had_twins: bool,
-    /// Every device that was ever told.
-    seen: BTreeSet<Text>,
+    had_gpu_group_conflict: bool,
+    /// Every device that a reservation pod ever named.
+    observed: BTreeSet<Text>,
     /// The most that the driver was ever found to keep of a device.
     reserve_mib: Option<i64>,
 }
@@ -67,8 +67,8 @@ impl ReservedDevices {
         if devices.kept.get(&name) == Some(&kept) {
             return None;
         }
-        devices.seen.insert(kept.device.clone());
-        devices.had_twins |= devices
+        devices.observed.insert(kept.device.clone());
+        devices.had_gpu_group_conflict |= devices
             .kept
             .values()
             .any(|other| other.device == kept.device && other.group != kept.group);
@@ -95,9 +95,9 @@ impl ReservedDevices {
     /// are more than those that happen to be shared.
     pub fn probed(&self, node: &str) -> Probed {
         let Some(devices) = self.nodes.get(node) else { return Probed::default() };
-        let seen = devices.seen.iter().filter(|_| devices.had_twins);
+        let observed = devices.observed.iter().filter(|_| devices.had_gpu_group_conflict);
         Probed {
-            uuids: seen.map(ToString::to_string).collect(),
+            uuids: observed.map(ToString::to_string).collect(),
             count: devices.kept.values().find_map(|kept| kept.count),
             memory_mib: devices.kept.values().find_map(|kept| kept.memory_mib),
             reserve_mib: devices.reserve_mib,
@@ -105,7 +105,7 @@ impl ReservedDevices {
     }
 
     /// Two groups of the node are on one device now.
-    pub fn has_twins(&self, node: &str) -> bool {
+    pub fn has_gpu_group_conflict(&self, node: &str) -> bool {
         let groups = self.nodes.get(node).into_iter().flat_map(|devices| devices.kept.values());
         groups.clone().any(|one| self.first_group(node, &one.group) != one.group)
     }
@@ -116,8 +116,8 @@ impl ReservedDevices {
         let Some(own) = devices.kept.values().find(|kept| kept.group == *group) else {
             return group.clone();
         };
-        let twins = devices.kept.values().filter(|kept| kept.device == own.device);
-        let first = twins.min_by_key(|kept| (&kept.created, &kept.group));
+        let same_device = devices.kept.values().filter(|kept| kept.device == own.device);
+        let first = same_device.min_by_key(|kept| (&kept.created, &kept.group));
         first.map_or_else(|| group.clone(), |first| first.group.clone())
     }
 }
@@ -150,11 +150,11 @@ mod tests {
         assert!(known.probed("n").uuids.is_empty());
         known.set(&reservation("c", "3", "GPU-1"));
         assert_eq!(known.probed("n").uuids, ["GPU-1", "GPU-2"]);
-        assert!(known.has_twins("n"));
+        assert!(known.has_gpu_group_conflict("n"));
         assert_eq!(&*known.first_group("n", &"c".into()), "a");
         assert_eq!(&*known.first_group("n", &"b".into()), "b");
         known.remove(&ObjectName::new("r", "c"));
-        assert!(!known.has_twins("n"));
+        assert!(!known.has_gpu_group_conflict("n"));
         assert_eq!(known.probed("n").uuids.len(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! Whether a device has room: memory is summed per physical device, over all groups that are on it, before every bind.
-//! The plan did so too; but it knew groups, and only reservations tell which devices those are.
+//! Whether a device has enough free memory: it is summed per physical device, over all groups that are on it, before every bind.
+//! The plan did so too; but it knew groups, and only reservations say which devices those are.
 
 use kai_api::gpu_request::GpuShare;
 use kai_core::compatibility::Compatibility;
@@ -50,8 +50,8 @@ impl Facts {
 }
 
 impl Binder {
-    /// Why the devices of the request, by group, have no room for its pod.
-    pub(super) fn lacks_room(
+    /// Why the devices of the request, by group, lack the capacity for its pod.
+    pub(super) fn lacks_capacity(
         &self,
         request: &Request,
         pod: &PodFacts,
@@ -61,11 +61,11 @@ impl Binder {
         let wanted = share_mib(pod.share?, total);
         let lacking = |device: &Text| {
             let tenants = self.facts.tenants(&request.node, device, total);
-            let held: i64 = tenants.iter().map(|(_, mib)| mib).sum();
-            let used = held + self.mib_of_binds_under_way(request, device, total);
+            let granted: i64 = tenants.iter().map(|(_, mib)| mib).sum();
+            let used = granted + self.mib_of_binds_under_way(request, device, total);
             (used + wanted > total).then(|| {
                 let node = &request.node;
-                let oversold = if held > total {
+                let oversold = if granted > total {
                     "; more of it was given away than it has: nothing more fits"
                 } else {
                     ""
@@ -79,7 +79,7 @@ impl Binder {
         devices.iter().find_map(|(_, device)| lacking(device))
     }
 
-    /// MiB of each device that the containers of the pod may use, where they are told so. A limit that is not known is not
+    /// MiB of each device that the containers of the pod may use, where config maps say so. A limit that is not known is not
     /// left out silently.
     pub(super) fn memory_limit(
         &self,

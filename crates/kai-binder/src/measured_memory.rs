@@ -132,14 +132,14 @@ fn is_of_unused_gpu(status: &str) -> bool {
 
 /// The status of a pod that follows from its processes. None: what it shows stays. A pod that used the GPU without the
 /// library can do so again, so that it never becomes enforced.
-fn observed_status(pod: &PodFacts, seen: &PodProcesses) -> Option<String> {
+fn observed_status(pod: &PodFacts, processes_of_pod: &PodProcesses) -> Option<String> {
     let (_, limits) = pod.limits.text.as_ref()?;
     let shown = pod.limits.status.as_deref().unwrap_or_default();
     let is_unused = is_of_unused_gpu(shown);
     if (shown.starts_with(guard::NOT_ENFORCEABLE) && !is_unused) || shown == guard::OFF {
         return None;
     }
-    Some(match seen.guard {
+    Some(match processes_of_pod.guard {
         ObservedGuard::Idle if is_unused => format!("{}{}", guard::NOT_OBSERVED, guard::UNUSED),
         ObservedGuard::NoCuda if is_unused => {
             format!("{}{}", guard::NOT_ENFORCEABLE, guard::NO_CUDA)
@@ -150,10 +150,10 @@ fn observed_status(pod: &PodFacts, seen: &PodProcesses) -> Option<String> {
         ObservedGuard::Enforcing if is_enforcing(limits) => guard::ENFORCED.to_owned(),
         ObservedGuard::Enforcing | ObservedGuard::Reporting => guard::REPORTED.to_owned(),
         ObservedGuard::Failed | ObservedGuard::Absent => {
-            format!("{}{}", guard::NOT_ENFORCEABLE, seen.why)
+            format!("{}{}", guard::NOT_ENFORCEABLE, processes_of_pod.why)
         }
         ObservedGuard::Unknown if shown.starts_with(guard::NOT_OBSERVED) => {
-            format!("{}{}", guard::NOT_OBSERVED, seen.why)
+            format!("{}{}", guard::NOT_OBSERVED, processes_of_pod.why)
         }
         ObservedGuard::Off
         | ObservedGuard::Unknown
@@ -184,7 +184,7 @@ fn add_status(wanted: &mut Wanted, pod: &ObjectName, status: String) {
 impl Binder {
     /// Writes on pods what their processes hold and whether they were observed with the library, and corrects the status of
     /// pods whose limits are exceeded.
-    pub(super) fn compare_held_memory(&mut self, node: &Text, now: Timestamp) {
+    pub(super) fn compare_measured_memory(&mut self, node: &Text, now: Timestamp) {
         let mut wanted = Wanted::new();
         for device in self.facts.shared_devices(node) {
             let pods = self.facts.tenant_names(node, &device);
@@ -217,10 +217,10 @@ impl Binder {
     ) {
         for name in pods {
             let Some(pod) = self.facts.pod(&name) else { continue };
-            let seen = processes.iter().find(|one| one.uid == *pod.uid);
-            let held_mib = seen.map_or(0, |seen| i64::try_from(seen.mib).unwrap_or(i64::MAX));
+            let of_pod = processes.iter().find(|one| one.uid == *pod.uid);
+            let held_mib = of_pod.map_or(0, |one| i64::try_from(one.mib).unwrap_or(i64::MAX));
             add_use(wanted, &name, device, held_mib);
-            if let Some(status) = seen.and_then(|seen| observed_status(pod, seen)) {
+            if let Some(status) = of_pod.and_then(|one| observed_status(pod, one)) {
                 add_status(wanted, &name, status);
             }
             let pods = BTreeSet::from([name]);
@@ -411,14 +411,14 @@ mod tests {
 
     #[test]
     fn each_pod_shows_what_its_own_processes_hold_and_whether_the_library_is_in_them() {
-        let seen = json!([
+        let observed = json!([
             {"uid": "p", "mib": 3000, "guard": "enforcing"},
             {"uid": "q", "mib": 700, "guard": "absent", "why": "process serve uses the GPU without the library"},
             {"uid": "of another scheduler", "mib": 5, "guard": "absent", "why": ""},
         ]);
         let pods = [tenant("p", NOT_YET), tenant("q", NOT_YET), tenant("r", NOT_YET)];
         let [p, q, r] = pods;
-        let mut binder = binder(&[observing("1", "3705", Some(&seen)), p, q, r]);
+        let mut binder = binder(&[observing("1", "3705", Some(&observed)), p, q, r]);
         let texts: Vec<(String, String)> =
             written(&mut binder, 0).into_iter().map(|(pod, _, text)| (pod, text)).collect();
         let expected = [
@@ -434,9 +434,9 @@ mod tests {
 
     #[test]
     fn pods_that_ran_without_the_library_never_become_enforced() {
-        let seen = json!([{"uid": "p", "mib": 10, "guard": "enforcing"}]);
+        let observed = json!([{"uid": "p", "mib": 10, "guard": "enforcing"}]);
         for status in ["not enforceable: process serve uses the GPU without the library", "off"] {
-            let mut binder = binder(&[observing("1", "10", Some(&seen)), tenant("p", status)]);
+            let mut binder = binder(&[observing("1", "10", Some(&observed)), tenant("p", status)]);
             let keys: Vec<String> =
                 written(&mut binder, 0).into_iter().map(|(_, key, _)| key).collect();
             assert_eq!(keys, [guard::USED], "{status}");
@@ -457,8 +457,8 @@ mod tests {
             (guard::ENFORCED, "nolibrary", None),
             ("not enforceable: process serve uses the GPU without the library", "nocuda", None),
         ] {
-            let seen = json!([{"uid": "p", "mib": 0, "guard": state}]);
-            let mut binder = binder(&[observing("1", "0", Some(&seen)), tenant("p", shown)]);
+            let observed = json!([{"uid": "p", "mib": 0, "guard": state}]);
+            let mut binder = binder(&[observing("1", "0", Some(&observed)), tenant("p", shown)]);
             let written = written(&mut binder, 0).into_iter();
             let status = written.filter(|(_, key, _)| key == guard::STATUS).map(|(.., text)| text);
             let status: Vec<String> = status.collect();
@@ -470,20 +470,20 @@ mod tests {
     #[test]
     fn processes_that_cannot_be_looked_into_prove_nothing() {
         let why = "the memory map of its process cannot be read";
-        let seen = json!([{"uid": "p", "mib": 10, "guard": "unknown", "why": why}]);
-        let mut unseen = binder(&[observing("1", "10", Some(&seen)), tenant("p", NOT_YET)]);
+        let observed = json!([{"uid": "p", "mib": 10, "guard": "unknown", "why": why}]);
+        let mut unobserved = binder(&[observing("1", "10", Some(&observed)), tenant("p", NOT_YET)]);
         let status = ("p".to_owned(), guard::STATUS.to_owned(), format!("not yet observed: {why}"));
-        assert!(written(&mut unseen, 0).contains(&status));
+        assert!(written(&mut unobserved, 0).contains(&status));
     }
 
     #[test]
     fn observed_pod_that_exceeds_its_limit_is_named_alone() {
-        let seen = json!([
+        let observed = json!([
             {"uid": "p", "mib": 4000, "guard": "enforcing"},
             {"uid": "q", "mib": 6000, "guard": "enforcing"},
         ]);
         let mut two = binder(&[
-            observing("1", "10000", Some(&seen)),
+            observing("1", "10000", Some(&observed)),
             tenant("p", "enforced"),
             tenant("q", "enforced"),
         ]);

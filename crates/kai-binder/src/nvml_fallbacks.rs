@@ -15,7 +15,7 @@ use super::{Binder, Item, Privilege, RuntimeClassSetting};
 
 /// What is known of the rungs of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ladder {
+pub(super) struct NvmlFallbacks {
     /// What the node was; none: nothing is known yet.
     platform: Option<Platform>,
     /// The rung that worked.
@@ -24,7 +24,7 @@ pub(super) struct Ladder {
     failed: BTreeMap<Rung, String>,
 }
 
-impl Ladder {
+impl NvmlFallbacks {
     /// As it stands on a node.
     fn read(text: &str) -> Self {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Ladder {
 }
 
 /// What reservation pods of a node may be given.
-pub(super) struct Climb<'a> {
+pub(super) struct AllowedRungs<'a> {
     pub(super) platform: Platform,
     /// In the order in which they are tried.
     pub(super) rungs: Vec<Rung>,
@@ -114,7 +114,7 @@ pub(super) enum RuntimeState {
 
 impl Binder {
     /// What reservation pods of the node may be given.
-    pub(super) fn climb(&self, node: &NodeFacts) -> Climb<'_> {
+    pub(super) fn allowed_rungs(&self, node: &NodeFacts) -> AllowedRungs<'_> {
         let settings = &self.settings.reservation;
         let platform = profile::platform(&node.view, settings);
         let cdi = self.uses_cdi(node);
@@ -124,8 +124,8 @@ impl Binder {
                 (None, RuntimeState::NotOnNode)
             }
             Some((name, _)) => {
-                let failed = self.ladders.get(&*node.view.metadata.name);
-                let is_missing = failed.is_some_and(Ladder::lacks_runtime);
+                let failed = self.nvml_fallbacks.get(&*node.view.metadata.name);
+                let is_missing = failed.is_some_and(NvmlFallbacks::lacks_runtime);
                 let state = if is_missing { RuntimeState::NotOnNode } else { RuntimeState::Usable };
                 (Some(name), state)
             }
@@ -139,53 +139,53 @@ impl Binder {
             privilege: settings.tegra.privileged != Privilege::No,
             kubelet: settings.kubelet_pod_resources.is_some(),
         };
-        Climb { platform, rungs: profile::rungs(platform, means), class, runtime }
+        AllowedRungs { platform, rungs: profile::rungs(platform, means), class, runtime }
     }
 
     /// What is known of the rungs of a node as it is now; none: there is no such node.
-    pub(super) fn ladder(&mut self, node: &Text) -> Option<&mut Ladder> {
+    pub(super) fn fallbacks_of(&mut self, node: &Text) -> Option<&mut NvmlFallbacks> {
         let facts = self.facts.node(node)?;
-        let platform = self.climb(facts).platform;
+        let platform = self.allowed_rungs(facts).platform;
         let written = facts.view.metadata.annotations.get(names::LADDER).cloned();
-        let read = || written.map(|text| Ladder::read(&text)).unwrap_or_default();
-        let ladder = self.ladders.entry(node.clone()).or_insert_with(read);
-        ladder.fit(platform);
-        Some(ladder)
+        let read = || written.map(|text| NvmlFallbacks::read(&text)).unwrap_or_default();
+        let fallbacks = self.nvml_fallbacks.entry(node.clone()).or_insert_with(read);
+        fallbacks.fit(platform);
+        Some(fallbacks)
     }
 
     /// What the next reservation pod of the node is given; none: there is no such node.
     pub(super) fn next_rung(&mut self, node: &Text) -> Option<Rung> {
-        let rungs = self.climb(self.facts.node(node)?).rungs;
-        Some(self.ladder(node)?.next(&rungs))
+        let rungs = self.allowed_rungs(self.facts.node(node)?).rungs;
+        Some(self.fallbacks_of(node)?.next(&rungs))
     }
 
     /// Reservation pods of the node that are given the same find their device.
     pub(super) fn rung_worked(&mut self, node: &Text, one: &Reservation) {
-        let Some((rung, ladder)) = self.climbed(node, one) else { return };
-        if ladder.works != Some(rung) {
-            ladder.worked(rung);
+        let Some((rung, fallbacks)) = self.rung_of(node, one) else { return };
+        if fallbacks.works != Some(rung) {
+            fallbacks.worked(rung);
             self.due.insert(Item::Node(node.clone()));
         }
     }
 
     pub(super) fn rung_failed(&mut self, node: &Text, one: &Reservation, why: &str) {
-        let Some((rung, ladder)) = self.climbed(node, one) else { return };
-        ladder.failed(rung, why);
+        let Some((rung, fallbacks)) = self.rung_of(node, one) else { return };
+        fallbacks.failed(rung, why);
         self.due.insert(Item::Node(node.clone()));
     }
 
     /// A reservation pod of this rung may not even be made.
     pub(super) fn rung_refused(&mut self, node: &Text, rung: Rung, why: &str) {
-        let Some(ladder) = self.ladder(node) else { return };
-        ladder.failed(rung, why);
+        let Some(fallbacks) = self.fallbacks_of(node) else { return };
+        fallbacks.failed(rung, why);
         self.due.insert(Item::Node(node.clone()));
     }
 
     /// The rung of a reservation, unless the node was another one when it was made.
-    fn climbed(&mut self, node: &Text, one: &Reservation) -> Option<(Rung, &mut Ladder)> {
+    fn rung_of(&mut self, node: &Text, one: &Reservation) -> Option<(Rung, &mut NvmlFallbacks)> {
         let (rung, platform) = (one.rung?, one.platform);
-        let ladder = self.ladder(node)?;
-        (platform.is_none() || platform == ladder.platform).then_some((rung, ladder))
+        let fallbacks = self.fallbacks_of(node)?;
+        (platform.is_none() || platform == fallbacks.platform).then_some((rung, fallbacks))
     }
 }
 
@@ -194,37 +194,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rungs_are_climbed_and_the_one_that_worked_is_kept() {
+    fn rungs_are_tried_in_order_and_the_one_that_worked_is_kept() {
         let rungs = [Rung::RuntimeClass, Rung::Plain];
-        let mut ladder = Ladder::default();
-        ladder.fit(Platform::Standard);
-        assert_eq!(ladder.next(&rungs), Rung::RuntimeClass);
-        ladder.failed(Rung::RuntimeClass, "no such handler");
-        assert_eq!(ladder.next(&rungs), Rung::Plain);
-        ladder.failed(Rung::Plain, "no library");
-        assert_eq!(ladder.next(&rungs), Rung::RuntimeClass);
-        ladder.failed(Rung::RuntimeClass, "no such handler");
-        ladder.worked(Rung::Plain);
-        let text = ladder.write(&rungs);
+        let mut fallbacks = NvmlFallbacks::default();
+        fallbacks.fit(Platform::Standard);
+        assert_eq!(fallbacks.next(&rungs), Rung::RuntimeClass);
+        fallbacks.failed(Rung::RuntimeClass, "no such handler");
+        assert_eq!(fallbacks.next(&rungs), Rung::Plain);
+        fallbacks.failed(Rung::Plain, "no library");
+        assert_eq!(fallbacks.next(&rungs), Rung::RuntimeClass);
+        fallbacks.failed(Rung::RuntimeClass, "no such handler");
+        fallbacks.worked(Rung::Plain);
+        let text = fallbacks.write(&rungs);
         assert_eq!(
             text,
             r#"{"platform":"standard","rungs":["runtime-class","plain"],"works":"plain","failed":{}}"#
         );
-        assert_eq!(Ladder::read(&text), ladder);
-        assert_eq!(ladder.next(&rungs), Rung::Plain);
-        ladder.failed(Rung::Plain, "it broke");
-        assert_eq!(ladder.next(&rungs), Rung::RuntimeClass);
-        assert_eq!(Ladder::read("nonsense"), Ladder::default());
+        assert_eq!(NvmlFallbacks::read(&text), fallbacks);
+        assert_eq!(fallbacks.next(&rungs), Rung::Plain);
+        fallbacks.failed(Rung::Plain, "it broke");
+        assert_eq!(fallbacks.next(&rungs), Rung::RuntimeClass);
+        assert_eq!(NvmlFallbacks::read("nonsense"), NvmlFallbacks::default());
     }
 
     #[test]
     fn what_worked_on_another_platform_says_nothing() {
         let rungs = [Rung::Privileged, Rung::Plain];
         let text = r#"{"platform":"standard","works":"plain"}"#;
-        let mut ladder = Ladder::read(text);
-        ladder.fit(Platform::Standard);
-        assert_eq!(ladder.next(&rungs), Rung::Plain);
-        ladder.fit(Platform::Tegra);
-        assert_eq!(ladder.next(&rungs), Rung::Privileged);
+        let mut fallbacks = NvmlFallbacks::read(text);
+        fallbacks.fit(Platform::Standard);
+        assert_eq!(fallbacks.next(&rungs), Rung::Plain);
+        fallbacks.fit(Platform::Tegra);
+        assert_eq!(fallbacks.next(&rungs), Rung::Privileged);
     }
 }

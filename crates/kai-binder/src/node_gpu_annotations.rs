@@ -1,4 +1,4 @@
-//! What is written on nodes: who has how much of which device, what reservation pods are given there, and whether the
+//! Annotations and conditions of nodes: which pod has how much of which device, what reservation pods are given there, and whether the
 //! node's GPUs are understood. Written when it differs from what the node shows: a second after the first change, so that
 //! the pods of one burst are written at once, and every ten seconds at most.
 
@@ -24,7 +24,7 @@ const GATHER: Span = seconds(1);
 
 /// What is remembered of what is written on a node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NoteMemory {
+pub(super) struct NodeUpdateState {
     busy: bool,
     not_before: Option<Timestamp>,
     failures: u32,
@@ -32,7 +32,7 @@ pub(super) struct NoteMemory {
 
 /// What is to be written on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct NodeUpdate {
     /// Annotations that are set, or removed.
     pub(super) annotations: BTreeMap<&'static str, Option<String>>,
     pub(super) conditions: Vec<NodeCondition>,
@@ -68,16 +68,16 @@ impl Facts {
 impl Binder {
     pub(super) fn look_at_node(&mut self, name: &Text, now: Timestamp) {
         if self.facts.node(name).is_none() {
-            self.notes.remove(name);
-            self.ladders.remove(name);
+            self.node_updates.remove(name);
+            self.nvml_fallbacks.remove(name);
         }
-        if self.ladders.contains_key(name) {
-            self.ladder(name); // the node may be another one now
+        if self.nvml_fallbacks.contains_key(name) {
+            self.fallbacks_of(name); // the node may be another one now
         }
         self.refresh_limits(name, now);
-        self.compare_held_memory(name, now);
-        let Some(note) = self.note(name) else { return };
-        let memory = self.notes.entry(name.clone()).or_default();
+        self.compare_measured_memory(name, now);
+        let Some(update) = self.node_update(name) else { return };
+        let memory = self.node_updates.entry(name.clone()).or_default();
         if memory.busy {
             return;
         }
@@ -87,11 +87,11 @@ impl Binder {
             return;
         }
         memory.busy = true;
-        self.orders.push(Order::Note { node: name.clone(), note, now });
+        self.orders.push(Order::UpdateNode { node: name.clone(), update, now });
     }
 
     /// What is to be written on the node; none: nothing.
-    fn note(&self, name: &Text) -> Option<Note> {
+    fn node_update(&self, name: &Text) -> Option<NodeUpdate> {
         let node = self.facts.node(name)?;
         let gpus = self.facts.gpus(name)?;
         let shares = self.facts.shares(name, &gpus);
@@ -102,17 +102,17 @@ impl Binder {
         if shares.is_some() || known.is_some_and(|known| self.is_stale(name, known)) {
             wanted.insert(names::GPU_SHARES, shares);
         }
-        let (ladder, climb) = (self.ladders.get(name), self.climb(node));
-        if let Some(ladder) = ladder {
-            wanted.insert(names::LADDER, Some(ladder.write(&climb.rungs)));
+        let (fallbacks, allowed) = (self.nvml_fallbacks.get(name), self.allowed_rungs(node));
+        if let Some(fallbacks) = fallbacks {
+            wanted.insert(names::LADDER, Some(fallbacks.write(&allowed.rungs)));
         }
         if let Some(mib) = self.facts.reserved.probed(name).reserve_mib {
             wanted.insert(names::MEASURED_RESERVE_MIB, Some(mib.to_string()));
         }
         wanted.retain(|key, value| shown.get(*key) != value.as_ref());
-        let conditions = conditions::changed(node, &gpus, ladder, climb.runtime);
-        let note = Note { annotations: wanted, conditions };
-        (note != Note::default()).then_some(note)
+        let conditions = conditions::changed(node, &gpus, fallbacks, allowed.runtime);
+        let update = NodeUpdate { annotations: wanted, conditions };
+        (update != NodeUpdate::default()).then_some(update)
     }
 
     /// None of the pods that the annotation names is on the node: it is not that of another binder.
@@ -128,8 +128,8 @@ impl Binder {
         })
     }
 
-    pub(super) fn noted(&mut self, name: &Text, ended: Result<(), Failure>, now: Timestamp) {
-        let Some(memory) = self.notes.get_mut(name) else { return };
+    pub(super) fn node_updated(&mut self, name: &Text, ended: Result<(), Failure>, now: Timestamp) {
+        let Some(memory) = self.node_updates.get_mut(name) else { return };
         memory.busy = false;
         memory.not_before = Some(now.plus(PAUSE));
         memory.failures = 0;
@@ -141,7 +141,7 @@ impl Binder {
         self.due.insert(Item::Node(name.clone()));
     }
 
-    /// Containers on the node are told their devices in the notation of CDI.
+    /// Config maps of the node name devices in the notation of CDI.
     pub(super) fn uses_cdi(&self, node: &NodeFacts) -> bool {
         super::cdi::is_on(&node.view, self.settings.cdi, &self.facts.policies)
     }
