@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const RUN: &str = "<!-- run: kai up";
 const NOT_RUN: &str = "<!-- not run: ";
 const FAILS: &str = "<!-- fails -->";
+/// Pages outside `docs/` that show commands.
+const OTHER_PAGES: [&str; 3] = ["README.md", "CONTRIBUTING.md", "deploy/chart/README.md"];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
@@ -204,10 +206,51 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// First words of commands.
+const COMMANDS: [&str; 10] =
+    ["bash", "cargo", "ctr", "curl", "helm", "k3s", "kai", "kubectl", "oc", "sudo"];
+
+/// Lines of blocks that are not marked `sh` and start with a command: no rule would cover them.
+fn unmarked_commands(page: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut lines = page.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let Some(language) = line.trim().strip_prefix("```") else { continue };
+        let body: Vec<&str> =
+            lines.by_ref().map(|(_, line)| line).take_while(|line| line.trim() != "```").collect();
+        let first_word = body.iter().find_map(|line| line.split_whitespace().next());
+        let is_command = first_word.is_some_and(|word| COMMANDS.contains(&word));
+        if matches!(language, "bash" | "shell" | "console") || (language.is_empty() && is_command) {
+            found.push(number + 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_block_of_commands_is_marked_as_shell() {
+    let mut unmarked = String::new();
+    let other_pages = OTHER_PAGES.map(|page| root().join(page));
+    for page in pages(&root().join("docs")).into_iter().chain(other_pages) {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for line in unmarked_commands(&text) {
+            writeln!(unmarked, "{}:{line}", page.display()).expect("a string");
+        }
+    }
+    assert!(unmarked.is_empty(), "commands in a block without `sh`:\n{unmarked}");
+}
+
+#[test]
+fn commands_in_a_plain_block_are_found() {
+    assert_eq!(unmarked_commands("```\nkai bench core\n```\n\n```bash\nls\n```"), [1, 5]);
+    assert!(unmarked_commands("```sh\nkai gpus\n```\n```\nnode  gpus\n```").is_empty());
+}
+
 #[test]
 fn every_shell_block_is_run_or_says_why_not() {
     let mut silent = String::new();
-    for page in pages(&root().join("docs")) {
+    let other_pages = OTHER_PAGES.map(|page| root().join(page));
+    for page in pages(&root().join("docs")).into_iter().chain(other_pages) {
         let text = std::fs::read_to_string(&page).expect("a page");
         if !text.contains(RUN) {
             for block in blocks(&text).iter().filter(|block| block.fate != Fate::NotRun) {
