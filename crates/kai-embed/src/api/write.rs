@@ -270,7 +270,7 @@ fn fit(resource: &Resource, object: &mut Value, writer: &Writer) -> Result<(), F
         ))
     };
     let mut unknown = check_shape(resource, object).map_err(|fault| {
-        let field = (fault.path.clone(), fault.problem.to_string());
+        let field = (fault.path.clone(), fault.problem.clone());
         handled(&fault.to_string()).with_fields(vec![field])
     })?;
     for path in &unknown {

@@ -1,6 +1,7 @@
 //! What is served: built-in resources and custom resources.
 
 mod builtin;
+pub(crate) mod messages;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ pub use builtin::{
     CONFIG_MAPS, CRDS, EVENTS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES,
     SERVICE_ACCOUNTS,
 };
-pub use shape::{ShapeFault, ShapeProblem, check_shape};
+pub use shape::{ShapeFault, check_shape};
 
 use crate::store::ResourceId;
 

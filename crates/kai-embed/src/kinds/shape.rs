@@ -1,171 +1,133 @@
-//! What built-in objects look like: their types, and the fields that no type knows.
+//! Types of the fields of built-in objects, and the fields that their kind does not have.
 
-use k8s_openapi::api::{
-    admissionregistration::v1 as admission, apps::v1 as apps, batch::v1 as batch,
-    coordination::v1 as coordination, core::v1 as core, discovery::v1 as discovery,
-    events::v1 as events, node::v1 as node, policy::v1 as policy, rbac::v1 as rbac,
-    resource::v1 as devices, scheduling::v1 as scheduling, storage::v1 as storage,
-};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use k8s_openapi::ByteString;
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
+use super::messages::{self, Field, Fields, Kind, Shape, Width};
 use super::{Origin, Resource};
 
-/// A field that has another type than it must have.
+/// A field of another type than its kind requires.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct ShapeFault {
     /// Path of the field.
     pub path: String,
-    /// What is wrong with it.
-    pub problem: ShapeProblem,
+    /// The expected type and the given value.
+    pub problem: String,
 }
 
-/// What is wrong with the shape of a field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShapeProblem {
-    /// It is of another type.
-    #[error("{0}")]
-    Type(String),
-}
+/// A field of pods in Kubernetes 1.35, which 1.36 does not have any more.
+const OLDER_FIELD: &str = "spec.workloadRef";
 
-/// Fields that are newer than the types we are built with.
-const NEWER_FIELDS: [&str; 2] = ["spec.workloadRef", "spec.schedulingGroup"];
-
-/// Checks the types of an object's fields and gives the paths of fields that its kind does not have. Of custom resources
+/// Checks the types of an object's fields and returns the paths of fields that its kind does not have. Of custom resources
 /// only the metadata is checked.
 pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, ShapeFault> {
     let mut unknown = Vec::new();
-    if let Some(metadata) = object.get("metadata").filter(|metadata| !metadata.is_null()) {
-        let known = round_trip::<ObjectMeta>(metadata)
-            .map_err(|fault| ShapeFault { path: format!("metadata.{}", fault.path), ..fault })?;
-        find_unknown(metadata, &known, "metadata", &mut unknown);
-    }
-    if resource.origin == Origin::Builtin
-        && let Some(known) = typed(&resource.id.group, &resource.kind, object)
-    {
-        let known = known?;
-        for (key, value) in object.as_object().into_iter().flatten() {
-            if !matches!(&**key, "apiVersion" | "kind" | "metadata") {
-                find_unknown_at(key, value, &known, "", &mut unknown);
-            }
-        }
-    }
-    unknown.retain(|path| !NEWER_FIELDS.iter().any(|newer| path.ends_with(newer)));
-    Ok(unknown)
-}
-
-fn round_trip<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, ShapeFault> {
-    let typed: T = serde_path_to_error::deserialize(object).map_err(|error| ShapeFault {
-        path: error.path().to_string(),
-        problem: ShapeProblem::Type(error.inner().to_string()),
-    })?;
-    serde_json::to_value(typed).map_err(|error| ShapeFault {
-        path: String::new(),
-        problem: ShapeProblem::Type(error.to_string()),
-    })
-}
-
-/// The object as its type sees it; none where we have no type of it.
-fn typed(group: &str, kind: &str, object: &Value) -> Option<Result<Value, ShapeFault>> {
-    Some(match (group, kind) {
-        ("", "ConfigMap") => round_trip::<core::ConfigMap>(object),
-        ("", "Endpoints") => round_trip::<core::Endpoints>(object),
-        ("", "Event") => round_trip::<core::Event>(object),
-        ("", "LimitRange") => round_trip::<core::LimitRange>(object),
-        ("", "Namespace") => round_trip::<core::Namespace>(object),
-        ("", "Node") => round_trip::<core::Node>(object),
-        ("", "PersistentVolume") => round_trip::<core::PersistentVolume>(object),
-        ("", "PersistentVolumeClaim") => round_trip::<core::PersistentVolumeClaim>(object),
-        ("", "Pod") => round_trip::<core::Pod>(object),
-        ("", "PodTemplate") => round_trip::<core::PodTemplate>(object),
-        ("", "ResourceQuota") => round_trip::<core::ResourceQuota>(object),
-        ("", "Secret") => round_trip::<core::Secret>(object),
-        ("", "Service") => round_trip::<core::Service>(object),
-        ("", "ServiceAccount") => round_trip::<core::ServiceAccount>(object),
-        ("apps", "ControllerRevision") => round_trip::<apps::ControllerRevision>(object),
-        ("apps", "DaemonSet") => round_trip::<apps::DaemonSet>(object),
-        ("apps", "Deployment") => round_trip::<apps::Deployment>(object),
-        ("apps", "ReplicaSet") => round_trip::<apps::ReplicaSet>(object),
-        ("apps", "StatefulSet") => round_trip::<apps::StatefulSet>(object),
-        ("batch", "CronJob") => round_trip::<batch::CronJob>(object),
-        ("batch", "Job") => round_trip::<batch::Job>(object),
-        _ => return typed_less_common(group, kind, object),
-    })
-}
-
-fn typed_less_common(group: &str, kind: &str, object: &Value) -> Option<Result<Value, ShapeFault>> {
-    Some(match (group, kind) {
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => {
-            round_trip::<admission::MutatingWebhookConfiguration>(object)
-        }
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => {
-            round_trip::<admission::ValidatingWebhookConfiguration>(object)
-        }
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            round_trip::<admission::ValidatingAdmissionPolicy>(object)
-        }
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
-            round_trip::<admission::ValidatingAdmissionPolicyBinding>(object)
-        }
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            round_trip::<extensions::CustomResourceDefinition>(object)
-        }
-        ("coordination.k8s.io", "Lease") => round_trip::<coordination::Lease>(object),
-        ("discovery.k8s.io", "EndpointSlice") => round_trip::<discovery::EndpointSlice>(object),
-        ("events.k8s.io", "Event") => round_trip::<events::Event>(object),
-        ("node.k8s.io", "RuntimeClass") => round_trip::<node::RuntimeClass>(object),
-        ("policy", "PodDisruptionBudget") => round_trip::<policy::PodDisruptionBudget>(object),
-        ("rbac.authorization.k8s.io", "ClusterRole") => round_trip::<rbac::ClusterRole>(object),
-        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => {
-            round_trip::<rbac::ClusterRoleBinding>(object)
-        }
-        ("rbac.authorization.k8s.io", "Role") => round_trip::<rbac::Role>(object),
-        ("rbac.authorization.k8s.io", "RoleBinding") => round_trip::<rbac::RoleBinding>(object),
-        ("resource.k8s.io", "DeviceClass") => round_trip::<devices::DeviceClass>(object),
-        ("resource.k8s.io", "ResourceClaim") => round_trip::<devices::ResourceClaim>(object),
-        ("resource.k8s.io", "ResourceClaimTemplate") => {
-            round_trip::<devices::ResourceClaimTemplate>(object)
-        }
-        ("resource.k8s.io", "ResourceSlice") => round_trip::<devices::ResourceSlice>(object),
-        ("scheduling.k8s.io", "PriorityClass") => round_trip::<scheduling::PriorityClass>(object),
-        ("storage.k8s.io", "CSIDriver") => round_trip::<storage::CSIDriver>(object),
-        ("storage.k8s.io", "CSINode") => round_trip::<storage::CSINode>(object),
-        ("storage.k8s.io", "CSIStorageCapacity") => {
-            round_trip::<storage::CSIStorageCapacity>(object)
-        }
-        ("storage.k8s.io", "StorageClass") => round_trip::<storage::StorageClass>(object),
-        ("storage.k8s.io", "VolumeAttachment") => round_trip::<storage::VolumeAttachment>(object),
-        _ => return None,
-    })
-}
-
-fn find_unknown(given: &Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
-    match given {
-        Value::Object(map) => {
-            for (key, value) in map {
-                find_unknown_at(key, value, known, path, unknown);
-            }
-        }
-        Value::Array(list) => {
-            for (at, item) in list.iter().enumerate() {
-                find_unknown(item, &known[at], &format!("{path}[{at}]"), unknown);
-            }
+    let group = format!("{}/", resource.id.group);
+    let fields = match resource.origin {
+        Origin::Builtin => messages::of_kind(&group, &resource.kind),
+        Origin::Custom => None,
+    };
+    match (fields, object.get("metadata"), messages::message("meta/ObjectMeta")) {
+        (Some(fields), ..) => check_message(object, fields, "", &mut unknown)?,
+        (None, Some(metadata), Some(fields)) if !metadata.is_null() => {
+            check_message(metadata, fields, "metadata", &mut unknown)?;
         }
         _ => {}
     }
+    unknown.retain(|path| !path.ends_with(OLDER_FIELD));
+    Ok(unknown)
 }
 
-fn find_unknown_at(key: &str, value: &Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
-    let place = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    match known.get(key) {
-        Some(known) => find_unknown(value, known, &place, unknown),
-        None if value.is_null() => {}
-        None => unknown.push(place),
+fn check_message(
+    value: &Value,
+    fields: &'static Fields,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), ShapeFault> {
+    for (key, value) in as_object(value, path)?.iter().filter(|(_, value)| !value.is_null()) {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match find(fields, key) {
+            Some(field) => check_field(value, field, &path, unknown)?,
+            None => unknown.push(path),
+        }
     }
+    Ok(())
+}
+
+/// The field of this name, also where it belongs to an inlined message.
+fn find(fields: &'static Fields, name: &str) -> Option<&'static Field> {
+    fields.values().find_map(|field| match (field.shape, field.kind) {
+        (Shape::Inline, Kind::Message(inner)) => find(messages::message(inner)?, name),
+        _ => (field.name == name).then_some(field),
+    })
+}
+
+fn check_field(
+    value: &Value,
+    field: &Field,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), ShapeFault> {
+    match field.shape {
+        Shape::Once | Shape::Inline => check_value(value, field.kind, path, unknown),
+        Shape::Many => {
+            let Value::Array(items) = value else { return Err(fault(path, "a list", value)) };
+            let mut items = items.iter().enumerate();
+            items.try_for_each(|(at, item)| {
+                check_value(item, field.kind, &format!("{path}[{at}]"), unknown)
+            })
+        }
+        Shape::ByKey => as_object(value, path)?.iter().try_for_each(|(key, value)| {
+            check_value(value, field.kind, &format!("{path}.{key}"), unknown)
+        }),
+    }
+}
+
+fn check_value(
+    value: &Value,
+    kind: Kind,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), ShapeFault> {
+    let is_time = || value.as_str().is_some_and(|text| text.parse::<Timestamp>().is_ok());
+    let (fits, expected) = match kind {
+        _ if value.is_null() => (true, ""),
+        Kind::Text => (value.is_string(), "a string"),
+        Kind::Bytes => (ByteString::deserialize(value).is_ok(), "a string in base64"),
+        Kind::Integer(_, Width::Bits32) => {
+            let fits = value.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+            (fits, "an integer of 32 bits")
+        }
+        Kind::Integer(_, Width::Bits64) => (value.is_i64(), "an integer of 64 bits"),
+        Kind::Boolean(_) => (value.is_boolean(), "true or false"),
+        Kind::Number => (value.is_number(), "a number"),
+        Kind::Quantity => (value.is_string() || value.is_number(), "a quantity"),
+        Kind::Time | Kind::MicroTime => (is_time(), "a time as in RFC 3339"),
+        Kind::IntOrString => (value.is_string() || value.is_i64(), "an integer or a string"),
+        Kind::Json => (true, ""),
+        Kind::Message(name) => {
+            let Some(fields) = messages::message(name) else { return Ok(()) };
+            return check_message(value, fields, path, unknown);
+        }
+    };
+    if fits { Ok(()) } else { Err(fault(path, expected, value)) }
+}
+
+fn as_object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, ShapeFault> {
+    value.as_object().ok_or_else(|| fault(path, "an object", value))
+}
+
+fn fault(path: &str, expected: &str, value: &Value) -> ShapeFault {
+    let given = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    };
+    ShapeFault { path: path.to_owned(), problem: format!("expected {expected}, got {given}") }
 }
 
 #[cfg(test)]
@@ -188,6 +150,44 @@ mod tests {
         assert_eq!(check_shape(pods, &odd), Ok(vec!["spec.containers[0].imagee".to_owned()]));
         let wrong = pod(json!({"containers": "none"}));
         let fault = check_shape(pods, &wrong).expect_err("it is wrong");
-        assert_eq!(fault.path, "spec.containers");
+        assert_eq!(fault.to_string(), "spec.containers: expected a list, got \"none\"");
+    }
+
+    #[test]
+    fn every_type_of_field_is_checked() {
+        let kinds = Kinds::default();
+        let pods = kinds.get(&id(PODS)).expect("pods");
+        let faulty = |spec: Value| {
+            let pod =
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec});
+            check_shape(pods, &pod).map_err(|fault| fault.path)
+        };
+        let wrong = |path: &str| Err(path.to_owned());
+        assert_eq!(faulty(json!({"priority": 1_i64 << 40})), wrong("spec.priority"));
+        assert_eq!(faulty(json!({"activeDeadlineSeconds": 1_i64 << 40})), Ok(vec![]));
+        assert_eq!(
+            faulty(json!({"activeDeadlineSeconds": "1"})),
+            wrong("spec.activeDeadlineSeconds")
+        );
+        assert_eq!(faulty(json!({"hostNetwork": "yes"})), wrong("spec.hostNetwork"));
+        assert_eq!(faulty(json!({"nodeName": 1})), wrong("spec.nodeName"));
+        assert_eq!(faulty(json!({"nodeSelector": {"a": true}})), wrong("spec.nodeSelector.a"));
+        assert_eq!(faulty(json!({"overhead": {"cpu": []}})), wrong("spec.overhead.cpu"));
+        assert_eq!(faulty(json!({"securityContext": {"runAsUser": null}})), Ok(vec![]));
+        let volume = |source: Value| json!({"volumes": [{"name": "v", "emptyDir": source}]});
+        assert_eq!(faulty(volume(json!({"sizeLimit": "1Gi"}))), Ok(vec![]));
+        assert_eq!(
+            faulty(volume(json!({"size": "1Gi"}))),
+            Ok(vec!["spec.volumes[0].emptyDir.size".to_owned()])
+        );
+    }
+
+    #[test]
+    fn every_built_in_kind_is_in_the_table() {
+        for resource in Kinds::default().all().filter(|resource| resource.origin == Origin::Builtin)
+        {
+            let group = format!("{}/", resource.id.group);
+            assert!(messages::of_kind(&group, &resource.kind).is_some(), "{}", resource.kind);
+        }
     }
 }

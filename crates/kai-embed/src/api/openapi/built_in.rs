@@ -1,8 +1,8 @@
-//! Fields of built-in kinds, from the table that says how they are written in protobuf.
+//! Schemas of built-in kinds, from the table of their fields.
 
 use serde_json::{Map, Value, json};
 
-use crate::api::protobuf::messages::{Field, Fields, Kind, Shape, message, of_kind};
+use crate::kinds::messages::{Field, Fields, Kind, Shape, message, of_kind};
 
 const SEE: &str = "A kind of Kubernetes. This embedded cluster lists its fields without a description of each; \
 see https://kubernetes.io/docs/reference/kubernetes-api/";
@@ -12,11 +12,7 @@ pub(super) fn describe(schemas: &mut Map<String, Value>, group: &str, kind: &str
     let mut schema = json!({"type": "object", "description": SEE});
     let Some(fields) = of_kind(&format!("{group}/"), kind) else { return schema };
     let mut pending = Vec::new();
-    let mut properties = properties(fields, &mut pending);
-    for name in ["apiVersion", "kind"] {
-        properties.insert(name.to_owned(), json!({"type": "string"}));
-    }
-    schema["properties"] = Value::Object(properties);
+    schema["properties"] = Value::Object(properties(fields, &mut pending));
     add_messages(schemas, pending);
     schema
 }
@@ -56,7 +52,7 @@ fn schema(field: &Field, pending: &mut Vec<&'static str>) -> Value {
     let one = match field.kind {
         Kind::Text | Kind::Quantity => json!({"type": "string"}),
         Kind::Bytes => json!({"type": "string", "format": "byte"}),
-        Kind::Integer(_) => json!({"type": "integer"}),
+        Kind::Integer(..) => json!({"type": "integer"}),
         Kind::Boolean(_) => json!({"type": "boolean"}),
         Kind::Number => json!({"type": "number"}),
         Kind::Time | Kind::MicroTime => json!({"type": "string", "format": "date-time"}),

@@ -1,12 +1,10 @@
 //! Bodies in protobuf, as `kubectl` sends objects that it makes by itself rather than from files.
 
-pub(super) mod messages;
-
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use messages::{Field, Fields, Kind, Shape, Zero};
+use crate::kinds::messages::{self, Field, Fields, Kind, Shape, Zero};
 
 /// Every such body begins with this.
 const MAGIC: &[u8] = b"k8s\0";
@@ -145,11 +143,11 @@ fn value(field: &Field, content: Content<'_>) -> Result<Value, String> {
             text => json!(text),
         },
         (Kind::Bytes, Content::Bytes(bytes)) => json!(ByteString(bytes.to_vec())),
-        (Kind::Integer(zero), Content::Number(number)) if said(zero, number) => {
+        (Kind::Integer(zero, _), Content::Number(number)) if said(zero, number) => {
             json!(number.cast_signed())
         }
         (Kind::Boolean(zero), Content::Number(number)) if said(zero, number) => json!(number != 0),
-        (Kind::Integer(_) | Kind::Boolean(_), Content::Number(_)) => Value::Null,
+        (Kind::Integer(..) | Kind::Boolean(_), Content::Number(_)) => Value::Null,
         (Kind::Number, Content::Bytes(bytes)) => {
             let bytes = bytes.try_into().map_err(|_| other_type(field))?;
             json!(f64::from_le_bytes(bytes))

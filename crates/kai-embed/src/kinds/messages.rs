@@ -1,4 +1,4 @@
-//! Which fields messages have. The table is [`TABLE`]; its first lines say how it is read.
+//! Fields of built-in kinds, in JSON and in protobuf. The table is [`TABLE`]; its first lines say how to read it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,15 +7,15 @@ const TABLE: &str = include_str!("messages.txt");
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api) struct Field {
-    pub(in crate::api) name: &'static str,
-    pub(in crate::api) shape: Shape,
-    pub(in crate::api) kind: Kind,
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) kind: Kind,
 }
 
 /// How often a field is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api) enum Shape {
+pub(crate) enum Shape {
     Once,
     Many,
     ByKey,
@@ -25,10 +25,10 @@ pub(in crate::api) enum Shape {
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api) enum Kind {
+pub(crate) enum Kind {
     Text,
     Bytes,
-    Integer(Zero),
+    Integer(Zero, Width),
     Boolean(Zero),
     Number,
     Quantity,
@@ -39,9 +39,16 @@ pub(in crate::api) enum Kind {
     Message(&'static str),
 }
 
+/// Size of a whole number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Bits32,
+    Bits64,
+}
+
 /// Meaning of a zero value, which protobuf does not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::api) enum Zero {
+pub(crate) enum Zero {
     /// The field is zero.
     Said,
     /// The field is not set.
@@ -49,7 +56,7 @@ pub(in crate::api) enum Zero {
 }
 
 /// The fields of a message, by number.
-pub(in crate::api) type Fields = BTreeMap<u64, Field>;
+pub(crate) type Fields = BTreeMap<u64, Field>;
 
 static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#'));
@@ -57,12 +64,12 @@ static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
 });
 
 /// The fields of the message of this name.
-pub(in crate::api) fn message(name: &str) -> Option<&'static Fields> {
+pub(crate) fn message(name: &str) -> Option<&'static Fields> {
     MESSAGES.get(name)
 }
 
 /// The message of a kind.
-pub(in crate::api) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Fields> {
+pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Fields> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let package = match group.split('.').next().unwrap_or_default() {
         _ if kind == "DeleteOptions" => "meta",
@@ -88,8 +95,10 @@ fn field(text: &'static str) -> Option<(u64, Field)> {
     let kind = match code {
         "s" => Kind::Text,
         "y" => Kind::Bytes,
-        "i" => Kind::Integer(Zero::Said),
-        "I" => Kind::Integer(Zero::Silence),
+        "i" => Kind::Integer(Zero::Said, Width::Bits32),
+        "I" => Kind::Integer(Zero::Silence, Width::Bits32),
+        "l" => Kind::Integer(Zero::Said, Width::Bits64),
+        "L" => Kind::Integer(Zero::Silence, Width::Bits64),
         "b" => Kind::Boolean(Zero::Said),
         "B" => Kind::Boolean(Zero::Silence),
         "d" => Kind::Number,
