@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, StreamBody};
@@ -93,11 +93,33 @@ fn whole(answer: Response<Body>) -> Response<UnsyncBoxBody<Bytes, BoxError>> {
     answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
 }
 
-/// Every watch is cut after a moment; every third one gets 410 as if its version had expired. The moments grow, so that
-/// even on a busy machine each receives something before its end.
+fn is_streamed_list(request: &Request<Body>) -> bool {
+    request.uri().query().is_some_and(|query| query.contains("sendInitialEvents=true"))
+}
+
+/// The bookmark behind a streamed list.
+fn ends_list(chunk: &[u8]) -> bool {
+    const BOOKMARK: &[u8] = b"k8s.io/initial-events-end";
+    chunk.windows(BOOKMARK.len()).any(|part| part == BOOKMARK)
+}
+
+/// The list, if there is one, and the chunk behind it.
+fn until_first_event<S, E>(chunks: S, is_listed: bool) -> impl Stream<Item = Result<Bytes, E>>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    futures::stream::unfold(Some((chunks, is_listed)), async |state| {
+        let (mut chunks, is_listed) = state?;
+        let chunk = chunks.next().await?;
+        let ends = chunk.as_ref().is_ok_and(|bytes| ends_list(bytes));
+        Some((chunk, (!is_listed).then_some((chunks, ends))))
+    })
+}
+
+/// Every watch is cut after its first event, behind the list that a streamed list starts with; every third one gets 410
+/// as if its version had expired. After an event rather than after a moment: on a busy machine the moment passes before
+/// the list has arrived, no watch ever begins, and the client's delays grow.
 fn cutting(client: Client) -> Client {
-    const MOMENT: Duration = Duration::from_millis(300);
-    const GROWTH: Duration = Duration::from_millis(10);
     let count = Arc::new(AtomicUsize::new(0));
     let transport = tower::service_fn(move |request: Request<Body>| {
         let (client, count) = (client.clone(), Arc::clone(&count));
@@ -105,14 +127,13 @@ fn cutting(client: Client) -> Client {
             if !is_watch(&request) {
                 return client.send(request).await.map(whole).map_err(BoxError::from);
             }
-            let number = count.fetch_add(1, Ordering::SeqCst);
-            if number % 3 == 2 {
+            if count.fetch_add(1, Ordering::SeqCst) % 3 == 2 {
                 return Ok(whole(error_response(StatusCode::GONE)));
             }
+            let is_listed = !is_streamed_list(&request);
             let answer = client.send(request).await?;
-            let moment = MOMENT + GROWTH * u32::try_from(number).unwrap_or(u32::MAX);
             let cut = |body: Body| {
-                let chunks = BodyDataStream::new(body).take_until(tokio::time::sleep(moment));
+                let chunks = until_first_event(BodyDataStream::new(body), is_listed);
                 let frames = chunks.map(|chunk| chunk.map(Frame::data).map_err(BoxError::from));
                 StreamBody::new(frames).boxed_unsync()
             };
