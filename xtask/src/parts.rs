@@ -10,7 +10,7 @@ use anyhow::Context;
 use crate::process::{cargo, show};
 use crate::tally::Tally;
 use crate::test_output::Failures;
-use crate::{guard, instructions, licences, scenarios, second_try};
+use crate::{guard, instructions, licences, scenarios, second_try, soak};
 
 /// One part: its name and what it does.
 struct Part {
@@ -18,12 +18,13 @@ struct Part {
     run: fn(&Path) -> anyhow::Result<Tally>,
 }
 
-const PARTS: [Part; 14] = [
+const PARTS: [Part; 15] = [
     Part { name: "format", run: |root| one(root, cargo_with(&["fmt", "--all", "--check"], &[])) },
     Part { name: "clippy", run: |root| one(root, clippy()) },
     Part { name: "dependencies", run: licences::check },
     Part { name: "guard library", run: guard::prepare },
     Part { name: "tests", run: tests },
+    Part { name: "tests with servers, nodes", run: tests_with_others },
     Part { name: "properties, other seeds", run: other_properties },
     Part { name: "doc tests", run: doc_tests },
     Part { name: "docs", run: |root| one(root, docs()) },
@@ -122,8 +123,8 @@ fn docs() -> Command {
     cargo_with(&["doc", "--locked", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Kinds of targets that hold tests.
-const TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
+/// Tests that run at once in a target that starts processes of others.
+const THREADS_WITH_OTHERS: &str = "4";
 const TEST: [&str; 4] = ["test", "--locked", "--workspace", "--no-fail-fast"];
 
 fn seed() -> String {
@@ -132,13 +133,38 @@ fn seed() -> String {
     seed
 }
 
+/// Tests of targets that start no processes of others.
 fn tests(root: &Path) -> anyhow::Result<Tally> {
+    test_targets(root, &["--lib", "--bins", "--examples"])
+}
+
+/// Tests of targets that start no processes of others, without those of examples.
+fn quick_tests(root: &Path) -> anyhow::Result<Tally> {
+    test_targets(root, &["--lib", "--bins"])
+}
+
+fn test_targets(root: &Path, kinds: &[&str]) -> anyhow::Result<Tally> {
     let seed = seed();
-    let variables = [(SEED_VARIABLE, seed.as_str())];
+    let mut arguments = [TEST.as_slice(), kinds].concat();
+    let names = integration_tests(root)?;
+    for name in &names {
+        arguments.extend(["--test", name]);
+    }
+    counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, &seed)]))
+}
+
+/// Tests of targets that start processes of others. They mostly wait for these processes, so more of them run at once than there
+/// are cores.
+fn tests_with_others(root: &Path) -> anyhow::Result<Tally> {
+    let seed = seed();
+    let variables = [(SEED_VARIABLE, seed.as_str()), ("RUST_TEST_THREADS", THREADS_WITH_OTHERS)];
+    let mut arguments = TEST.to_vec();
+    for target in second_try::WITH_OTHER_PROCESSES {
+        arguments.extend(&target[2..]);
+    }
     let mut failures = Failures::default();
     let mut first = Tally::default();
-    let command = cargo_with(&[TEST.as_slice(), &TARGETS].concat(), &variables);
-    let ended_well = show(command, root, |line| {
+    let ended_well = show(cargo_with(&arguments, &variables), root, |line| {
         first.read_test_line(line);
         failures.read_line(line);
     })?;
@@ -152,17 +178,6 @@ fn tests(root: &Path) -> anyhow::Result<Tally> {
         println!("{notice}");
     }
     Ok(tally)
-}
-
-/// Tests of targets that start no processes of others.
-fn quick_tests(root: &Path) -> anyhow::Result<Tally> {
-    let seed = seed();
-    let mut arguments = [TEST.as_slice(), &["--lib", "--bins"]].concat();
-    let names = integration_tests(root)?;
-    for name in &names {
-        arguments.extend(["--test", name]);
-    }
-    counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, &seed)]))
 }
 
 /// Names of integration tests that start no processes of others.
@@ -193,14 +208,18 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// The properties over more worlds. The same ones in every run: a world that breaks a rule since long must not stop a
-/// change that has nothing to do with it. `cargo xtask soak` looks for such worlds, with seeds that no run had before.
+/// The properties over more worlds: those of two seeds that every run has, and those of a seed that no run had before.
 fn other_properties(root: &Path) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
-    for seed in OTHER_SEEDS {
+    let fresh_seed = soak::fresh_seed().to_string();
+    for seed in OTHER_SEEDS.into_iter().chain([&*fresh_seed]) {
         println!("random worlds from {SEED_VARIABLE}={seed}");
         let arguments = [TEST.as_slice(), &["--test", "properties"]].concat();
-        tally += counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, seed)]))?;
+        let counts = counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, seed)]))?;
+        if counts.failed > 0 {
+            println!("failed with {SEED_VARIABLE}={seed}: the same seed repeats the failure");
+        }
+        tally += counts;
     }
     Ok(tally)
 }
