@@ -67,7 +67,8 @@ fn give_share(pod: &mut Pod, target: Target, rules: &PodRules, seed: &str) {
     }
     let sources = container.env_from.get_or_insert_default();
     if !sources.iter().any(|source| source.config_map_name() == Some(&*variables_map)) {
-        sources.push(VariableSource::required_config_map(&variables_map));
+        // All variables come from the first map: this one is for other binders, and ours does not write it.
+        sources.push(VariableSource::optional_config_map(&variables_map));
     }
     let volume = volume_name(&map);
     let volumes = pod.spec.volumes.get_or_insert_default();
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(*reference, json!({"name": map, "key": "GPU_PORTION"}));
         assert_eq!(
             pod["spec"]["containers"][0]["envFrom"],
-            json!([{"configMapRef": {"name": format!("{map}-evar"), "optional": false}}])
+            json!([{"configMapRef": {"name": format!("{map}-evar"), "optional": true}}])
         );
         assert_eq!(
             pod["spec"]["volumes"],

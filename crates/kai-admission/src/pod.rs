@@ -166,11 +166,11 @@ pub struct VariableSource {
 }
 
 impl VariableSource {
-    /// A config map that must exist before the container starts.
-    pub fn required_config_map(name: &str) -> Self {
+    /// A config map without which the container starts too.
+    pub fn optional_config_map(name: &str) -> Self {
         let reference = ConfigMapReference {
             name: Some(name.to_owned()),
-            optional: Some(false),
+            optional: Some(true),
             others: OtherFields::default(),
         };
         Self { config_map_ref: Some(reference), others: OtherFields::default() }

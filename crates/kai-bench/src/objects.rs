@@ -101,7 +101,7 @@ fn refer_to_share(pod: &mut Value, name: &str) {
     container["env"] =
         json!(["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable));
     container["envFrom"] =
-        json!([{"configMapRef": {"name": format!("{map}-evar"), "optional": false}}]);
+        json!([{"configMapRef": {"name": format!("{map}-evar"), "optional": true}}]);
 }
 
 pub(crate) fn pod_group(name: &str, queue: &str, members: usize) -> Value {

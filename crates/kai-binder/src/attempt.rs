@@ -90,6 +90,17 @@ enum Move {
     Forget,
 }
 
+/// How far an attempt came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Advanced {
+    /// It has something to write, now or when it gets a slot.
+    Writes,
+    /// It waits for something else.
+    Waits,
+    /// It is none of ours.
+    Forgotten,
+}
+
 impl Move {
     fn fail(reason: impl Into<String>) -> Self {
         Self::Next(Stage::Undo(reason.into()))
@@ -206,66 +217,88 @@ impl Binder {
             self.ended(known.as_ref());
             return;
         };
-        let known = known.filter(|attempt| attempt.request_uid == request.uid);
-        let mut attempt = known.unwrap_or_else(|| {
-            self.attempts_begun += 1;
-            Attempt::new(self.attempts_begun, &request, now)
-        });
-        if self.advance(name, &request, &mut attempt, now) {
+        let mut attempt = match known {
+            Some(attempt) if attempt.request_uid == request.uid => attempt,
+            earlier => {
+                self.release_slot(earlier.as_ref());
+                self.attempts_begun += 1;
+                Attempt::new(self.attempts_begun, &request, now)
+            }
+        };
+        let advanced = self.advance(name, &request, &mut attempt, now);
+        if advanced != Advanced::Writes {
+            self.release_slot(Some(&attempt));
+        }
+        if advanced != Advanced::Forgotten {
             self.attempts.insert(name.clone(), attempt);
         }
     }
 
     /// The attempt is over: its devices and its pod are looked at by themselves.
     fn ended(&mut self, attempt: Option<&Attempt>) {
+        self.release_slot(attempt);
         let Some(attempt) = attempt else { return };
         self.due.extend(attempt.devices().map(Item::Device));
         self.due.insert(Item::Pod(attempt.pod.clone()));
     }
 
-    /// Goes on as far as it can without waiting; false where there is nothing to remember.
+    /// The attempt has nothing to write for now: the next one may.
+    fn release_slot(&mut self, attempt: Option<&Attempt>) {
+        let next = attempt.and_then(|attempt| self.slots.release(attempt.id));
+        self.due.extend(next.map(Item::Request));
+    }
+
+    /// Goes on as far as it can without waiting.
     fn advance(
         &mut self,
         name: &ObjectName,
         request: &Request,
         attempt: &mut Attempt,
         now: Timestamp,
-    ) -> bool {
+    ) -> Advanced {
         if let Some(moment) = attempt.not_before.filter(|moment| *moment > now) {
             self.look_again_at(moment, Item::Request(name.clone()));
-            return true;
+            return Advanced::Waits;
         }
         loop {
             match self.next_move(request, attempt, now) {
                 Move::Next(stage) => self.enter(request, attempt, stage, now),
                 Move::Write(write) => {
-                    attempt.busy = true;
-                    if let Some(pod) = self.facts.pod(&request.pod) {
-                        attempt.pod_uid = pod.uid.clone();
+                    if self.slots.acquire(attempt.id, name) {
+                        self.order_write(name, request, attempt, *write);
                     }
-                    self.record_write(attempt, &write);
-                    self.orders.push(Order::Write {
-                        request: name.clone(),
-                        attempt: attempt.id,
-                        pod: request.pod.clone(),
-                        write: *write,
-                    });
-                    return true;
+                    return Advanced::Writes;
                 }
                 Move::Wait(moment) => {
                     if let Some(moment) = moment {
                         self.look_again_at(moment, Item::Request(name.clone()));
                     }
-                    return true;
+                    return Advanced::Waits;
                 }
                 Move::Await(what, until) => {
                     self.facts.await_object(&what, name);
                     self.look_again_at(until, Item::Request(name.clone()));
-                    return true;
+                    return Advanced::Waits;
                 }
-                Move::Forget => return false,
+                Move::Forget => return Advanced::Forgotten,
             }
         }
+    }
+
+    fn order_write(
+        &mut self,
+        name: &ObjectName,
+        request: &Request,
+        attempt: &mut Attempt,
+        write: BindStep,
+    ) {
+        attempt.busy = true;
+        if let Some(pod) = self.facts.pod(&request.pod) {
+            attempt.pod_uid = pod.uid.clone();
+        }
+        self.record_write(attempt, &write);
+        let (request, pod) = (name.clone(), request.pod.clone());
+        self.orders.push(Order::Write { request, attempt: attempt.id, pod, write });
     }
 
     /// Remembers what a write that is about to be sent will have done.

@@ -8,6 +8,7 @@
 //! | `facts` | what the watches reported |
 //! | `request` | a bind request, as the binder reads it |
 //! | `attempt` | one attempt to carry a request out: which step is next |
+//! | `bind_slots` | how many binds are written at a time |
 //! | `gpu_group_conflict` | groups of a node that got one device |
 //! | `profile` | what a reservation pod is given on which nodes |
 //! | `nvml_fallbacks` | which of that works on a node, found out by trying |
@@ -31,6 +32,7 @@
 //! | [`driver`] | orders into requests to the API server |
 
 mod attempt;
+mod bind_slots;
 mod cdi;
 mod claim_writes;
 mod claims;
@@ -73,6 +75,7 @@ pub use node_gpu_annotations::SharedDevice;
 pub use scaling::scaling_pod_origin;
 
 use attempt::Attempt;
+use bind_slots::BindSlots;
 use device::DeviceMemory;
 use facts::Facts;
 use measured_memory::ExceededLimits;
@@ -113,6 +116,7 @@ pub struct Binder {
     attempts: BTreeMap<ObjectName, Attempt>,
     /// How many attempts there were: what comes of a write concerns the attempt that made it, and no other.
     attempts_begun: u64,
+    slots: BindSlots,
     devices: BTreeMap<DeviceKey, DeviceMemory>,
     limits: ReservationLimits,
     repairs: BTreeMap<ObjectName, Repair>,
@@ -150,6 +154,7 @@ impl Binder {
             leads: true,
             attempts: BTreeMap::new(),
             attempts_begun: 0,
+            slots: BindSlots::default(),
             devices: BTreeMap::new(),
             limits: ReservationLimits::default(),
             repairs: BTreeMap::new(),
@@ -173,6 +178,7 @@ impl Binder {
     fn set_leading(&mut self, leads: bool) {
         self.leads = leads;
         self.attempts.clear();
+        self.slots = BindSlots::default();
         self.devices.clear();
         self.limits = ReservationLimits::default();
         self.repairs.clear();

@@ -183,8 +183,10 @@ impl Patch {
 /// Writes of a class share a limit, and wait for no other class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Binds and bind requests.
+    /// Binds.
     Bind,
+    /// Bind requests: a plan may make thousands, and binds of the first ones do not queue behind them.
+    BindRequest,
     /// Pods that are evicted or removed.
     Evict,
     /// Statuses and events, which may be late.
@@ -207,7 +209,9 @@ impl Write {
     pub fn class(&self) -> Class {
         match self {
             Self::Bind(_) => Class::Bind,
-            Self::Create(create) if create.resource == Resource::BIND_REQUESTS => Class::Bind,
+            Self::Create(create) if create.resource == Resource::BIND_REQUESTS => {
+                Class::BindRequest
+            }
             Self::Create(create) if create.resource == Resource::EVENTS => Class::Status,
             Self::Evict(_) => Class::Evict,
             Self::Delete(target, _) if target.resource == Resource::PODS => Class::Evict,

@@ -31,6 +31,7 @@ const FIRST_PAUSE: Span = Span { nanos: 250_000_000 };
 #[derive(Clone, Debug)]
 pub struct Limits {
     binds: Arc<Semaphore>,
+    bind_requests: Arc<Semaphore>,
     evictions: Arc<Semaphore>,
     statuses: Arc<Semaphore>,
     objects: Arc<Semaphore>,
@@ -38,6 +39,8 @@ pub struct Limits {
 
 /// Writes under way per class.
 const BINDS: usize = 64;
+/// Fewer than binds, so that those that have begun end first.
+const BIND_REQUESTS: usize = 16;
 const EVICTIONS: usize = 64;
 const STATUSES: usize = 32;
 const OBJECTS: usize = 64;
@@ -47,6 +50,7 @@ impl Default for Limits {
         let limit = |count| Arc::new(Semaphore::new(count));
         Self {
             binds: limit(BINDS),
+            bind_requests: limit(BIND_REQUESTS),
             evictions: limit(EVICTIONS),
             statuses: limit(STATUSES),
             objects: limit(OBJECTS),
@@ -58,6 +62,7 @@ impl Limits {
     fn of(&self, class: Class) -> (&Semaphore, usize) {
         match class {
             Class::Bind => (&self.binds, BINDS),
+            Class::BindRequest => (&self.bind_requests, BIND_REQUESTS),
             Class::Evict => (&self.evictions, EVICTIONS),
             Class::Status => (&self.statuses, STATUSES),
             Class::Object => (&self.objects, OBJECTS),
@@ -66,7 +71,7 @@ impl Limits {
 
     /// Waits until no write is under way.
     pub async fn idle(&self) {
-        for class in [Class::Bind, Class::Evict, Class::Object, Class::Status] {
+        for class in [Class::BindRequest, Class::Bind, Class::Evict, Class::Object, Class::Status] {
             let (limit, count) = self.of(class);
             let _ = limit.acquire_many(u32::try_from(count).unwrap_or(u32::MAX)).await;
         }

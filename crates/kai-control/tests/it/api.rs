@@ -83,6 +83,8 @@ struct State {
     devices: Vec<&'static str>,
     reservations: usize,
     leases: BTreeMap<String, Value>,
+    /// How long answers to other writes take.
+    write_answers: Duration,
     /// How long answers to evictions take.
     eviction_answers: Duration,
     /// Lists are not streamed.
@@ -386,9 +388,10 @@ impl Api {
         Self { caller, ..self.clone() }
     }
 
-    /// Evictions are carried out at once and answered after this time.
-    pub(crate) fn answer_evictions_after(&self, time: Duration) {
-        self.state.lock().expect("the state").eviction_answers = time;
+    /// Writes, and evictions, are carried out at once and answered after these times.
+    pub(crate) fn answer_after(&self, writes: Duration, evictions: Duration) {
+        let mut state = self.state.lock().expect("the state");
+        (state.write_answers, state.eviction_answers) = (writes, evictions);
     }
 
     /// Objects that appear while requests are carried out.
@@ -431,10 +434,14 @@ impl Api {
 
     pub(crate) async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
         let is_eviction = request.uri().path().ends_with("/eviction");
+        let is_read = request.method() == http::Method::GET;
         let api = self.clone();
         let answer = self.carry_out(request).await;
-        let delay = api.state.lock().expect("the state").eviction_answers;
-        if is_eviction && !delay.is_zero() {
+        let delay = {
+            let state = api.state.lock().expect("the state");
+            if is_eviction { state.eviction_answers } else { state.write_answers }
+        };
+        if !is_read && !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
         answer

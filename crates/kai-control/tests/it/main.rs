@@ -21,6 +21,7 @@ mod releases;
 mod reservations;
 mod scale_adjuster;
 mod shards;
+mod shared_fill;
 mod slices;
 mod statuses;
 mod ungrouped;

@@ -63,6 +63,8 @@ pub(crate) struct Story {
     pub(crate) evict_by: EvictBy,
     /// Number of evictions per second; none: as many as the API server accepts.
     pub(crate) evictions_per_second: Option<u32>,
+    /// How long the API server takes to answer writes.
+    pub(crate) write_answers: Duration,
     /// How long the API server takes to answer evictions.
     pub(crate) eviction_answers: Duration,
     /// Flags of the scheduler.
@@ -154,7 +156,7 @@ impl Story {
     pub(crate) fn begin(&self, api: &Api) {
         api.refuse_streams(self.no_streams);
         api.race(self.races.clone());
-        api.answer_evictions_after(self.eviction_answers);
+        api.answer_after(self.write_answers, self.eviction_answers);
         for (path, object) in self.objects.clone() {
             api.set(path, object);
         }

@@ -1,0 +1,128 @@
+//! A burst of half-GPU pods: what is written for each, and in which order they are bound.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::virtual_time::{Story, tell};
+use crate::{node, pod, queue, times, writes};
+
+const NODES: usize = 16;
+/// All GPUs of all nodes are shared by two pods.
+const PODS: usize = NODES * 8 * 2;
+/// Binds that may be written at a time.
+const SLOTS: usize = 64;
+
+fn name(number: usize) -> String {
+    // Later pods come first in the order of names, which must not matter.
+    format!("p{:04}", 9999 - number)
+}
+
+/// As admission leaves it: all variables come from the first map, so that the second is optional.
+fn half(number: usize) -> Value {
+    let name = name(number);
+    let mut pod = pod(&name, "100m");
+    let (minute, second) = (number / 60, number % 60);
+    let map = format!("{name}-shared-gpu-0");
+    let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
+    pod["metadata"]["creationTimestamp"] = json!(format!("2025-12-31T00:{minute:02}:{second:02}Z"));
+    pod["metadata"]["annotations"] =
+        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
+    let container = &mut pod["spec"]["containers"][0];
+    container["env"] =
+        json!(["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable));
+    container["envFrom"] =
+        json!([{"configMapRef": {"name": format!("{map}-evar"), "optional": true}}]);
+    pod
+}
+
+fn story() -> Story {
+    let gpu_node = |number: usize| {
+        let mut node = node(&format!("n{number:02}"), "64");
+        node["status"]["allocatable"]["nvidia.com/gpu"] = json!("8");
+        node["status"]["allocatable"]["pods"] = json!("100");
+        node["metadata"]["labels"] =
+            json!({"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": "8"});
+        ("/api/v1/nodes", node)
+    };
+    let mut objects: Vec<(&'static str, Value)> = (0..NODES).map(gpu_node).collect();
+    objects.push(("/apis/scheduling.run.ai/v2/queues", queue()));
+    objects.extend((0..PODS).map(|number| ("/api/v1/pods", half(number))));
+    let answers = Duration::from_millis(20);
+    Story { objects, agents: vec![0], write_answers: answers, seconds: 60, ..Story::default() }
+}
+
+/// Every request of the story, which takes seconds to play.
+static LOG: LazyLock<Vec<String>> = LazyLock::new(|| tell(story()));
+
+/// Method, kind and subresource of a request.
+fn kind(line: &str) -> String {
+    let mut words = line.split(' ').skip(1);
+    let (method, uri) = (words.next().expect("a method"), words.next().expect("a path"));
+    let path: Vec<&str> = uri.split('?').next().unwrap_or_default().split('/').skip(1).collect();
+    let path = &path[if path[0] == "api" { 2 } else { 3 }..];
+    let (namespace, path) = match path {
+        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+        other => ("", other),
+    };
+    let resource = match path {
+        [kind, _, subresource] => format!("{kind}/{subresource}"),
+        [kind, ..] => (*kind).to_owned(),
+        [] => String::new(),
+    };
+    let of = if namespace == "kai-resource-reservation" { " of reservations" } else { "" };
+    format!("{method} {resource}{of}")
+}
+
+fn count(writes: &[&str]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in writes {
+        *counts.entry(kind(line)).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn half_gpu_pod_costs_at_most_six_writes() {
+    let writes = writes(&LOG);
+    let counts = count(&writes);
+    for kind in [
+        "POST bindrequests",
+        "PATCH pods",
+        "POST configmaps",
+        "POST pods/binding",
+        "PATCH bindrequests/status",
+    ] {
+        assert_eq!(counts.get(kind), Some(&PODS), "{kind}: {counts:#?}");
+    }
+    assert_eq!(counts.get("POST pods of reservations"), Some(&(PODS / 2)), "{counts:#?}");
+    assert!(counts.get("PATCH nodes").is_some_and(|count| *count <= 2 * NODES), "{counts:#?}");
+    assert!(writes.len() <= PODS * 6, "{}: {counts:#?}", writes.len());
+}
+
+#[test]
+fn pods_are_bound_in_their_order_while_later_ones_are_still_requested() {
+    let writes = writes(&LOG);
+    let line_of = |what: String| writes.iter().position(|line| line.contains(&what));
+    let labelled = |number| line_of(format!("PATCH /api/v1/namespaces/a/pods/{} ", name(number)));
+    let bound = |number| line_of(format!("/pods/{}/binding", name(number)));
+    let spans: Vec<(usize, usize)> = (0..PODS)
+        .map(|number| (labelled(number).expect("labelled"), bound(number).expect("bound")))
+        .collect();
+    let most =
+        spans.iter().map(|(at, _)| spans.iter().filter(|(from, to)| from <= at && at < to).count());
+    let most = most.max().expect("pods");
+    assert!(most <= SLOTS, "{most} pods are between their first write and their bind");
+    let mut order: Vec<usize> = (0..PODS).collect();
+    order.sort_by_key(|number| spans[*number].1);
+    let late = order.iter().enumerate().map(|(place, number)| place.abs_diff(*number)).max();
+    assert!(
+        late.is_some_and(|late| late <= 2 * SLOTS),
+        "{late:?} places from the order of creation: {order:?}"
+    );
+    let last_request = times(&writes, "/bindrequests ").last().copied().expect("requests");
+    let first_bind = times(&writes, "/binding ").first().copied().expect("binds");
+    assert!(first_bind < last_request, "first bind {first_bind}, last request {last_request}");
+}
