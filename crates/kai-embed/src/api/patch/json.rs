@@ -1,100 +1,39 @@
-//! JSON patches (RFC 6902): a list of operations.
+//! JSON patches (RFC 6902) as the API server applies them, with the texts of its library.
 
+use json_patch::{Patch, PatchError, PatchErrorKind, PatchOperation};
 use serde_json::Value;
 
-use crate::object::{items, text};
+use crate::object::text;
 
-/// Applies every operation, or says which one cannot be.
+/// Applies every operation, or says which one cannot be applied.
 pub(crate) fn apply(value: &mut Value, patch: &Value) -> Result<(), String> {
-    if !patch.is_array() {
-        return Err("a JSON patch is a list of operations".to_owned());
-    }
-    for operation in items(patch) {
-        apply_one(value, operation)?;
+    let Patch(operations) =
+        serde_json::from_value(patch.clone()).map_err(|error| error.to_string())?;
+    for (at, operation) in operations.iter().enumerate() {
+        if !expects_absence(value, operation) {
+            json_patch::patch(value, std::slice::from_ref(operation))
+                .map_err(|error| describe(&error, &patch[at]))?;
+        }
     }
     Ok(())
 }
 
-fn apply_one(root: &mut Value, operation: &Value) -> Result<(), String> {
-    let path = text(&operation["path"]);
-    let from = text(&operation["from"]);
-    let given = || operation.get("value").cloned().ok_or(format!("no value for {path:?}"));
-    match text(&operation["op"]) {
-        "add" => add(root, path, given()?),
-        "remove" => remove(root, path).map(drop),
-        "replace" => {
-            let place = root.pointer_mut(path).ok_or_else(|| missing("replace", path))?;
-            *place = given()?;
-            Ok(())
-        }
-        "move" => {
-            let moved = remove(root, from)?;
-            add(root, path, moved)
-        }
-        "copy" => {
-            let copied = root.pointer(from).cloned().ok_or_else(|| missing("copy", from))?;
-            add(root, path, copied)
-        }
-        "test" => {
-            let is = root.pointer(path).cloned().unwrap_or(Value::Null);
-            if is == operation["value"] {
-                Ok(())
-            } else {
-                Err(format!("testing value {path} failed: test failed"))
-            }
-        }
-        other => Err(format!("Unexpected kind: {other}")),
-    }
+/// Whether the operation tests for null what does not exist: the API server accepts that, RFC 6902 does not.
+fn expects_absence(value: &Value, operation: &PatchOperation) -> bool {
+    matches!(operation, PatchOperation::Test(test)
+        if test.value.is_null() && value.pointer(test.path.as_str()).is_none())
 }
 
-fn missing(operation: &str, path: &str) -> String {
-    format!("{operation} operation does not apply: doc is missing path: {path}: missing value")
-}
-
-/// The value that holds the last part of a path, and that part.
-fn parent<'a>(root: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
-    let (parent, last) = path.rsplit_once('/')?;
-    let last = last.replace("~1", "/").replace("~0", "~");
-    Some((root.pointer_mut(parent)?, last))
-}
-
-fn add(root: &mut Value, path: &str, value: Value) -> Result<(), String> {
-    if path.is_empty() {
-        *root = value;
-        return Ok(());
-    }
-    let (parent, last) = parent(root, path).ok_or_else(|| missing("add", path))?;
-    match parent {
-        Value::Object(map) => {
-            map.insert(last, value);
-            Ok(())
+fn describe(error: &PatchError, operation: &Value) -> String {
+    let path = match error.kind {
+        PatchErrorKind::TestFailed => {
+            return format!("testing value {} failed: test failed", error.path);
         }
-        Value::Array(list) if last == "-" => {
-            list.push(value);
-            Ok(())
-        }
-        Value::Array(list) => match last.parse::<usize>() {
-            Ok(at) if at <= list.len() => {
-                list.insert(at, value);
-                Ok(())
-            }
-            _ => Err(missing("add", path)),
-        },
-        _ => Err(missing("add", path)),
-    }
-}
-
-fn remove(root: &mut Value, path: &str) -> Result<Value, String> {
-    let (parent, last) = parent(root, path).ok_or_else(|| missing("remove", path))?;
-    let removed = match parent {
-        Value::Object(map) => map.shift_remove(&last),
-        Value::Array(list) => {
-            let at = last.parse::<usize>().ok().filter(|at| *at < list.len());
-            at.map(|at| list.remove(at))
-        }
-        _ => None,
+        PatchErrorKind::InvalidFromPointer => text(&operation["from"]),
+        _ => text(&operation["path"]),
     };
-    removed.ok_or_else(|| missing("remove", path))
+    let name = text(&operation["op"]);
+    format!("{name} operation does not apply: doc is missing path: {path}: missing value")
 }
 
 #[cfg(test)]
@@ -108,6 +47,7 @@ mod tests {
         let mut value = json!({"a": {"x/y": 1}, "list": [1, 3]});
         let patch = json!([
             {"op": "test", "path": "/a/x~1y", "value": 1},
+            {"op": "test", "path": "/a/absent", "value": null},
             {"op": "add", "path": "/list/1", "value": 2},
             {"op": "add", "path": "/list/-", "value": 4},
             {"op": "replace", "path": "/a/x~1y", "value": 5},
@@ -125,6 +65,23 @@ mod tests {
             json!({}),
         ] {
             assert!(apply(&mut value.clone(), &wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn errors_read_as_those_of_the_api_server() {
+        let missing = |name: &str, path: &str| {
+            format!("{name} operation does not apply: doc is missing path: {path}: missing value")
+        };
+        for (operation, expected) in [
+            (json!({"op": "remove", "path": "/none"}), missing("remove", "/none")),
+            (json!({"op": "move", "from": "/none", "path": "/a"}), missing("move", "/none")),
+            (
+                json!({"op": "test", "path": "/a", "value": 2}),
+                "testing value /a failed: test failed".to_owned(),
+            ),
+        ] {
+            assert_eq!(apply(&mut json!({"a": 1}), &json!([operation])), Err(expected));
         }
     }
 }
