@@ -1,5 +1,6 @@
 //! Objects of the worlds that are measured.
 
+use kai_testenv::objects;
 use serde_json::{Value, json};
 
 /// Namespace of all pods that are measured.
@@ -46,26 +47,16 @@ pub(crate) fn node_name(number: usize) -> String {
 
 pub(crate) fn node(number: usize) -> Value {
     let amounts = json!({"cpu": "128", "memory": "1Ti", "pods": "250", "nvidia.com/gpu": GPUS_PER_NODE.to_string()});
-    let moment = "2026-01-01T00:00:00Z";
     json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": node_name(number), "labels": {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": GPUS_PER_NODE.to_string()}},
-        "status": {
-            "allocatable": amounts, "capacity": amounts,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastHeartbeatTime": moment, "lastTransitionTime": moment}],
-        },
+        "status": objects::ready_node_status(&amounts),
     })
 }
 
 pub(crate) fn queue(name: &str, gpus: i64) -> Value {
-    let all = json!({"quota": -1, "limit": -1, "overQuotaWeight": 1});
-    json!({
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"resources": {"cpu": all, "memory": all, "gpu": {"quota": gpus, "limit": -1, "overQuotaWeight": 1}}},
-    })
+    objects::queue(name, &json!({"quota": gpus, "limit": -1, "overQuotaWeight": 1}))
 }
 
 pub(crate) fn pod(name: &str, scheduler: SchedulerName, queue: &str, request: Request) -> Value {
@@ -85,23 +76,12 @@ pub(crate) fn pod(name: &str, scheduler: SchedulerName, queue: &str, request: Re
         },
     });
     if request == Request::HalfGpu {
-        refer_to_share(&mut pod, name);
+        pod["metadata"]["annotations"]["gpu-fraction"] = json!("0.5");
+        objects::add_share_references(&mut pod);
+        // As our admission leaves it, so that the binder does not write the second map.
+        pod["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["optional"] = json!(true);
     }
     pod
-}
-
-/// What admission adds to a pod that shares a GPU.
-fn refer_to_share(pod: &mut Value, name: &str) {
-    let prefix = format!("{name}-shared-gpu");
-    let map = format!("{prefix}-0");
-    pod["metadata"]["annotations"] =
-        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": prefix});
-    let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
-    let container = &mut pod["spec"]["containers"][0];
-    container["env"] =
-        json!(["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable));
-    container["envFrom"] =
-        json!([{"configMapRef": {"name": format!("{map}-evar"), "optional": true}}]);
 }
 
 pub(crate) fn pod_group(name: &str, queue: &str, members: usize) -> Value {

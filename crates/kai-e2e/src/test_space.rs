@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use k8s_openapi::jiff::Timestamp;
+use kai_testenv::objects;
 use kube::Client;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 // The clock of the runtime: on the embedded cluster it is a virtual one.
 use tokio::time::Instant;
@@ -155,9 +156,7 @@ impl TestSpace {
         let mut amounts =
             json!({"cpu": "32", "memory": "64Gi", "pods": "110", "ephemeral-storage": "100Gi"});
         merge(&mut amounts, allocatable);
-        let ready = json!({"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": null, "lastTransitionTime": null});
-        let status =
-            json!({"status": {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}});
+        let status = json!({"status": objects::ready_node_status(&amounts)});
         self.patch(&format!("{path}/status"), &status).await?;
         self.patch(&path, &json!({"spec": {"taints": null}})).await?;
         Ok(())
@@ -211,7 +210,7 @@ impl TestSpace {
         let shares = ["gpu-fraction", "gpu-memory"];
         let shares = shares.iter().any(|key| pod.annotations.contains_key(*key));
         if shares && !self.admitted.load(Ordering::Relaxed) {
-            share(&mut object, &pod.name);
+            objects::add_share_references(&mut object);
         }
         object
     }
@@ -520,23 +519,4 @@ fn is_unschedulable(pod: &Value) -> bool {
 pub fn has_condition(object: &Value, kind: &str, status: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == status)
-}
-
-/// What admission adds to a pod that shares a device.
-fn share(pod: &mut Value, name: &str) {
-    let prefix = format!("{name}-shared-gpu");
-    let map = format!("{prefix}-0");
-    let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
-    let variables = ["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable);
-    pod["metadata"]["annotations"]["runai/shared-gpu-configmap"] = json!(prefix);
-    let container = pod["spec"]["containers"][0].as_object_mut();
-    let more: Map<String, Value> = [
-        ("env".to_owned(), json!(variables)),
-        ("envFrom".to_owned(), json!([{"configMapRef": {"name": format!("{map}-evar")}}])),
-    ]
-    .into_iter()
-    .collect();
-    if let Some(container) = container {
-        container.extend(more);
-    }
 }

@@ -12,6 +12,7 @@ mod control_plane;
 mod image;
 mod kubeconfig;
 mod node;
+pub mod objects;
 mod ports;
 mod process;
 pub mod sandbox;

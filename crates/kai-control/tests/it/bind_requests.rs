@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, running, times, with_share_maps, writes};
+use crate::{fault, gpu_node, pod, queue, running, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -11,18 +11,9 @@ const QUEUES: &str = "/apis/scheduling.run.ai/v2/queues";
 const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-fn gpu_node(name: &str) -> Value {
-    let mut node = node(name, "8");
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!("2");
-    node
-}
-
 /// A pod that wants half a device, as admission would leave it.
 fn half(name: &str) -> Value {
-    let mut pod = pod(name, "1");
-    pod["metadata"]["annotations"] =
-        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
+    sharing_pod(name, "1", ("gpu-fraction", "0.5"))
 }
 
 /// A request for the pod `p` as KAI's scheduler makes it.
@@ -40,8 +31,12 @@ fn of_kai(name: &str, node: &str, spec: &Value) -> Value {
 }
 
 fn story(pod: Value, requests: Vec<Value>) -> Story {
-    let mut objects =
-        vec![(NODES, gpu_node("n1")), (NODES, gpu_node("n2")), (QUEUES, queue()), (PODS, pod)];
+    let mut objects = vec![
+        (NODES, gpu_node("n1", "2")),
+        (NODES, gpu_node("n2", "2")),
+        (QUEUES, queue()),
+        (PODS, pod),
+    ];
     objects.extend(requests.into_iter().map(|request| (REQUESTS, request)));
     Story { objects, agents: vec![0], seconds: 60, ..Story::default() }
 }

@@ -6,24 +6,16 @@ use serde_json::{Value, json};
 
 use crate::api::Fault;
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, times, with_share_maps, writes};
+use crate::{fault, gpu_node, node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
 const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-fn gpu_node(name: &str, devices: &str) -> Value {
-    let mut node = node(name, "8");
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(devices);
-    node
-}
-
 /// A pod that wants a part of a device, as admission would leave it.
 fn sharing(name: &str, portion: &str) -> Value {
-    let mut pod = pod(name, "1");
-    pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
+    sharing_pod(name, "1", ("gpu-fraction", portion))
 }
 
 fn member(mut pod: Value) -> Value {

@@ -3,28 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play};
-use crate::{node, pod, queue, with_share_maps};
+use crate::{labelled_gpu_node, queue, sharing_pod};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const MODE: &str = "nvidia.com/container.c.gpu-compute.mode";
 
-fn gpu_node(gpus: &str, labels: &Value) -> Value {
-    let mut node = node("n1", "8");
-    node["metadata"]["labels"] = labels.clone();
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(gpus);
-    node["status"]["allocatable"]["pods"] = json!("110");
-    node
-}
-
 fn sharing(name: &str, mib: u32, mode: Option<&str>) -> Value {
-    let mut pod = pod(name, "100m");
-    let annotations = json!({"gpu-memory": mib.to_string(), "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    pod["metadata"]["annotations"] = annotations;
+    let mut pod = sharing_pod(name, "100m", ("gpu-memory", &mib.to_string()));
     if let Some(mode) = mode {
         pod["metadata"]["annotations"][MODE] = json!(mode);
     }
-    with_share_maps(pod)
+    pod
 }
 
 fn played(node: Value, pods: Vec<Value>) -> (Vec<String>, Vec<Value>) {
@@ -53,7 +43,7 @@ fn pods_of_different_compute_modes_get_different_devices() {
         sharing("slicing-too", 4000, Some("time-slicing")),
         sharing("sharing-too", 4000, Some("sm-sharing")),
     ];
-    let (log, pods) = played(gpu_node("2", &labels), pods);
+    let (log, pods) = played(labelled_gpu_node("2", &labels), pods);
     let [slicing, sharing, slicing_too, sharing_too] =
         ["slicing", "sharing", "slicing-too", "sharing-too"].map(|name| device(&pods, name));
     assert!(slicing.is_some() && sharing.is_some(), "{log:#?}");
@@ -65,7 +55,7 @@ fn pods_of_different_compute_modes_get_different_devices() {
 fn pod_of_another_compute_mode_waits_where_there_is_one_device() {
     let labels = json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "1"});
     let pods = vec![sharing("a", 4000, Some("sm-sharing")), sharing("b", 4000, None)];
-    let (log, pods) = played(gpu_node("1", &labels), pods);
+    let (log, pods) = played(labelled_gpu_node("1", &labels), pods);
     let bound = ["a", "b"].map(|name| device(&pods, name).is_some());
     assert_eq!(bound.iter().filter(|is_bound| **is_bound).count(), 1, "{log:#?}");
 }
@@ -75,7 +65,7 @@ fn memory_that_the_driver_keeps_is_not_given_out() {
     let labels = |reserve: &str| json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "1", "kai.scheduler/gpu-memory-reserve-mib": reserve});
     let pods = || vec![sharing("a", 16_000, None), sharing("b", 16_600, None)];
     let count = |reserve: &str| {
-        let (_, pods) = played(gpu_node("1", &labels(reserve)), pods());
+        let (_, pods) = played(labelled_gpu_node("1", &labels(reserve)), pods());
         ["a", "b"].iter().filter(|name| device(&pods, name).is_some()).count()
     };
     assert_eq!(count("0"), 2, "both fit exactly");

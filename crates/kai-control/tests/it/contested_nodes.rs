@@ -4,16 +4,10 @@ use serde_json::{Value, json};
 
 use crate::api::{Moment, Race};
 use crate::virtual_time::{Story, play};
-use crate::{fault, node, pod, queue, times, with_share_maps, writes};
+use crate::{fault, gpu_node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
-
-fn gpu_node(name: &str) -> Value {
-    let mut node = node(name, "8");
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
-    node
-}
 
 fn gpu_pod(name: &str) -> Value {
     let mut pod = pod(name, "100m");
@@ -49,7 +43,7 @@ fn group() -> Value {
 fn story(ours: Value) -> Story {
     Story {
         objects: vec![
-            ("/api/v1/nodes", gpu_node("n1")),
+            ("/api/v1/nodes", gpu_node("n1", "1")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),
             (GROUPS, group()),
             (PODS, ours),
@@ -123,7 +117,7 @@ fn a_bind_stays_where_the_other_pod_has_too_little_in_any_case() {
 
 #[test]
 fn only_the_latest_bind_is_reverted_where_one_is_enough() {
-    let mut place = gpu_node("n1");
+    let mut place = gpu_node("n1", "1");
     place["status"]["allocatable"]["nvidia.com/gpu"] = json!("2");
     let mut first = controlled("first");
     first["metadata"]["uid"] = json!("uid-zz");
@@ -167,11 +161,8 @@ fn a_pod_without_a_controller_is_left_to_its_node_and_its_rejection_is_explained
 
 #[test]
 fn a_bind_request_to_a_contested_node_is_withdrawn_and_the_pod_goes_elsewhere() {
-    let mut sharing = with_share_maps(pod("ours", "100m"));
-    sharing["metadata"]["annotations"] =
-        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "ours-shared-gpu"});
-    let mut start = story(sharing);
-    start.objects.push(("/api/v1/nodes", gpu_node("n2")));
+    let mut start = story(sharing_pod("ours", "100m", ("gpu-fraction", "0.5")));
+    start.objects.push(("/api/v1/nodes", gpu_node("n2", "1")));
     // The reservation pod takes three seconds; meanwhile the GPU goes to another pod.
     let (log, objects) = play(Story {
         agents: vec![3],

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play};
-use crate::{fault, node, pod, queue, times, with_share_maps, writes};
+use crate::{fault, labelled_gpu_node, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -11,22 +11,12 @@ const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
 const POLICIES: &str = "/apis/nvidia.com/v1/clusterpolicies";
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
-fn gpu_node(advertised: &str, labels: &Value) -> Value {
-    let mut node = node("n1", "8");
-    node["metadata"]["labels"] = labels.clone();
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(advertised);
-    node["status"]["allocatable"]["pods"] = json!("110");
-    node
-}
-
 fn known() -> Value {
     json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "1"})
 }
 
 fn sharing(name: &str, mib: u32) -> Value {
-    let mut pod = pod(name, "100m");
-    pod["metadata"]["annotations"] = json!({"gpu-memory": mib.to_string(), "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
+    sharing_pod(name, "100m", ("gpu-memory", &mib.to_string()))
 }
 
 fn story(node: Value, pods: Vec<Value>) -> Story {
@@ -47,7 +37,7 @@ fn annotation(node: &Value, key: &str) -> Value {
 
 #[test]
 fn a_runtime_class_that_the_node_does_not_have_is_given_up_and_the_rung_that_works_is_kept() {
-    let mut story = story(gpu_node("1", &known()), vec![sharing("p", 8000)]);
+    let mut story = story(labelled_gpu_node("1", &known()), vec![sharing("p", 8000)]);
     story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
     story.agents = vec![1000, 1]; // the first never starts
     let (log, objects) = play(story);
@@ -72,8 +62,12 @@ fn is_privileged(reservation: &Value) -> bool {
 #[test]
 fn what_worked_before_the_node_became_a_jetson_is_not_kept() {
     // It becomes one while a device is shared, and its reservation runs on.
-    let node =
-        || gpu_node("2", &json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "2"}));
+    let node = || {
+        labelled_gpu_node(
+            "2",
+            &json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "2"}),
+        )
+    };
     let mut jetson = node();
     jetson["metadata"]["labels"]["kai.scheduler/tegra"] = json!("on");
     let mut running = story(node(), vec![sharing("before", 30_000)]);
@@ -102,7 +96,7 @@ fn what_worked_before_the_node_became_a_jetson_is_not_kept() {
 
 #[test]
 fn a_node_without_the_runtime_of_the_class_says_so_until_its_devices_are_found() {
-    let mut node = gpu_node("1", &known());
+    let mut node = labelled_gpu_node("1", &known());
     node["status"]["runtimeHandlers"] = json!([{"name": ""}, {"name": "runc"}]);
     let mut story = story(node, vec![sharing("p", 8000)]);
     story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
@@ -122,7 +116,7 @@ fn a_node_without_the_runtime_of_the_class_says_so_until_its_devices_are_found()
 
 #[test]
 fn what_a_namespace_does_not_allow_is_followed_by_something_else() {
-    let mut story = story(gpu_node("1", &known()), vec![sharing("p", 8000)]);
+    let mut story = story(labelled_gpu_node("1", &known()), vec![sharing("p", 8000)]);
     story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
     story.faults = vec![fault("POST", "kai-resource-reservation/pods", 403, 1)];
     let (log, objects) = play(story);
@@ -135,9 +129,9 @@ fn what_a_namespace_does_not_allow_is_followed_by_something_else() {
 
 #[test]
 fn on_nodes_that_are_made_up_reservation_pods_only_sleep_and_others_are_as_ever() {
-    let mut made_up = gpu_node("1", &known());
+    let mut made_up = labelled_gpu_node("1", &known());
     made_up["metadata"]["labels"]["run.ai/fake.gpu"] = json!("true");
-    let mut real = gpu_node("1", &known());
+    let mut real = labelled_gpu_node("1", &known());
     real["metadata"]["name"] = json!("n2");
     let on = |name: &str, node: &str| {
         let mut pod = sharing(name, 30_000);
@@ -173,7 +167,7 @@ fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
     let policy = |enabled: bool| json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/version": "v25.10.1"}}, "spec": {"cdi": {"enabled": enabled}}});
     let told = |setup: &dyn Fn(&mut Story)| {
         // Pods come one after the other, each after something happened to the operator.
-        let mut story = story(gpu_node("1", &known()), vec![sharing("p0", 8000)]);
+        let mut story = story(labelled_gpu_node("1", &known()), vec![sharing("p0", 8000)]);
         story.later = vec![(50, PODS, sharing("p50", 8000)), (100, PODS, sharing("p100", 8000))];
         story.seconds = 150;
         setup(&mut story);
@@ -223,7 +217,7 @@ fn unified_memory_is_given_away_once() {
     // 131072 MiB by label: four of five pods of 30 GiB run. GPU memory is not charged as RAM beside: the pods ask for none.
     let labels = json!({"nvidia.com/gpu.memory": "131072", "nvidia.com/gpu.count": "1"});
     let pods = || ["a", "b", "c", "d", "e"].map(|name| sharing(name, 30_720)).to_vec();
-    let mut thor = gpu_node("100", &labels);
+    let mut thor = labelled_gpu_node("100", &labels);
     thor["status"]["nodeInfo"] = json!({"architecture": "arm64", "kernelVersion": "6.8.12-tegra"});
     thor["status"]["capacity"] = json!({"memory": "125772Mi"});
     let (_, objects) = play(story(thor.clone(), pods()));
@@ -241,7 +235,7 @@ fn unified_memory_is_given_away_once() {
 
 #[test]
 fn shares_are_written_on_the_node_every_ten_seconds_at_most() {
-    let mut story = story(gpu_node("100", &known()), vec![sharing("p0", 1000)]);
+    let mut story = story(labelled_gpu_node("100", &known()), vec![sharing("p0", 1000)]);
     story.later = vec![
         (20, PODS, sharing("p20", 1000)),
         (22, PODS, sharing("p22", 1000)),
@@ -259,7 +253,7 @@ fn shares_are_written_on_the_node_every_ten_seconds_at_most() {
 
 #[test]
 fn shares_of_pods_that_are_gone_are_removed() {
-    let mut story = story(gpu_node("100", &known()), vec![sharing("p", 1000)]);
+    let mut story = story(labelled_gpu_node("100", &known()), vec![sharing("p", 1000)]);
     story.gone = vec![(40, "/api/v1/namespaces/a/pods/p")];
     let (_, objects) = play(story);
     let shown = &objects[NODES][0]["metadata"]["annotations"];
@@ -270,8 +264,8 @@ fn shares_of_pods_that_are_gone_are_removed() {
 #[test]
 fn a_node_that_is_not_understood_says_so_until_it_is() {
     let labels = json!({"nvidia.com/gpu.product": "Strange-SHARED"});
-    let mut story = story(gpu_node("10", &labels), vec![sharing("p", 1000)]);
-    let mut labelled = gpu_node(
+    let mut story = story(labelled_gpu_node("10", &labels), vec![sharing("p", 1000)]);
+    let mut labelled = labelled_gpu_node(
         "10",
         &json!({"nvidia.com/gpu.product": "Strange-SHARED", "nvidia.com/gpu.count": "1"}),
     );
@@ -303,7 +297,7 @@ fn what_jetsons_are_given_is_read_from_config_while_running() {
     let shard = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "spec": {},
         "metadata": {"name": "default", "generation": 1}});
     for (mode, privileged) in [("on", true), ("off", false)] {
-        let mut story = story(gpu_node("1", &known()), Vec::new());
+        let mut story = story(labelled_gpu_node("1", &known()), Vec::new());
         story.objects.push((CONFIGS, config(1, "auto")));
         story.objects.push(("/apis/kai.scheduler/v1/schedulingshards", shard.clone()));
         story.later = vec![(30, CONFIGS, config(2, mode)), (60, PODS, sharing("late", 8000))];

@@ -63,10 +63,27 @@ fn pod(name: &str, cpu: &str) -> Value {
     })
 }
 
-/// The pod refers to the config maps of its GPU share, as admission would leave it.
-fn with_share_maps(mut pod: Value) -> Value {
-    let name = pod["metadata"]["name"].as_str().expect("a name");
-    let maps = [format!("{name}-shared-gpu-0"), format!("{name}-shared-gpu-0-evar")];
+/// A node with this many devices.
+fn gpu_node(name: &str, devices: &str) -> Value {
+    let mut node = node(name, "8");
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(devices);
+    node
+}
+
+/// The node `n1` with this many devices and these labels.
+fn labelled_gpu_node(devices: &str, labels: &Value) -> Value {
+    let mut node = gpu_node("n1", devices);
+    node["metadata"]["labels"] = labels.clone();
+    node["status"]["allocatable"]["pods"] = json!("110");
+    node
+}
+
+/// A pod with this annotation that requests a share of a GPU, as admission would leave it.
+fn sharing_pod(name: &str, cpu: &str, (key, value): (&str, &str)) -> Value {
+    let mut pod = pod(name, cpu);
+    let prefix = format!("{name}-shared-gpu");
+    pod["metadata"]["annotations"] = json!({key: value, "runai/shared-gpu-configmap": prefix});
+    let maps = [format!("{prefix}-0"), format!("{prefix}-0-evar")];
     pod["spec"]["containers"][0]["envFrom"] =
         json!(maps.map(|map| json!({"configMapRef": {"name": map, "optional": false}})));
     pod

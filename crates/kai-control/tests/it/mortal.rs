@@ -18,7 +18,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::api::Api;
 use crate::evictions::{crowd, preemption};
 use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
-use crate::{class, node, of_class, pod, queue, with_share_maps};
+use crate::{class, gpu_node, node, of_class, pod, queue, sharing_pod};
 
 const PODS: &str = "/api/v1/pods";
 const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
@@ -129,16 +129,7 @@ fn of_gang(mut pod: Value) -> Value {
 }
 
 fn half(name: &str) -> Value {
-    let mut pod = pod(name, "1");
-    pod["metadata"]["annotations"] =
-        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
-}
-
-fn gpu_node(devices: &str) -> Value {
-    let mut node = node("n1", "8");
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(devices);
-    node
+    sharing_pod(name, "1", ("gpu-fraction", "0.5"))
 }
 
 #[test]
@@ -148,7 +139,7 @@ fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
         "spec": {"minMember": 3, "queue": "q"}});
     let story = Story {
         objects: vec![
-            ("/api/v1/nodes", gpu_node("2")),
+            ("/api/v1/nodes", gpu_node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),
             (GROUPS, gang),
             (PODS, of_gang(half("m1"))),

@@ -3,16 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, times, with_share_maps, writes};
+use crate::{fault, node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const RESERVATION: &str = "POST /api/v1/namespaces/kai-resource-reservation/pods";
 const REQUEST: &str = "POST /apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests";
 
 fn sharing(name: &str, portion: &str) -> Value {
-    let mut pod = pod(name, "100m");
-    pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
+    sharing_pod(name, "100m", ("gpu-fraction", portion))
 }
 
 /// One node of eight devices, and these pods.

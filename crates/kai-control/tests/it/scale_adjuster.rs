@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::Fault;
 use crate::virtual_time::{Story, play, tell};
-use crate::{fault, node, pod, queue, times, with_share_maps, writes};
+use crate::{fault, gpu_node, node, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -15,15 +15,7 @@ const REMOVED: &str = "DELETE /api/v1/namespaces/kai-scale-adjust/pods/";
 const OVER_LIMIT: &str = r#""reason":"OverQueueLimit""#;
 
 fn sharing(name: &str, portion: &str) -> Value {
-    let mut pod = pod(name, "1");
-    pod["metadata"]["annotations"] = json!({"gpu-fraction": portion, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
-}
-
-fn gpu_node(name: &str, devices: &str) -> Value {
-    let mut node = node(name, "8");
-    node["status"]["allocatable"]["nvidia.com/gpu"] = json!(devices);
-    node
+    sharing_pod(name, "1", ("gpu-fraction", portion))
 }
 
 /// A scaling pod as KAI makes it, in this phase.

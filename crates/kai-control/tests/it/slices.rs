@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play};
-use crate::{node, pod, queue, times, with_share_maps, writes};
+use crate::{node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 
@@ -18,10 +18,7 @@ fn sliced_node(advertised: &str, labels: &Value) -> Value {
 }
 
 fn sharing(name: &str, key: &str, value: &str) -> Value {
-    let mut pod = pod(name, "100m");
-    pod["metadata"]["annotations"] =
-        json!({key: value, "runai/shared-gpu-configmap": format!("{name}-shared-gpu")});
-    with_share_maps(pod)
+    sharing_pod(name, "100m", (key, value))
 }
 
 fn story(node: Value, pods: Vec<Value>, devices: &[&'static str]) -> Story {

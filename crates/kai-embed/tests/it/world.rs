@@ -11,6 +11,7 @@ use kai_embed::nodes::NodeProfile;
 use kai_embed::service::Embedded;
 use kai_embed::{Cluster, Key};
 use kai_settings::planner::Settings;
+use kai_testenv::objects;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -90,13 +91,8 @@ impl World {
 
     /// A queue with this quota and limit of devices.
     pub(crate) fn queue(&self, name: &str, quota: i64, limit: i64) {
-        let open = json!({"quota": -1, "limit": -1, "overQuotaWeight": 1});
-        self.make(&json!({
-            "apiVersion": "scheduling.run.ai/v2",
-            "kind": "Queue",
-            "metadata": {"name": name},
-            "spec": {"resources": {"cpu": open, "memory": open, "gpu": {"quota": quota, "limit": limit, "overQuotaWeight": 1}}},
-        }));
+        let gpu = json!({"quota": quota, "limit": limit, "overQuotaWeight": 1});
+        self.make(&objects::queue(name, &gpu));
     }
 
     /// A pod that asks for devices.

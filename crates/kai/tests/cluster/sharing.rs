@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kai_testenv::objects;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -105,15 +106,8 @@ impl World {
     /// A pod with this GPU fraction, as admission completes it.
     pub(crate) fn sharing_pod(&self, name: &str, queue: &str, annotations: &Value) -> Value {
         let mut pod = self.pod(name, &[("kai.scheduler/queue", queue)], &json!({"cpu": "10m"}));
-        let prefix = format!("{name}-shared-gpu");
         pod["metadata"]["annotations"] = annotations.clone();
-        pod["metadata"]["annotations"]["runai/shared-gpu-configmap"] = json!(prefix);
-        let map = format!("{prefix}-0");
-        let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
-        pod["spec"]["containers"][0]["env"] =
-            json!(["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"].map(variable));
-        pod["spec"]["containers"][0]["envFrom"] =
-            json!([{"configMapRef": {"name": format!("{map}-evar")}}]);
+        objects::add_share_references(&mut pod);
         pod
     }
 

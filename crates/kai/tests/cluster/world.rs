@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use kai_e2e::test_space::send;
-use kai_testenv::{ControlPlane, Process, free_port};
+use kai_testenv::{ControlPlane, Process, free_port, objects};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -175,24 +175,16 @@ impl World {
         let object = json!({"metadata": {"name": name, "labels": self.pool()}});
         self.create("/api/v1/nodes", &object).await;
         let path = format!("/api/v1/nodes/{name}");
-        let status = json!({"status": {
-            "allocatable": allocatable,
-            "capacity": allocatable,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastHeartbeatTime": null, "lastTransitionTime": null}],
-        }});
+        let status = json!({"status": objects::ready_node_status(&allocatable)});
         self.patch(&format!("{path}/status"), &status).await;
         self.patch(&path, &json!({"spec": {"taints": null}})).await;
     }
 
     /// A leaf queue of our pool. Amounts of memory are not limited.
     pub(crate) async fn queue(&self, name: &str, cpu: Value, gpu: Value) {
-        let memory = json!({"quota": -1, "limit": -1, "overQuotaWeight": 1});
-        let object = json!({
-            "apiVersion": "scheduling.run.ai/v2",
-            "kind": "Queue",
-            "metadata": {"name": self.queue_name(name), "labels": self.pool()},
-            "spec": {"resources": {"cpu": cpu, "gpu": gpu, "memory": memory}},
-        });
+        let mut object = objects::queue(&self.queue_name(name), &gpu);
+        object["metadata"]["labels"] = self.pool();
+        object["spec"]["resources"]["cpu"] = cpu;
         self.create("/apis/scheduling.run.ai/v2/queues", &object).await;
     }
 

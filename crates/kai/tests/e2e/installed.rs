@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use kai_testenv::Process;
+use kai_testenv::{Process, objects};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::sync::OnceCell;
@@ -97,9 +97,7 @@ async fn start_kai(world: &mut World) -> PathBuf {
     let kinds = r#"[{"typeName": "Pod", "priorityName": "build-preemptible"}]"#;
     let kinds = json!({"metadata": {"name": "kinds"}, "data": {"types": kinds}});
     world.create("/api/v1/namespaces/kai-scheduler/configmaps", &kinds).await;
-    let all = json!({"quota": -1, "limit": -1, "overQuotaWeight": 1});
-    let queue = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "installed-default"},
-        "spec": {"resources": {"cpu": all, "gpu": all, "memory": all}}});
+    let queue = objects::queue("installed-default", &objects::unbounded());
     let file = std::env::temp_dir().join(format!("kai-installed-{}.yaml", std::process::id()));
     std::fs::write(&file, queue.to_string()).expect("a file");
     let path = file.to_string_lossy().into_owned();

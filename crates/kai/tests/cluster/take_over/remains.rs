@@ -1,5 +1,6 @@
 //! Objects as a running KAI leaves them: those of its chart, of its operator, of its scheduler and of its binder.
 
+use kai_testenv::objects;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, RELEASE};
@@ -124,14 +125,7 @@ impl Remains<'_> {
                 "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "10m"}}}]},
         });
         if annotations["gpu-fraction"].is_string() || annotations["gpu-memory"].is_string() {
-            pod["metadata"]["annotations"]["runai/shared-gpu-configmap"] =
-                json!(format!("{name}-shared-gpu"));
-            let map = format!("{name}-shared-gpu-0");
-            let variables = ["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"];
-            let variable = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}});
-            pod["spec"]["containers"][0]["env"] = json!(variables.map(variable));
-            pod["spec"]["containers"][0]["envFrom"] =
-                json!([{"configMapRef": {"name": format!("{map}-evar")}}]);
+            objects::add_share_references(&mut pod);
         }
         pod
     }
