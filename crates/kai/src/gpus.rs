@@ -10,7 +10,7 @@ use kai_binder::{DeviceGpus, NodeGpus};
 use kai_client::client;
 use kai_settings::binder::BinderSettings;
 
-use crate::output;
+use crate::{output, text_layout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -98,7 +98,7 @@ fn table(nodes: &[NodeGpus]) -> String {
             rows.push([name, advertised, physical, device, uuid, used, pods, enforced]);
         }
     }
-    aligned(&rows)
+    text_layout::table(&rows, "")
 }
 
 /// A pod with its granted MiB, and the MiB that its processes hold if known.
@@ -126,16 +126,6 @@ fn enforcement(device: &DeviceGpus) -> String {
 
 fn gpus(count: i64) -> String {
     if count == 1 { "1 GPU".to_owned() } else { format!("{count} GPUs") }
-}
-
-fn aligned(rows: &[[String; 8]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
-    let widths: [usize; 8] = std::array::from_fn(width);
-    let line = |row: &[String; 8]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod scenario;
 mod scheduler_flags;
 mod shell;
 mod simulate;
+mod text_layout;
 mod trust_flags;
 mod up;
 mod version;

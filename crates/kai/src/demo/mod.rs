@@ -15,7 +15,7 @@ use anyhow::Context;
 
 use clap::Args;
 
-pub(crate) use paint::{Paint, table, wrapped};
+pub(crate) use paint::Paint;
 
 use crate::output;
 use screen::{Pace, Screen};

@@ -1,6 +1,4 @@
-//! Colours, where the output is a terminal, and boxes of text.
-
-use std::fmt::Write;
+//! Colours, where the output is a terminal, bars and broken YAML.
 
 /// What a text is, by which it is coloured.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,25 +54,6 @@ impl Paint {
     }
 }
 
-/// A table with columns as wide as they must be.
-pub(crate) fn table(rows: &[Vec<String>], indent: &str) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = indent.to_owned();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 /// A bar of `width` cells: the amounts of the pods with these numbers of `whole`, then free cells. Every pod has at least
 /// one cell, and so has free capacity.
 pub(super) fn bar(paint: Paint, parts: &[(usize, u64)], whole: u64, width: usize) -> String {
@@ -95,24 +74,6 @@ pub(super) fn bar(paint: Paint, parts: &[(usize, u64)], whole: u64, width: usize
     }
     bar.extend(std::iter::repeat_n('·', width.saturating_sub(filled)));
     bar
-}
-
-/// A text in lines of at most `width` letters, each after `indent`.
-pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
-    let mut lines = vec![indent.to_owned()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line + 1 + word.chars().count() > width && line > indent.len() {
-            lines.push(indent.to_owned());
-        }
-        if let Some(line) = lines.last_mut() {
-            if line.len() > indent.len() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n") + "\n"
 }
 
 /// A line of YAML in lines of at most `width` letters where it can be: flow maps and lists are broken after commas, so
@@ -160,10 +121,5 @@ mod tests {
             |text: &str| -> serde_json::Value { serde_saphyr::from_str(text).expect("YAML") };
         assert_eq!(read(&lines.join("\n")), read(line));
         assert_eq!(yaml_lines("kind: Pod", 4), ["kind: Pod"]);
-    }
-
-    #[test]
-    fn long_texts_are_wrapped() {
-        assert_eq!(wrapped("one two three", 9, "  "), "  one two\n  three\n");
     }
 }

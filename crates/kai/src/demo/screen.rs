@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::io::BufRead;
 use std::time::Duration;
 
-use super::paint::{Ink, Paint, bar, table, wrapped, yaml_lines};
+use super::paint::{Ink, Paint, bar, yaml_lines};
 use super::recording::{Exhibit, Recording, Step};
 use super::snapshot::{Decision, NodeView, PodView, QueueView};
 use crate::output;
+use crate::text_layout::{table, wrapped};
 
 /// Cells of a bar, and of one on a narrow terminal.
 const BAR_WIDTH: usize = 24;

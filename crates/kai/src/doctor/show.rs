@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use kai_doctor::finding::{Findings, Severity};
 
-use crate::demo::wrapped;
+use crate::text_layout::wrapped;
 
 /// Every finding in a few lines: what it is about, what is wrong, and the command, which is not broken so that it can be
 /// copied.

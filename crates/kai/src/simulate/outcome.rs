@@ -8,8 +8,9 @@ use kai_embed::{Cluster, Key};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::demo::{Paint, table};
+use crate::demo::Paint;
 use crate::embedded::RESERVATIONS;
+use crate::text_layout::table;
 
 /// Final state of a simulation.
 #[derive(Serialize)]
