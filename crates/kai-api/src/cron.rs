@@ -169,7 +169,7 @@ mod tests {
         text.parse().expect("a moment")
     }
 
-    fn told(moment: Option<Timestamp>) -> String {
+    fn shown(moment: Option<Timestamp>) -> String {
         moment.map_or_else(|| "never".to_owned(), |moment| moment.to_string())
     }
 
@@ -190,7 +190,7 @@ mod tests {
             ("0 0 31 2 *", "never"),
         ] {
             let cron = Cron::parse(expression).expect(expression);
-            assert_eq!(told(cron.latest(now)), latest, "{expression}");
+            assert_eq!(shown(cron.latest(now)), latest, "{expression}");
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
             ("0 0 31 feb *", "2026-01-01T00:00:00Z", "never"),
         ] {
             let cron = Cron::parse(expression).expect(expression);
-            assert_eq!(told(cron.next(moment(after))), next, "{expression} after {after}");
+            assert_eq!(shown(cron.next(moment(after))), next, "{expression} after {after}");
         }
     }
 

@@ -183,12 +183,12 @@ pub struct UnschedulableReason {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnschedulableDetails {
-    /// The queue that had no room.
+    /// The queue without free capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_details: Option<QueueDetails>,
 }
 
-/// The numbers of a queue that had no room.
+/// The numbers of a queue without free capacity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueDetails {

@@ -3,6 +3,7 @@
 
 use kai_api::function::Function;
 use kai_api::names::components::{ADMISSION, NUMA_PLACEMENT_EXPORTER, SCHEDULER};
+use kai_api::names::defaults::WEBHOOK_PORT;
 use kai_api::names::env;
 use kai_api::names::node::MEMORY_NUMA;
 use kai_api::names::objects::{APP, NAMESPACE, SCHEDULER_NAME};
@@ -124,8 +125,6 @@ pub(crate) const METRICS: u16 = 8080;
 pub(crate) const PROBES: u16 = 8081;
 /// User of containers, where the cluster assigns none; that of the image.
 const USER: u32 = 10_000;
-/// Port of the admission webhooks.
-pub(crate) const WEBHOOKS: u16 = 9443;
 /// Where the kubelet says what it gave to containers.
 const POD_RESOURCES: &str = "/var/lib/kubelet/pod-resources";
 /// Where the node's `/sys` is for the agent.
@@ -293,7 +292,7 @@ fn ports(name: &str) -> Vec<Value> {
     let port = |name: &str, number: u16| json!({"name": name, "containerPort": number});
     let mut ports = vec![port("http-metrics", METRICS), port("probes", PROBES)];
     if name == ADMISSION {
-        ports.push(port("webhook", WEBHOOKS));
+        ports.push(port("webhook", WEBHOOK_PORT));
     }
     ports
 }
@@ -330,7 +329,7 @@ fn metrics_service(wanted: Wanted<'_>, name: &str) -> Value {
 
 /// How the API server reaches admission.
 fn admission_service(wanted: Wanted<'_>) -> Value {
-    let webhook = json!({"name": "webhook", "port": 443, "targetPort": WEBHOOKS});
+    let webhook = json!({"name": "webhook", "port": 443, "targetPort": WEBHOOK_PORT});
     let metrics = json!({"name": "http-metrics", "port": METRICS, "targetPort": METRICS});
     service(wanted, ADMISSION, &json!([webhook, metrics]))
 }

@@ -1,10 +1,11 @@
 //! What keeps an installation running and closed: disruption budgets, priority, spreading over nodes, network policies.
 
 use kai_api::names::components::ADMISSION;
+use kai_api::names::defaults::WEBHOOK_PORT;
 use kai_api::names::objects::{APP, NAMESPACE, RESERVATION};
 use serde_json::{Value, json};
 
-use crate::deployments::{METRICS, PROBES, WEBHOOKS};
+use crate::deployments::{METRICS, PROBES};
 
 /// Pods of this class are the last to be evicted; every cluster has it.
 const PRIORITY_CLASS: &str = "system-cluster-critical";
@@ -58,7 +59,7 @@ fn network_policies() -> [Value; 3] {
     let port = |number: u16| json!({"protocol": "TCP", "port": number});
     let probes = json!({"ports": [port(PROBES)]});
     let pods = json!({"from": [{"namespaceSelector": {}}], "ports": [port(METRICS)]});
-    let webhooks = json!([{"ports": [port(WEBHOOKS)]}]);
+    let webhooks = json!([{"ports": [port(WEBHOOK_PORT)]}]);
     let admission = json!({"matchLabels": {APP: ADMISSION}});
     [
         network_policy("kai-ingress", NAMESPACE, &json!({}), &json!([probes, pods])),

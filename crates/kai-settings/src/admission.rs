@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use kai_api::enforcement::Enforcement;
-use kai_api::names::{objects, workload};
+use kai_api::names::{defaults, objects, workload};
 
 use crate::planner::Settings;
 
@@ -131,7 +131,7 @@ pub struct AdmissionSettings {
     pub queue_rules: QueueRules,
     /// Pod groups are checked.
     pub pod_groups: bool,
-    /// What the API server does with new objects when nobody answers.
+    /// What the API server does with new objects when the webhook does not answer.
     pub on_create: FailurePolicy,
     /// The same with objects that are changed.
     pub on_update: FailurePolicy,
@@ -141,7 +141,7 @@ pub struct AdmissionSettings {
 impl Default for AdmissionSettings {
     fn default() -> Self {
         Self {
-            port: 9443,
+            port: defaults::WEBHOOK_PORT,
             url: None,
             namespace: objects::NAMESPACE.to_owned(),
             scheduler_name: Settings::default().rules.scheduler_name,
@@ -158,7 +158,7 @@ impl Default for AdmissionSettings {
     }
 }
 
-/// What the API server does when nobody answers.
+/// What the API server does when the webhook does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The write is refused.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::binder::{
-    BinderSettings, CdiSetting, PluginWishes, ReservationSettings, RuntimeClassSetting,
+    BinderSettings, CdiSetting, PluginSettings, ReservationSettings, RuntimeClassSetting,
 };
 use crate::flags::Flagged;
 use crate::metrics::QueueLabel;
@@ -26,16 +26,16 @@ use crate::sharing_mode;
 
 /// What `Config` says about the parts of the process that are no planners. What is none is as the command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct ConfiguredProcess {
     /// Logs are JSON.
     pub json_log: Option<bool>,
     /// Admission.
-    pub admission: AdmissionWishes,
+    pub admission: ConfiguredAdmission,
 }
 
 /// What `Config` says about admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AdmissionWishes {
+pub struct ConfiguredAdmission {
     /// Pods with this `spec.schedulerName` are ours.
     pub scheduler_name: Option<String>,
     /// Pods may share devices.
@@ -66,7 +66,7 @@ pub struct Configured {
     /// How every planner is set up.
     pub settings: Settings,
     /// For the rest of the process.
-    pub wishes: Wishes,
+    pub process: ConfiguredProcess,
     /// The config map with defaults per kind.
     pub kind_defaults: Option<ObjectName>,
     /// What makes no sense.
@@ -77,7 +77,7 @@ pub struct Configured {
 pub fn configure(spec: &ConfigSpec, base: &Settings) -> Configured {
     let mut configured = Configured {
         settings: base.clone(),
-        wishes: Wishes::default(),
+        process: ConfiguredProcess::default(),
         kind_defaults: None,
         problems: Vec::new(),
     };
@@ -89,9 +89,9 @@ pub fn configure(spec: &ConfigSpec, base: &Settings) -> Configured {
     configured.binder(spec.binder.clone().unwrap_or_default());
     configured.admission(spec.admission.clone().unwrap_or_default(), &global);
     let groups = spec.pod_group_controller.as_ref().and_then(|groups| groups.webhooks.as_ref());
-    configured.wishes.admission.pod_groups = configured.webhooks("podGroupController", groups);
+    configured.process.admission.pod_groups = configured.webhooks("podGroupController", groups);
     let queues = spec.queue_controller.as_ref().and_then(|queues| queues.webhooks.as_ref());
-    configured.wishes.admission.queues = configured.webhooks("queueController", queues);
+    configured.process.admission.queues = configured.webhooks("queueController", queues);
     configured.scale_adjuster(spec.node_scale_adjuster.clone().unwrap_or_default());
     configured.functions(spec);
     sharing_mode::apply(&mut configured, &global);
@@ -139,7 +139,7 @@ impl Configured {
             let labels = global.namespace_label_selector.clone();
             take(&mut grouper.namespace_selector, &BTreeMap::new(), labels);
         }
-        self.wishes.json_log = global.json_log;
+        self.process.json_log = global.json_log;
     }
 
     fn grouper(&mut self, wanted: PodGrouper) {
@@ -183,17 +183,17 @@ impl Configured {
 
     fn binder(&mut self, wanted: Binder) {
         let said = wanted.plugins.unwrap_or_default();
-        let wishes = PluginWishes::read(&said);
-        let named = wishes.problems.iter().map(|problem| format!("spec.binder.plugins.{problem}"));
+        let plugins = PluginSettings::read(&said);
+        let named = plugins.problems.iter().map(|problem| format!("spec.binder.plugins.{problem}"));
         self.problems.extend(named);
-        self.wishes.admission.hami_core = said.get("hamicore").and_then(|plugin| plugin.enabled);
-        let timeout = wishes.timeout.or(wanted.volume_binding_timeout_seconds.map(seconds));
+        self.process.admission.hami_core = said.get("hamicore").and_then(|plugin| plugin.enabled);
+        let timeout = plugins.timeout.or(wanted.volume_binding_timeout_seconds.map(seconds));
         let cdi = wanted.cdi_enabled.map(|on| if on { CdiSetting::On } else { CdiSetting::Off });
         let usual = BinderSettings::default();
         if let Some(binder) = &mut self.settings.binder {
-            take(&mut binder.plugins, &usual.plugins, Some(wishes.plugins));
+            take(&mut binder.plugins, &usual.plugins, Some(plugins.plugins));
             take(&mut binder.volumes_wait, &usual.volumes_wait, timeout);
-            take(&mut binder.cdi, &usual.cdi, wishes.cdi.or(cdi));
+            take(&mut binder.cdi, &usual.cdi, plugins.cdi.or(cdi));
         }
         self.reservation(wanted.resource_reservation.unwrap_or_default(), &usual.reservation);
     }
@@ -258,7 +258,7 @@ impl Configured {
             )),
             ratio => take(&mut to.memory_ratio, &usual.memory_ratio, ratio),
         }
-        // A process that does one thing only is not told to do another.
+        // A process that runs a single function does not gain another.
         let does_all = Function::USUAL.iter().all(|one| self.settings.functions.contains(one));
         let function = Function::NodeScaleAdjuster;
         match wanted.service.and_then(|service| service.enabled) {
@@ -282,7 +282,7 @@ impl Configured {
                 self.problems.push(format!("spec.admission.{field}: the name is fixed"));
             }
         }
-        let to = &mut self.wishes.admission;
+        let to = &mut self.process.admission;
         to.scheduler_name.clone_from(&global.scheduler_name);
         to.gpu_sharing = wanted.gpu_sharing;
         to.block_visible_devices = wanted.block_nvidia_visible_devices;
@@ -351,22 +351,25 @@ mod tests {
     use super::*;
     use crate::binder::{BinderPlugin, TegraMode, TegraSettings};
 
-    fn told(spec: Value) -> Configured {
+    fn configured(spec: Value) -> Configured {
         let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
         configure(&spec, &Flagged::default().settings)
     }
 
     #[test]
     fn an_empty_config_changes_nothing() {
-        let told = told(json!({}));
-        assert_eq!(format!("{:?}", told.settings), format!("{:?}", Flagged::default().settings));
-        assert_eq!(told.wishes, Wishes::default());
-        assert_eq!((told.kind_defaults, told.problems), (None, Vec::new()));
+        let configured = configured(json!({}));
+        assert_eq!(
+            format!("{:?}", configured.settings),
+            format!("{:?}", Flagged::default().settings)
+        );
+        assert_eq!(configured.process, ConfiguredProcess::default());
+        assert_eq!((configured.kind_defaults, configured.problems), (None, Vec::new()));
     }
 
     #[test]
     fn everything_that_is_honoured_arrives() {
-        let told = told(json!({
+        let configured = configured(json!({
             "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "n", "jsonLog": true, "gpuMemoryReserveMib": 450,
                 "podLabelSelector": {"a": "b"}, "namespaceLabelSelector": {"c": "d"}},
             "podGrouper": {"args": {"gangScheduleKnative": false, "genericKartaFallback": false,
@@ -382,10 +385,10 @@ mod tests {
                 "scalingPodImage": {"repository": "here", "pullPolicy": "Always"}, "nodeScaleNamespace": "scale",
                 "nodeScaleServiceAccount": "account", "gpuMemoryToFractionRatio": 0.5, "unschedulableGracePeriod": 30}},
         }));
-        assert_eq!(told.problems, Vec::<String>::new());
-        assert!(told.settings.functions.contains(&Function::NodeScaleAdjuster));
+        assert_eq!(configured.problems, Vec::<String>::new());
+        assert!(configured.settings.functions.contains(&Function::NodeScaleAdjuster));
         assert_eq!(
-            told.settings.scale_adjuster,
+            configured.settings.scale_adjuster,
             ScaleAdjusterSettings {
                 scheduler_name: "s".to_owned(),
                 node_pool_label_key: "n".to_owned(),
@@ -398,7 +401,8 @@ mod tests {
                 ..ScaleAdjusterSettings::default()
             }
         );
-        let Settings { rules, partition, metrics, grouper, binder, config, .. } = told.settings;
+        let Settings { rules, partition, metrics, grouper, binder, config, .. } =
+            configured.settings;
         assert_eq!((rules.scheduler_name.as_str(), partition.key.as_str()), ("s", "n"));
         let label = QueueLabel { key: "team".into(), label: "crew".into(), default: "none".into() };
         assert_eq!((metrics.namespace.as_str(), metrics.queue_labels), ("m", vec![label]));
@@ -431,8 +435,8 @@ mod tests {
             (config.params.gpu_memory_reserve_mib, binder.gpu_memory_reserve_mib),
             (450, 450)
         );
-        assert_eq!(told.kind_defaults, Some(ObjectName::new("space", "map")));
-        let Wishes { json_log, admission } = told.wishes;
+        assert_eq!(configured.kind_defaults, Some(ObjectName::new("space", "map")));
+        let ConfiguredProcess { json_log, admission } = configured.process;
         assert_eq!(
             (json_log, admission.gpu_sharing, admission.queues),
             (Some(true), Some(true), Some(false))
@@ -446,7 +450,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_named_and_the_rest_counts() {
-        let told = told(json!({
+        let configured = configured(json!({
             "global": {"schedulerName": "s", "gpuMemoryReserveMib": -1},
             "podGrouper": {"args": {"defaultPrioritiesConfigMapName": "map"}, "service": {"enabled": false}},
             "queueController": {"queueLabelToMetricLabel": "team", "webhooks": {"webhookConfigurationNamePrefix": "x"}},
@@ -454,9 +458,9 @@ mod tests {
             "admission": {"validatingWebhookConfigurationName": "x"},
             "nodeScaleAdjuster": {"args": {"gpuMemoryToFractionRatio": 2.0}},
         }));
-        assert_eq!(told.settings.rules.scheduler_name, "s");
+        assert_eq!(configured.settings.rules.scheduler_name, "s");
         assert_eq!(
-            told.problems,
+            configured.problems,
             [
                 "spec.global.gpuMemoryReserveMib: -1 is below 0: set a whole number of MiB, 0 or more",
                 "spec.podGrouper.args: defaultPrioritiesConfigMapName and defaultPrioritiesConfigMapNamespace go together",
@@ -477,8 +481,12 @@ mod tests {
             let spec = json!({"nodeScaleAdjuster": {"service": {"enabled": enabled}}});
             let spec: ConfigSpec = serde_json::from_value(spec).expect("a Config");
             let functions = functions.iter().copied().collect();
-            let told = configure(&spec, &Settings { functions, ..Flagged::default().settings });
-            (told.settings.functions.contains(&Function::NodeScaleAdjuster), told.problems.len())
+            let configured =
+                configure(&spec, &Settings { functions, ..Flagged::default().settings });
+            (
+                configured.settings.functions.contains(&Function::NodeScaleAdjuster),
+                configured.problems.len(),
+            )
         };
         assert_eq!(asks(&Function::USUAL, true), (true, 0));
         assert_eq!(asks(&Function::USUAL, false), (false, 0));

@@ -86,7 +86,7 @@ fn plugin(plugin: &Plugin) -> PluginSpec {
 mod tests {
     use super::*;
 
-    fn told(text: &str, settings: &mut Settings) -> Result<Vec<String>, String> {
+    fn read(text: &str, settings: &mut Settings) -> Result<Vec<String>, String> {
         apply(text, settings, &Environment { variable: &|_| None, prometheus: None })
     }
 
@@ -96,7 +96,7 @@ mod tests {
                     arguments: {cpu: spread, gpu: binpack}\n  - name: magic\n    disableNodeOrder: true\n\
                     queueDepthPerAction: {reclaim: 7}\nsomething: else\n";
         let mut settings = Settings::default();
-        assert_eq!(told(text, &mut settings), Ok(vec!["there is no plugin magic".to_owned()]));
+        assert_eq!(read(text, &mut settings), Ok(vec!["there is no plugin magic".to_owned()]));
         let config = settings.config;
         assert_eq!(config.actions, [ActionKind::Allocate, ActionKind::Reclaim]);
         let names: Vec<&str> = config.plugins.iter().map(|plugin| &*plugin.name).collect();
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn what_is_not_there_stays_as_it_is_and_unknown_actions_are_refused() {
         let mut settings = Settings::default();
-        assert_eq!(told("{}", &mut settings), Ok(Vec::new()));
+        assert_eq!(read("{}", &mut settings), Ok(Vec::new()));
         assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
         assert_eq!(
-            told("actions: dance", &mut settings),
+            read("actions: dance", &mut settings),
             Err("there is no action \"dance\"".to_owned())
         );
     }
@@ -120,9 +120,9 @@ mod tests {
     fn a_file_says_where_past_usage_comes_from() {
         let text = "usageDBConfig:\n  clientType: recorder\n  usageParams: {windowSize: 30s}\n";
         let mut settings = Settings::default();
-        assert_eq!(told(text, &mut settings), Ok(Vec::new()));
+        assert_eq!(read(text, &mut settings), Ok(Vec::new()));
         assert!(settings.usage.is_some());
-        let why = told("usageDBConfig: {clientType: prometheus}", &mut settings);
+        let why = read("usageDBConfig: {clientType: prometheus}", &mut settings);
         assert!(why.is_err_and(|why| why.contains("connection string not configured")));
     }
 }

@@ -167,7 +167,7 @@ pub const CONFIG: &[(&str, Fate, &str)] = &[
         Honoured,
         "as the address of past usage, before the built-in one",
     ),
-    ("prometheus.externalPrometheusHealthProbe", Nothing, "every look at past usage tells"),
+    ("prometheus.externalPrometheusHealthProbe", Nothing, "every query of past usage reports it"),
     ("prometheus.instanceName", Nothing, OURS),
     ("prometheus.retentionPeriod", Nothing, OURS),
     ("prometheus.sampleInterval", Nothing, "it never had an effect"),

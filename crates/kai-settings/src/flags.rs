@@ -34,8 +34,8 @@ pub struct Flagged {
     pub verbosity: u8,
     /// Logs are JSON.
     pub log_json: bool,
-    /// The version is told at the start.
-    pub tell_version: bool,
+    /// The version is logged at the start.
+    pub log_version: bool,
 }
 
 impl Default for Flagged {
@@ -51,7 +51,7 @@ impl Default for Flagged {
             scheduler_conf: None,
             verbosity: 3,
             log_json: false,
-            tell_version: true,
+            log_version: true,
         }
     }
 }
@@ -338,7 +338,7 @@ pub const FLAGS: &[Flag] = &[
         |to, value| boolean(value, &mut to.leader_elect),
     )),
     switch(process("version", "true", "Log the version at start", |to, value| {
-        boolean(value, &mut to.tell_version)
+        boolean(value, &mut to.log_version)
     })),
     process(
         "listen-address",
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_sets_what_belongs_to_it_and_is_told_of_the_rest() {
+    fn a_shard_sets_what_belongs_to_it_and_names_the_rest_as_problems() {
         let mut flagged = Flagged::default();
         let args = [
             ("allow-consolidating-reclaim", "false"),

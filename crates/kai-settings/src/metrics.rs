@@ -9,7 +9,7 @@ pub struct MetricsSettings {
     pub namespace: String,
     /// Labels of queues that become labels of their metrics.
     pub queue_labels: Vec<QueueLabel>,
-    /// A label that tells shards apart; none: there is one.
+    /// A label that distinguishes shards; none: there is one.
     pub shard: Option<Text>,
 }
 

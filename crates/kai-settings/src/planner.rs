@@ -51,7 +51,7 @@ pub struct Settings {
     pub mark_victims: bool,
     /// Number of evictions per second on average; none: as many as the API server accepts.
     pub evictions_per_second: Option<u32>,
-    /// What is told about all this.
+    /// What is published about all this.
     pub status: StatusSettings,
     /// What is measured.
     pub metrics: MetricsSettings,

@@ -9,7 +9,7 @@ use kai_translate::time::seconds;
 pub struct ScaleAdjusterSettings {
     /// Pods with this `spec.schedulerName` are ours.
     pub scheduler_name: String,
-    /// Label that tells the node pool of a pod; empty: there are no pools.
+    /// Label with the node pool of a pod; empty: there are no pools.
     pub node_pool_label_key: String,
     /// Namespace of scaling pods.
     pub namespace: String,
@@ -36,7 +36,7 @@ impl Default for ScaleAdjusterSettings {
             service_account: objects::SCALE_ADJUST.to_owned(),
             app_label: objects::SCALING_POD.to_owned(),
             image: objects::SCALING_POD_IMAGE.to_owned(),
-            pull_policy: "IfNotPresent".to_owned(),
+            pull_policy: defaults::IMAGE_PULL_POLICY.to_owned(),
             memory_ratio: defaults::SCALE_ADJUST_MEMORY_RATIO,
             grace: seconds(defaults::SCALE_ADJUST_GRACE_SECONDS),
         }

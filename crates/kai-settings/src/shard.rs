@@ -258,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    fn told(spec: &Value) -> (Settings, Vec<String>) {
+    fn configured(spec: &Value) -> (Settings, Vec<String>) {
         let shard = json!({"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "s"}, "spec": spec});
         let around = Environment { variable: &|_| None, prometheus: None };
         let shard = serde_json::from_value(shard).expect("a shard");
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn an_empty_shard_is_the_operators_default() {
-        let (settings, problems) = told(&json!({}));
+        let (settings, problems) = configured(&json!({}));
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(settings.config.actions, ActionKind::ALL);
         let names = names(&settings);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_shard_that_spreads_does_not_consolidate() {
-        let (settings, problems) = told(&json!({
+        let (settings, problems) = configured(&json!({
             "partitionLabelValue": "a",
             "placementStrategy": {"gpu": "spread", "cpu": "binpack"},
             "kValue": 0.5,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said_and_left_out() {
-        let (settings, problems) = told(&json!({
+        let (settings, problems) = configured(&json!({
             "placementStrategy": {"gpu": "binpak"},
             "plugins": {"magic": {}},
             "actions": {"dance": {}, "preempt": {"enabled": false}},

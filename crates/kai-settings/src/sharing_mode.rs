@@ -9,7 +9,7 @@ use crate::config::Configured;
 
 /// Takes both fields over. The strictest enforcement holds, whichever field or flag asks for it.
 pub(crate) fn apply(configured: &mut Configured, global: &Global) {
-    let Configured { settings, wishes, problems, .. } = configured;
+    let Configured { settings, process, problems, .. } = configured;
     let mode = named(global.gpu_sharing_mode.as_deref(), GpuSharingMode::named);
     let mode = mode.unwrap_or_else(|text| {
         let names = GpuSharingMode::ALL.map(GpuSharingMode::name).join(", ");
@@ -23,7 +23,7 @@ pub(crate) fn apply(configured: &mut Configured, global: &Global) {
         None
     });
     let enforcement = least.max(mode.map(GpuSharingMode::enforcement)).unwrap_or_default();
-    let admission = &mut wishes.admission;
+    let admission = &mut process.admission;
     admission.enforcement = enforcement;
     if let Some(mode) = mode {
         admission.gpu_sharing = Some(mode != GpuSharingMode::Disabled);
@@ -53,22 +53,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::binder::{BinderPlugin, BinderSettings};
-    use crate::config::{AdmissionWishes, configure};
+    use crate::config::{ConfiguredAdmission, configure};
     use crate::flags::Flagged;
 
     use super::*;
 
-    fn told(global: &Value) -> (AdmissionWishes, BinderSettings, Vec<String>) {
+    fn configured(global: &Value) -> (ConfiguredAdmission, BinderSettings, Vec<String>) {
         let spec = serde_json::from_value(json!({"global": global})).expect("a Config");
-        let Configured { settings, wishes, problems, .. } =
+        let Configured { settings, process, problems, .. } =
             configure(&spec, &Flagged::default().settings);
-        (wishes.admission, settings.binder.expect("a binder"), problems)
+        (process.admission, settings.binder.expect("a binder"), problems)
     }
 
     #[test]
     fn every_sharing_mode_of_kai_and_our_own_is_understood() {
         let of = |mode: &str| {
-            let (admission, binder, problems) = told(&json!({"gpuSharingMode": mode}));
+            let (admission, binder, problems) = configured(&json!({"gpuSharingMode": mode}));
             assert_eq!(problems, Vec::<String>::new(), "{mode}");
             assert_eq!(admission.enforcement, binder.enforcement, "{mode}");
             let hami = (admission.hami_core, binder.plugins.has(BinderPlugin::HamiCore));
@@ -86,7 +86,9 @@ mod tests {
     #[test]
     fn the_strictest_enforcement_holds() {
         let both = |mode: &str, least: &str| {
-            told(&json!({"gpuSharingMode": mode, "gpuMemoryEnforcement": least})).0.enforcement
+            configured(&json!({"gpuSharingMode": mode, "gpuMemoryEnforcement": least}))
+                .0
+                .enforcement
         };
         assert_eq!(both("Guard", "report"), Enforcement::Enforce);
         assert_eq!(both("NonMemoryEnforced", "report"), Enforcement::Report);
@@ -96,7 +98,7 @@ mod tests {
     #[test]
     fn values_without_meaning_are_named() {
         let (_, _, problems) =
-            told(&json!({"gpuSharingMode": "Some", "gpuMemoryEnforcement": "on"}));
+            configured(&json!({"gpuSharingMode": "Some", "gpuMemoryEnforcement": "on"}));
         assert_eq!(
             problems,
             [

@@ -9,9 +9,9 @@ pub const SETTLE: Span = seconds(1);
 /// Which events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
-    /// Those that tell why something does not run or was evicted.
+    /// Those that say why something does not run or was evicted.
     Needed,
-    /// Also those that tell that all went well; KAI's habit.
+    /// Also those that report success; KAI's habit.
     All,
 }
 

@@ -269,8 +269,8 @@ fn start_server(binaries: &Binaries, folder: &Path, plan: &ServerPlan) -> anyhow
     arguments.extend(more.iter().cloned());
     arguments.extend(server_arguments()?.iter().map(|&one| one.to_owned()));
     // Such as --feature-gates=WatchList=false or --runtime-config=resource.k8s.io/v1=false.
-    let wished = std::env::var("KAI_TEST_APISERVER").unwrap_or_default();
-    arguments.extend(wished.split_whitespace().map(str::to_owned));
+    let given = std::env::var("KAI_TEST_APISERVER").unwrap_or_default();
+    arguments.extend(given.split_whitespace().map(str::to_owned));
     Process::start(
         &binaries.path("kube-apiserver"),
         &arguments,

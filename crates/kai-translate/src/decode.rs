@@ -17,7 +17,7 @@ pub fn decode<T: DeserializeOwned>(kind: &str, object: &Value) -> Result<T, Prob
     })
 }
 
-/// `Kind namespace/name`, as far as the object tells.
+/// `Kind namespace/name`, as far as the object has them.
 pub fn describe(kind: &str, object: &Value) -> String {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     match (text("namespace"), text("name")) {

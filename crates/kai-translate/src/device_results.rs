@@ -168,7 +168,7 @@ mod tests {
             ],
             "config": [
                 {"requests": ["b"], "opaque": {"driver": "d", "parameters": {"of": "b"}}},
-                {"requests": ["other"], "opaque": {"driver": "d", "parameters": {"of": "nobody"}}},
+                {"requests": ["other"], "opaque": {"driver": "d", "parameters": {"of": "another"}}},
             ],
         }));
         let given = |request: &str| json!({"request": request, "driver": "d", "pool": "n", "device": request});

@@ -20,7 +20,7 @@ use crate::{selectors, tolerations};
 
 /// Evaluates selectors of devices.
 pub trait DeviceJudge {
-    /// The devices that satisfy every expression; what is wrong with one where it cannot tell.
+    /// The devices that satisfy every expression; an error if one cannot be evaluated.
     fn matching(&mut self, expressions: &[&str]) -> Result<Matching, String>;
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a node's GPUs where labels do not tell: what reservations found there, what a product of the name has,
+//! What is known of a node's GPUs where labels do not say: what reservations found there, what a product of the name has,
 //! and the node's own memory where its GPU uses that.
 
 use kai_api::gpu_request::GpuShare;
@@ -21,7 +21,7 @@ pub fn share_mib(share: GpuShare, total_mib: i64) -> i64 {
 /// What the system of a node with unified memory keeps for itself.
 const SYSTEM_MIB: i64 = 2048;
 
-/// Memory of products in MiB as NVML tells it, by a part of their name; the first part that is found decides.
+/// Memory of products in MiB as NVML reports it, by a part of their name; the first part that is found decides.
 const PRODUCTS: [(&str, i64); 24] = [
     ("GB200", 189_471),
     ("B200", 183_359),
@@ -167,7 +167,7 @@ mod tests {
             known,
             ObservedGpus { count: Some(1), memory_mib: Some(123_724), reserve_mib: None }
         );
-        let server = observed(&node("unheard-of", "6.8", "512Gi"), &Probed::default());
+        let server = observed(&node("unknown-product", "6.8", "512Gi"), &Probed::default());
         assert_eq!(server, ObservedGpus::default());
     }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_tells_decides_and_the_next_where_it_is_silent() {
+    fn the_first_source_that_reports_decides_and_the_next_where_it_is_silent() {
         const COUNT: &str = "kai.scheduler/gpu-count";
         const MEMORY: &str = "kai.scheduler/gpu-memory-mib";
         let mut node = node("NVIDIA-Thor-A30", "6.8.12-tegra", "12048Mi");

@@ -1,6 +1,6 @@
 //! Kubernetes objects into the words of the planner. Pure: no client, no clock.
 //!
-//! Each kind has a function from a decoded object to what the planner is told, and gives back what is wrong with the object
+//! Each kind has a function from a decoded object to the input of the planner, and returns what is wrong with the object
 //! besides: [`Translated`]. An object of which too much is wrong is left out; the others never suffer from it.
 //!
 //! | module | subject |
@@ -9,7 +9,7 @@
 //! | [`decode`] | any other object from JSON, with an error that names object and field |
 //! | [`pod`] | requests, GPU annotations, status, constraints |
 //! | [`node`] | allocatable amounts, taints, conditions |
-//! | [`gpus`], [`platform`] | what a node's GPUs are where labels do not tell; Jetsons |
+//! | [`gpus`], [`platform`] | what a node's GPUs are where labels do not say; Jetsons |
 //! | [`pod_group`], [`queue`], [`topology`], [`bind_request`] | KAI's own objects |
 //! | [`placement`], [`trust`] | what a bind attested, and what of a pod is believed |
 //! | [`priority`] | values of priority classes |

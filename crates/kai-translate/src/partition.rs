@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A part of the cluster, told by a label.
+/// A part of the cluster, selected by a label.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Partition {
     /// Key of the label; empty: no partitions, everything belongs to everybody.

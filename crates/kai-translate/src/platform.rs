@@ -16,7 +16,7 @@ pub enum Platform {
     /// Containers get devices and libraries from the container runtime.
     #[default]
     Standard,
-    /// Jetson and its like: libraries lie where nobody looks, and devices are not those of other systems.
+    /// Jetson and its like: libraries lie outside the usual folders, and devices are not those of other systems.
     Tegra,
 }
 

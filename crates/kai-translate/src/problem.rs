@@ -15,7 +15,7 @@ pub struct Problem {
 /// An object in the planner's words, and what was wrong with it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Translated<T> {
-    /// The object; none where it cannot be told to the planner.
+    /// The object; none where the planner cannot use it.
     pub object: Option<T>,
     /// What was wrong with it.
     pub problems: Vec<Problem>,

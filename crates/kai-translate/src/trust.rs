@@ -35,7 +35,7 @@ pub struct TrustSettings {
 struct SharedNode {
     /// Devices that reservation pods hold, by reservation pod.
     reservations: BTreeMap<ObjectName, Text>,
-    /// MiB of a device, where the node tells.
+    /// MiB of a device, where the node reports it.
     memory_mib: Option<i64>,
     /// Shares of pods with a placement.
     attested: BTreeMap<ObjectName, Vec<Share>>,
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_believed_where_the_node_tells_how_much_there_is() {
+    fn memory_is_believed_where_the_node_reports_its_amount() {
         let mut trust = trust();
         trust.set_pod(reservation("kai-resource-reservation", "g"));
         let mut sharing = pod("p", "g", "0.5");

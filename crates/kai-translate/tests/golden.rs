@@ -1,4 +1,4 @@
-//! Objects as users write them, and what the planner is told of them. `tests/golden/<kind>.yaml` holds a list of cases:
+//! Objects as users write them, and the input of the planner that follows from them. `tests/golden/<kind>.yaml` holds a list of cases:
 //! `object`, the fields of the result in `expect` (in Rust's debug notation), and every problem in `problems`.
 
 use std::collections::BTreeMap;

@@ -4,11 +4,8 @@ use clap::{Args, ValueEnum};
 use kai_settings::admission::{
     AdmissionSettings, FailurePolicy, GuardRules, PodRules, PodScope, QueueRules, ReductionRule,
 };
-use kai_settings::config::AdmissionWishes;
+use kai_settings::config::ConfiguredAdmission;
 use kai_settings::flags::Flagged;
-
-/// KAI's port for webhooks.
-const USUAL_PORT: u16 = 9443;
 
 /// How admission is set up.
 #[derive(Args)]
@@ -93,18 +90,20 @@ impl AdmissionFlags {
         &self,
         is_requested: bool,
         flagged: &Flagged,
-        wishes: &AdmissionWishes,
+        configured: &ConfiguredAdmission,
     ) -> Option<AdmissionSettings> {
+        let usual = AdmissionSettings::default();
         let port =
-            self.webhook_addr.or(is_requested.then_some(USUAL_PORT)).filter(|port| *port != 0)?;
+            self.webhook_addr.or(is_requested.then_some(usual.port)).filter(|port| *port != 0)?;
         let class = self.gpu_fraction_runtime_class_name.as_ref();
         let class = class.or(self.gpu_pod_runtime_class_name.as_ref());
-        let class = class.or(wishes.runtime_class.as_ref());
-        let is = |given: Option<bool>, wished: Option<bool>| given.or(wished).unwrap_or(false);
-        let checks = |given: Option<bool>, wished: Option<bool>| given.or(wished).unwrap_or(true);
+        let class = class.or(configured.runtime_class.as_ref());
+        let is = |given: Option<bool>, configured: Option<bool>, usual: bool| {
+            given.or(configured).unwrap_or(usual)
+        };
         let name = &flagged.settings.rules.scheduler_name;
-        let usual = *name == Flagged::default().settings.rules.scheduler_name;
-        let name = wishes.scheduler_name.as_ref().filter(|_| usual).unwrap_or(name);
+        let is_unnamed = *name == usual.scheduler_name;
+        let name = configured.scheduler_name.as_ref().filter(|_| is_unnamed).unwrap_or(name);
         let grouper = flagged.settings.grouper.as_ref();
         Some(AdmissionSettings {
             port,
@@ -114,31 +113,60 @@ impl AdmissionFlags {
             queue_label_key: flagged.settings.config.params.queue_label_key.to_string(),
             authorize_queues: grouper.is_some_and(|grouper| grouper.authorize_queues),
             pods: PodRules {
-                gpu_sharing: is(self.gpu_sharing_enabled, wishes.gpu_sharing),
-                hami_core: is(self.hami_core_enabled, wishes.hami_core),
+                gpu_sharing: is(
+                    self.gpu_sharing_enabled,
+                    configured.gpu_sharing,
+                    usual.pods.gpu_sharing,
+                ),
+                hami_core: is(self.hami_core_enabled, configured.hami_core, usual.pods.hami_core),
                 block_visible_devices: is(
                     self.block_nvidia_visible_devices,
-                    wishes.block_visible_devices,
+                    configured.block_visible_devices,
+                    usual.pods.block_visible_devices,
                 ),
-                runtime_class: class.map_or(PodRules::default().runtime_class, |class| {
+                runtime_class: class.map_or(usual.pods.runtime_class, |class| {
                     (!class.is_empty()).then(|| class.clone())
                 }),
                 guard: GuardRules::OFF, // flags of its own
             },
             scope: PodScope {
-                namespaces_with: wishes.namespaces_with.clone(),
-                namespace_labels: wishes.namespace_labels.clone(),
-                pod_labels: wishes.pod_labels.clone(),
+                namespaces_with: configured.namespaces_with.clone(),
+                namespace_labels: configured.namespace_labels.clone(),
+                pod_labels: configured.pod_labels.clone(),
             },
-            queues: checks(self.enable_webhook, wishes.queues),
+            queues: is(self.enable_webhook, configured.queues, usual.queues),
             queue_rules: QueueRules {
                 check_quotas: self.enable_quota_validation,
                 deny_parent_deletion: self.deny_parent_queue_deletion,
                 reductions: self.enforce_quota_violation,
             },
-            pod_groups: checks(self.enable_podgroup_webhook, wishes.pod_groups),
+            pod_groups: is(self.enable_podgroup_webhook, configured.pod_groups, usual.pod_groups),
             on_create: self.webhook_failure_on_create.into(),
             on_update: self.webhook_failure_on_update.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        admission: AdmissionFlags,
+    }
+
+    #[test]
+    fn without_flags_admission_has_its_default_settings() {
+        let Line { admission } = Line::parse_from(["kai"]);
+        let settings =
+            admission.settings(true, &Flagged::default(), &ConfiguredAdmission::default());
+        assert_eq!(settings, Some(AdmissionSettings::default()));
+        let settings =
+            admission.settings(false, &Flagged::default(), &ConfiguredAdmission::default());
+        assert_eq!(settings, None);
     }
 }

@@ -1,9 +1,10 @@
 //! Flags of the binder, under KAI's names.
 
 use clap::{Args, ValueEnum};
-use kai_api::names::objects::RESERVATION_IMAGE;
+use kai_api::names::defaults::{IMAGE_PULL_POLICY, RESERVATION_WAIT_SECONDS};
+use kai_api::names::objects::{RESERVATION, RESERVATION_IMAGE};
 use kai_settings::binder::{
-    BinderPlugin, BinderSettings, CdiSetting, PluginWishes, ReservationSettings,
+    BinderPlugin, BinderSettings, CdiSetting, PluginSettings, ReservationSettings,
     RuntimeClassSetting, TegraSettings,
 };
 use kai_settings::planner::Settings;
@@ -15,23 +16,19 @@ use serde_json::Value;
 #[command(next_help_heading = "Binder")]
 pub(crate) struct BinderArguments {
     /// Namespace of reservation pods.
-    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    #[arg(long, default_value = RESERVATION, value_name = "NAME")]
     resource_reservation_namespace: String,
 
     /// Service account of reservation pods.
-    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    #[arg(long, default_value = RESERVATION, value_name = "NAME")]
     resource_reservation_service_account: String,
 
     /// Image of reservation pods.
-    #[arg(
-        long,
-        default_value = "registry/local/kai-scheduler/resource-reservation",
-        value_name = "IMAGE"
-    )]
+    #[arg(long, default_value = RESERVATION_IMAGE, value_name = "IMAGE")]
     resource_reservation_pod_image: String,
 
     /// How long to wait for a reservation pod to report its device, in seconds.
-    #[arg(long, default_value_t = 40, value_name = "SECONDS")]
+    #[arg(long, default_value_t = RESERVATION_WAIT_SECONDS as u32, value_name = "SECONDS")]
     resource_reservation_allocation_timeout: u32,
 
     /// Resource requirements of reservation pods in addition to the device, as JSON.
@@ -51,7 +48,7 @@ pub(crate) struct BinderArguments {
     runtime_class_name: String,
 
     /// Image pull policy of reservation pods.
-    #[arg(long, default_value = "IfNotPresent", value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
+    #[arg(long, default_value = IMAGE_PULL_POLICY, value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
     resource_reservation_pull_policy: String,
 
     /// Settings of reservation pods on Tegra nodes (Jetson, Thor), as JSON: mode (auto, on, off), libraryPaths, devices,
@@ -80,7 +77,7 @@ pub(crate) struct BinderArguments {
     /// Binder plugins by name, as JSON: enabled, priority, arguments. Plugins: volumebinding and dynamicresources
     /// (bindTimeoutSeconds), gpusharing (cdiEnabled) and hamicore.
     #[arg(long, value_parser = plugins, value_name = "JSON")]
-    plugins: Option<PluginWishes>,
+    plugins: Option<PluginSettings>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -91,10 +88,10 @@ enum Cdi {
 }
 
 /// Parses `--plugins`; invalid fields are an error.
-fn plugins(text: &str) -> Result<PluginWishes, String> {
+fn plugins(text: &str) -> Result<PluginSettings, String> {
     let said = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let wishes = PluginWishes::read(&said);
-    if wishes.problems.is_empty() { Ok(wishes) } else { Err(wishes.problems.join("; ")) }
+    let settings = PluginSettings::read(&said);
+    if settings.problems.is_empty() { Ok(settings) } else { Err(settings.problems.join("; ")) }
 }
 
 fn tegra(text: &str) -> Result<TegraSettings, String> {
@@ -113,14 +110,14 @@ impl BinderArguments {
     pub(crate) fn settings(&self, around: &Settings) -> BinderSettings {
         let (reservation, usual) = (ReservationSettings::default(), BinderSettings::default());
         let (rules, image) = (&around.rules, &self.resource_reservation_pod_image);
-        let wishes = self.plugins.clone().unwrap_or_default();
+        let settings = self.plugins.clone().unwrap_or_default();
         let security = self.resource_reservation_container_security_context.clone();
         BinderSettings {
             scheduler_name: rules.scheduler_name.clone(),
             gpu_memory_reserve_mib: around.config.params.gpu_memory_reserve_mib,
-            plugins: wishes.plugins,
-            volumes_wait: wishes.timeout.unwrap_or(usual.volumes_wait),
-            cdi: wishes.cdi.unwrap_or(match (self.cdi_enabled, self.cdi) {
+            plugins: settings.plugins,
+            volumes_wait: settings.timeout.unwrap_or(usual.volumes_wait),
+            cdi: settings.cdi.unwrap_or(match (self.cdi_enabled, self.cdi) {
                 (Some(true), _) | (None, Cdi::On) => CdiSetting::On,
                 (Some(false), _) | (None, Cdi::Off) => CdiSetting::Off,
                 (None, Cdi::Auto) => CdiSetting::Auto,
@@ -159,6 +156,26 @@ impl BinderArguments {
 
     /// Whether `--plugins` enables HAMi-core; none without the flag.
     pub(crate) fn hami_core(&self) -> Option<bool> {
-        self.plugins.as_ref().map(|wishes| wishes.plugins.has(BinderPlugin::HamiCore))
+        self.plugins.as_ref().map(|settings| settings.plugins.has(BinderPlugin::HamiCore))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        binder: BinderArguments,
+    }
+
+    #[test]
+    fn without_flags_the_binder_has_its_default_settings() {
+        let Line { binder } = Line::parse_from(["kai"]);
+        let around = kai_settings::flags::Flagged::default().settings;
+        assert_eq!(binder.settings(&around), BinderSettings::default());
     }
 }

@@ -70,3 +70,24 @@ impl GrouperArguments {
         Some(ObjectName::new(namespace.as_str(), name.as_str()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        grouper: GrouperArguments,
+    }
+
+    #[test]
+    fn without_flags_the_grouper_keeps_its_default_settings() {
+        let Line { grouper } = Line::parse_from(["kai"]);
+        let mut config = GrouperConfig::default();
+        grouper.apply(&mut config);
+        assert_eq!(format!("{config:?}"), format!("{:?}", GrouperConfig::default()));
+    }
+}

@@ -37,9 +37,9 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
 
 impl GuardFlags {
     /// Rules for adding the library to pods; `Config` can only make them stricter.
-    pub(crate) fn rules(&self, wished: Enforcement, own_image: Option<&str>) -> GuardRules {
+    pub(crate) fn rules(&self, configured: Enforcement, own_image: Option<&str>) -> GuardRules {
         GuardRules {
-            enforcement: self.gpu_memory_enforcement.max(wished),
+            enforcement: self.gpu_memory_enforcement.max(configured),
             image: self.guard_image.as_deref().or(own_image).map(str::to_owned),
             pull_policy: self.guard_pull_policy.clone(),
             pull_secrets: self.guard_pull_secrets.clone(),

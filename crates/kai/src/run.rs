@@ -17,7 +17,7 @@ use kai_control::bootstrap::{self, Bootstrap};
 use kai_control::serve::{self, Question, RequestMetrics, ServeSettings};
 use kai_control::{grouper, run, shards};
 use kai_settings::admission::AdmissionSettings;
-use kai_settings::config::{AdmissionWishes, Wishes};
+use kai_settings::config::{ConfiguredAdmission, ConfiguredProcess};
 use kai_settings::flags;
 use kai_settings::flags::Flagged;
 use kai_settings::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
@@ -156,7 +156,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     let listens = arguments.scheduler.names("listen-address");
     notices.extend(arguments.controllers.apply(&mut flagged, listens)?);
     let log = Log::start(flagged.verbosity, flagged.log_json);
-    if flagged.tell_version {
+    if flagged.log_version {
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "kai");
     }
     for notice in notices {
@@ -201,10 +201,13 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     )?;
     let divided = is_divided(arguments);
     let environment = Environment { arguments, flagged: flagged.clone(), log, requests };
-    let wishes =
-        if divided { shards::wishes(&client, &flagged.settings).await } else { Wishes::default() };
-    let admission = environment.start_admission(&client, &env, &wishes).await?;
-    let apply = |wishes: &Wishes| environment.apply(admission.as_ref(), wishes);
+    let process = if divided {
+        shards::configured_process(&client, &flagged.settings).await
+    } else {
+        ConfiguredProcess::default()
+    };
+    let admission = environment.start_admission(&client, &env, &process).await?;
+    let apply = |process: &ConfiguredProcess| environment.apply(admission.as_ref(), process);
     let mut settings = settings(arguments, flagged)?;
     arguments.trust.load_key(&client, &env, &mut settings).await;
     read_kind_defaults(&client, arguments, &mut settings).await;
@@ -238,7 +241,7 @@ async fn read_kind_defaults(client: &Client, arguments: &RunArguments, settings:
 pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<AdmissionSettings>> {
     let (flagged, _) = arguments.scheduler.read()?;
     let is_requested = arguments.only.contains(&Function::Admission);
-    Ok(arguments.admission.settings(is_requested, &flagged, &AdmissionWishes::default()))
+    Ok(arguments.admission.settings(is_requested, &flagged, &ConfiguredAdmission::default()))
 }
 
 /// Client and clock of a run, and the questions that it answers.
@@ -254,7 +257,7 @@ async fn follow(
     settings: Settings,
     divided: bool,
     connections: Connections,
-    apply: impl Fn(&Wishes) + Send + Sync,
+    apply: impl Fn(&ConfiguredProcess) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let Connections { client, env, questions } = connections;
@@ -305,16 +308,16 @@ struct Environment<'a> {
 }
 
 impl Environment<'_> {
-    fn admission(&self, wishes: &Wishes) -> Option<AdmissionSettings> {
+    fn admission(&self, process: &ConfiguredProcess) -> Option<AdmissionSettings> {
         let is_requested = self.arguments.only.contains(&Function::Admission);
-        let wishes = AdmissionWishes {
-            hami_core: self.arguments.binder.hami_core().or(wishes.admission.hami_core),
-            ..wishes.admission.clone()
+        let configured = ConfiguredAdmission {
+            hami_core: self.arguments.binder.hami_core().or(process.admission.hami_core),
+            ..process.admission.clone()
         };
         let mut settings =
-            self.arguments.admission.settings(is_requested, &self.flagged, &wishes)?;
+            self.arguments.admission.settings(is_requested, &self.flagged, &configured)?;
         let own_image = self.arguments.image.as_deref().filter(|image| !image.is_empty());
-        settings.pods.guard = self.arguments.guard.rules(wishes.enforcement, own_image);
+        settings.pods.guard = self.arguments.guard.rules(configured.enforcement, own_image);
         Some(settings)
     }
 
@@ -323,9 +326,9 @@ impl Environment<'_> {
         &self,
         client: &Client,
         env: &Env,
-        wishes: &Wishes,
+        process: &ConfiguredProcess,
     ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {
-        let Some(settings) = self.admission(wishes) else { return Ok(None) };
+        let Some(settings) = self.admission(process) else { return Ok(None) };
         let (sink, changing) = watch::channel(settings);
         let keys = Arc::new(kai_admission::certificates::SystemKeys);
         let (client, env) = (client.clone(), env.clone());
@@ -334,13 +337,17 @@ impl Environment<'_> {
     }
 
     /// Applies `Config` where no flag overrides it.
-    fn apply(&self, admission: Option<&watch::Sender<AdmissionSettings>>, wishes: &Wishes) {
+    fn apply(
+        &self,
+        admission: Option<&watch::Sender<AdmissionSettings>>,
+        process: &ConfiguredProcess,
+    ) {
         if !self.arguments.scheduler.names("log-json")
-            && let Err(error) = self.log.set_json(wishes.json_log.unwrap_or(false))
+            && let Err(error) = self.log.set_json(process.json_log.unwrap_or(false))
         {
             tracing::warn!(error, "the form of the log stays");
         }
-        if let (Some(sink), Some(wanted)) = (admission, self.admission(wishes)) {
+        if let (Some(sink), Some(wanted)) = (admission, self.admission(process)) {
             let changed = sink.send_if_modified(|settings| {
                 let differs = *settings != wanted;
                 *settings = wanted;

@@ -1,7 +1,8 @@
 //! Flags of the node scale adjuster, most of them KAI's.
 
 use clap::Args;
-use kai_api::names::objects::SCALING_POD_IMAGE;
+use kai_api::names::defaults::SCALE_ADJUST_MEMORY_RATIO;
+use kai_api::names::objects::{SCALE_ADJUST, SCALING_POD, SCALING_POD_IMAGE};
 use kai_core::time::Span;
 use kai_settings::planner::Settings;
 use kai_settings::scale_adjuster::ScaleAdjusterSettings;
@@ -21,19 +22,19 @@ pub(crate) struct ScalingArguments {
     scaling_pod_image: String,
 
     /// Namespace of scaling pods; the binder reads it too.
-    #[arg(long, default_value = "kai-scale-adjust", value_name = "NAME")]
+    #[arg(long, default_value = SCALE_ADJUST, value_name = "NAME")]
     scale_adjust_namespace: String,
 
     /// Service account of scaling pods.
-    #[arg(long, default_value = "kai-scale-adjust", value_name = "NAME")]
+    #[arg(long, default_value = SCALE_ADJUST, value_name = "NAME")]
     scaling_pod_service_account: String,
 
     /// Value of the label `app` of scaling pods.
-    #[arg(long, default_value = "scaling-pod", value_name = "TEXT")]
+    #[arg(long, default_value = SCALING_POD, value_name = "TEXT")]
     scaling_pod_app_label: String,
 
     /// GPU fraction that a GPU memory request counts as.
-    #[arg(long, default_value_t = 0.1, value_parser = ratio, value_name = "NUMBER")]
+    #[arg(long, default_value_t = SCALE_ADJUST_MEMORY_RATIO, value_parser = ratio, value_name = "NUMBER")]
     gpu_memory_to_fraction_ratio: f64,
 
     /// How long a pod must be unschedulable before a scaling pod is created for it.
@@ -64,5 +65,25 @@ impl ScalingArguments {
             grace: self.unschedulable_grace_period,
             ..ScaleAdjusterSettings::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        scaling: ScalingArguments,
+    }
+
+    #[test]
+    fn without_flags_the_adjuster_has_its_default_settings() {
+        let Line { scaling } = Line::parse_from(["kai"]);
+        let around = kai_settings::flags::Flagged::default().settings;
+        assert_eq!(scaling.settings(&around), ScaleAdjusterSettings::default());
     }
 }

@@ -59,3 +59,23 @@ impl TrustArguments {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use kai_api::names::objects::RESERVATION_NAMESPACES;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        trust: TrustArguments,
+    }
+
+    #[test]
+    fn without_flags_the_known_reservation_namespaces_are_trusted() {
+        let Line { trust } = Line::parse_from(["kai"]);
+        assert_eq!(trust.trusted_reservation_namespaces, RESERVATION_NAMESPACES);
+    }
+}

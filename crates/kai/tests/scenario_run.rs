@@ -141,6 +141,6 @@ fn a_job_is_explained_on_request() {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
     assert!(stdout(&kai(&["--explain", "runs"], &folder.0)).contains("Job runs never waits."));
-    assert_eq!(kai(&["--explain", "nobody"], &folder.0).status.code(), Some(2));
+    assert_eq!(kai(&["--explain", "absent"], &folder.0).status.code(), Some(2));
     assert_eq!(kai(&["--explain", "runs", "--json"], &folder.0).status.code(), Some(2));
 }

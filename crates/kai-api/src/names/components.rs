@@ -36,7 +36,7 @@ pub const NODE_SCALE_ADJUSTER: &str = "node-scale-adjuster";
 pub const NUMA_PLACEMENT_EXPORTER: &str = "numa-placement-exporter";
 /// Label that names what manages an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Label of the GPU operator's policy that tells its version.
+/// Label of the GPU operator's policy with its version.
 pub const VERSION: &str = "app.kubernetes.io/version";
 /// From this version of the GPU operator on, its CDI default is not looked at.
 pub const GPU_OPERATOR_WITHOUT_CDI_DEFAULT: &str = "v25.10.0";

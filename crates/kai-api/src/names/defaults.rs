@@ -28,5 +28,9 @@ pub const SCALE_ADJUST_GRACE_SECONDS: i64 = 5;
 pub const SCALE_ADJUST_PARTS: i64 = 100;
 /// The part of a device that a request for device memory counts as when nodes are asked for.
 pub const SCALE_ADJUST_MEMORY_RATIO: f64 = 0.1;
+/// Port of the admission webhooks.
+pub const WEBHOOK_PORT: u16 = 9443;
+/// When images of reservation and scaling pods are pulled.
+pub const IMAGE_PULL_POLICY: &str = "IfNotPresent";
 /// First and longest delay of a retry, in seconds.
 pub const RETRY_SECONDS: (i64, i64) = (1, 60);

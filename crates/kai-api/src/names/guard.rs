@@ -117,20 +117,20 @@ pub const FIRST_LIMITING_DRIVER: u32 = 615;
 
 /// Longest name part of an annotation key.
 const LONGEST_KEY: usize = 63;
-/// Digits that tell shortened names apart.
+/// Digits that distinguish shortened names.
 const DIGITS: usize = 8;
 
 /// Annotation with the contents of a container's limits file. The name of a container that makes the key too long is cut
-/// and told apart by a hash.
+/// and made unique by a hash.
 pub fn limits_annotation(container: &str) -> String {
-    let room = LONGEST_KEY - "container.".len() - LIMITS_SUFFIX.len();
-    if container.len() <= room {
+    let longest = LONGEST_KEY - "container.".len() - LIMITS_SUFFIX.len();
+    if container.len() <= longest {
         return format!("{CONTAINER_PREFIX}{container}{LIMITS_SUFFIX}");
     }
     let hash = container
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    let start: String = container.chars().take(room - DIGITS - 1).collect();
+    let start: String = container.chars().take(longest - DIGITS - 1).collect();
     format!("{CONTAINER_PREFIX}{start}-{hash:08x}{LIMITS_SUFFIX}")
 }
 

@@ -15,13 +15,13 @@ pub const GPU_PRODUCT: &str = "nvidia.com/gpu.product";
 /// Architecture of the processor.
 pub const ARCHITECTURE: &str = "kubernetes.io/arch";
 
-/// Version of the kernel, as the node feature discovery tells it.
+/// Version of the kernel, as the node feature discovery reports it.
 pub const KERNEL_VERSION: &str = "feature.node.kubernetes.io/kernel-version.full";
 
-/// Label or annotation, ours: whether the node is a Jetson or its like, `on` or `off`; otherwise the node tells.
+/// Label or annotation, ours: whether the node is a Jetson or its like, `on` or `off`; without it, read from the node.
 pub const TEGRA: &str = "kai.scheduler/tegra";
 
-/// Label or annotation, ours: whether containers on the node are told devices in the notation of CDI, `on` or `off`.
+/// Label or annotation, ours: whether containers on the node receive devices in the notation of CDI, `on` or `off`.
 pub const CDI: &str = "kai.scheduler/cdi";
 
 /// Label, ours: what a pod with one whole GPU holds on a time-sliced node, `physical` or `replica`; otherwise the setting decides.

@@ -23,7 +23,7 @@ pub const DEFAULT_PARENT_QUEUE: &str = "default-parent-queue";
 /// How a missing node pool is called in messages and metrics.
 pub const DEFAULT_NODE_POOL: &str = "default";
 
-/// Label that tells utility pods apart.
+/// Label that distinguishes utility pods.
 pub const APP: &str = "app";
 /// Value of [`APP`] on scaling pods, and name of their container.
 pub const SCALING_POD: &str = "scaling-pod";

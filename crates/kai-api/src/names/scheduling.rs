@@ -30,7 +30,7 @@ pub const EVENT_EVICTED_PODS: &str = "num-evicted-pods";
 /// Annotation on an `Evict` event: the action that evicted.
 pub const EVENT_EVICTOR_ACTION: &str = "evictor-action-type";
 
-/// Annotation on an `Evict` event: the pod group for which room was made.
+/// Annotation on an `Evict` event: the pod group that got the capacity.
 pub const EVENT_EVICTOR_POD_GROUP: &str = "evictor-pod-group-name";
 
 /// Annotation on an `Evict` event: namespace of that pod group.

@@ -33,7 +33,7 @@ use crate::serve::Question;
 use conditions::SettingsConditions;
 use installation::Installation;
 pub(crate) use installation::Part;
-use kai_settings::config::{Configured, Wishes};
+use kai_settings::config::{Configured, ConfiguredProcess};
 
 /// Runs the planners that `Config` and shards ask for until `shutdown` is done. `apply` receives what `Config` says about the
 /// rest of the process, first and whenever it changes.
@@ -42,7 +42,7 @@ pub async fn run(
     env: Env,
     base: Settings,
     mut questions: Receiver<Question>,
-    apply: impl Fn(&Wishes) + Send + Sync,
+    apply: impl Fn(&ConfiguredProcess) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut changes =
@@ -59,7 +59,7 @@ pub async fn run(
         }
     }
     let mut plan = plan(&client, &installation, &base).await;
-    apply(&plan.wishes);
+    apply(&plan.process);
     loop {
         let mut planners = Planners::start(&client, &env, plan.parts.clone());
         let mut leading = Leading::new();
@@ -78,8 +78,8 @@ pub async fn run(
                     installation.apply(&change);
                     apply_waiting(&mut installation, &mut changes);
                     let next = self::plan(&client, &installation, &base).await;
-                    if next.wishes != plan.wishes {
-                        apply(&next.wishes);
+                    if next.process != plan.process {
+                        apply(&next.process);
                     }
                     let same = next.parts == plan.parts;
                     plan = next;
@@ -98,7 +98,7 @@ pub async fn run(
         // What changed while the planners ended counts together with what made them end.
         if apply_waiting(&mut installation, &mut changes) {
             plan = self::plan(&client, &installation, &base).await;
-            apply(&plan.wishes);
+            apply(&plan.process);
         }
         tracing::info!("settings changed: planners begin anew");
     }
@@ -119,7 +119,7 @@ pub async fn follow_config(
     client: Client,
     env: Env,
     base: Settings,
-    apply: impl Fn(&Wishes) + Send + Sync,
+    apply: impl Fn(&ConfiguredProcess) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let mut changes = watch_settings(&client, &env, base.lists, &[Kind::Config]);
@@ -134,16 +134,16 @@ pub async fn follow_config(
                 None => return,
             },
         }
-        let wishes = installation.configured(&base).wishes;
-        if applied.as_ref() != Some(&wishes) {
-            apply(&wishes);
-            applied = Some(wishes);
+        let process = installation.configured(&base).process;
+        if applied.as_ref() != Some(&process) {
+            apply(&process);
+            applied = Some(process);
         }
     }
 }
 
 /// What `Config` says now about the rest of the process.
-pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
+pub async fn configured_process(client: &Client, base: &Settings) -> ConfiguredProcess {
     let path = Resource::CONFIGS.object(&ObjectName::new("", objects::CONFIG));
     let mut installation = Installation::default();
     match read::<Value>(client, &path).await {
@@ -151,7 +151,7 @@ pub async fn wishes(client: &Client, base: &Settings) -> Wishes {
         Ok(None) => {}
         Err(failure) => tracing::warn!(%failure, "failed to read Config"),
     }
-    installation.configured(base).wishes
+    installation.configured(base).process
 }
 
 /// How the parts of the cluster are scheduled, as `Config` and shards are now. `only` is the part that is looked at; one
@@ -205,13 +205,13 @@ fn watch_settings(client: &Client, env: &Env, lists: Lists, kinds: &[Kind]) -> R
 /// What `Config` and shards ask for.
 struct Plan {
     parts: Vec<Part>,
-    wishes: Wishes,
+    process: ConfiguredProcess,
     /// What about `Config` makes no sense.
     problems: Vec<String>,
 }
 
 async fn plan(client: &Client, installation: &Installation, base: &Settings) -> Plan {
-    let Configured { mut settings, wishes, kind_defaults, mut problems } =
+    let Configured { mut settings, process, kind_defaults, mut problems } =
         installation.configured(base);
     let usual = KindDefaults::default();
     let grouper = settings.grouper.as_mut().filter(|grouper| grouper.kind_defaults == usual);
@@ -221,7 +221,7 @@ async fn plan(client: &Client, installation: &Installation, base: &Settings) -> 
             Err(why) => problems.push(format!("config map {place}: {why}")),
         }
     }
-    Plan { parts: installation.parts(settings), wishes, problems }
+    Plan { parts: installation.parts(settings), process, problems }
 }
 
 /// The planners that lead, by their place in the plan, with the gates that their writes pass.

@@ -57,7 +57,7 @@ const DEFINITION: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"Cust
 "spec":{"type":"object","required":["size"],"properties":{"size":{"type":"integer","minimum":1},"colour":{"type":"string","default":"red","enum":["red","blue"]}}},
 "status":{"type":"object","properties":{"ready":{"type":"boolean"}}}}}}}]}}"#;
 
-const POD_OBJECT: &str = r#"{"metadata":{"name":"p","labels":{"app":"a"}},"spec":{"schedulerName":"nobody","automountServiceAccountToken":false,
+const POD_OBJECT: &str = r#"{"metadata":{"name":"p","labels":{"app":"a"}},"spec":{"schedulerName":"none","automountServiceAccountToken":false,
 "containers":[{"name":"c","image":"i:1","resources":{"limits":{"cpu":"1000m","nvidia.com/gpu":1}}}]}}"#;
 
 const GADGETS: &str = "/apis/example.com/v1/namespaces/~/gadgets";

@@ -96,7 +96,7 @@ fn only_matching_webhooks_are_called() {
 #[test]
 fn silence_counts_as_the_policy_says() {
     let map = json!({"metadata": {"name": "m"}});
-    assert_eq!(send(&mut cluster("/nobody", "Ignore"), "POST", MAPS, &map).0, 201);
-    let (code, answer, _) = send(&mut cluster("/nobody", "Fail"), "POST", MAPS, &map);
+    assert_eq!(send(&mut cluster("/absent", "Ignore"), "POST", MAPS, &map).0, 201);
+    let (code, answer, _) = send(&mut cluster("/absent", "Fail"), "POST", MAPS, &map);
     assert_eq!(code, 500, "{answer}");
 }

@@ -12,7 +12,7 @@ use kai_translate::time::seconds;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use plugins::{BinderPlugin, BinderPlugins, PluginWishes};
+pub use plugins::{BinderPlugin, BinderPlugins, PluginSettings};
 
 /// How long a volume or a claim may take.
 const VOLUMES_WAIT_SECONDS: i64 = 120;
@@ -32,7 +32,7 @@ pub struct BinderSettings {
     pub volumes_wait: Span,
     /// Namespace of scaling pods.
     pub scale_adjust_namespace: String,
-    /// Label that tells the pool of nodes and pods; empty: there are no pools.
+    /// Label with the pool of nodes and pods; empty: there are no pools.
     pub node_pool_label_key: String,
     /// How placements are signed.
     pub signer: PlacementSigner,
@@ -188,7 +188,7 @@ impl Default for ReservationSettings {
             app_label: objects::RESERVATION.to_owned(),
             image: objects::RESERVATION_IMAGE.to_owned(),
             runtime_class: RuntimeClassSetting::Auto(None),
-            pull_policy: "IfNotPresent".to_owned(),
+            pull_policy: defaults::IMAGE_PULL_POLICY.to_owned(),
             tegra: TegraSettings::default(),
             kubelet_pod_resources: None,
             observe_processes: None,

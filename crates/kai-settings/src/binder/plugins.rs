@@ -22,9 +22,9 @@ pub enum BinderPlugin {
     VolumeBinding,
     /// Claims of devices get theirs.
     DynamicResources,
-    /// Containers are told their shared devices.
+    /// Containers receive their shared devices as environment variables.
     GpuSharing,
-    /// Containers are told how much memory of them they may use, for the library of `HAMi`.
+    /// Containers receive their memory limit on them, for the library of `HAMi`.
     HamiCore,
 }
 
@@ -72,7 +72,7 @@ impl BinderPlugins {
 
 /// What is said about the plugins.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PluginWishes {
+pub struct PluginSettings {
     /// Which are to run.
     pub plugins: BinderPlugins,
     /// How long volumes and claims may take.
@@ -83,24 +83,24 @@ pub struct PluginWishes {
     pub problems: Vec<String>,
 }
 
-impl PluginWishes {
+impl PluginSettings {
     /// Reads what is said. What is left out is as usual.
     pub fn read(said: &BTreeMap<String, PluginConfig>) -> Self {
-        let mut wishes = Self::default();
+        let mut settings = Self::default();
         for (name, config) in said {
             let Some(plugin) = BinderPlugin::ALL.into_iter().find(|one| one.name() == name) else {
-                wishes.problems.push(format!("{name}: there is no such plugin"));
+                settings.problems.push(format!("{name}: there is no such plugin"));
                 continue;
             };
             if let Some(on) = config.enabled {
-                wishes.plugins.switch(plugin, on);
+                settings.plugins.switch(plugin, on);
             }
             for (key, value) in &config.arguments {
-                wishes.read_argument(plugin, key, value);
+                settings.read_argument(plugin, key, value);
             }
         }
-        wishes.check_hami_core(said);
-        wishes
+        settings.check_hami_core(said);
+        settings
     }
 
     fn read_argument(&mut self, plugin: BinderPlugin, key: &str, value: &str) {
@@ -160,30 +160,30 @@ mod tests {
 
     use super::*;
 
-    fn read(said: Value) -> PluginWishes {
-        PluginWishes::read(&serde_json::from_value(said).expect("plugins"))
+    fn read(said: Value) -> PluginSettings {
+        PluginSettings::read(&serde_json::from_value(said).expect("plugins"))
     }
 
     #[test]
     fn what_kais_operator_says_is_understood() {
-        let wishes = read(json!({
+        let settings = read(json!({
             "volumebinding": {"enabled": true, "priority": 300, "arguments": {"bindTimeoutSeconds": "7"}},
             "dynamicresources": {"enabled": false, "priority": 200, "arguments": {"bindTimeoutSeconds": "7"}},
             "gpusharing": {"enabled": true, "priority": 100, "arguments": {"cdiEnabled": "True"}},
             "hamicore": {"enabled": true, "priority": 50},
         }));
-        assert_eq!(wishes.problems, Vec::<String>::new());
-        assert_eq!((wishes.timeout, wishes.cdi), (Some(seconds(7)), Some(CdiSetting::On)));
+        assert_eq!(settings.problems, Vec::<String>::new());
+        assert_eq!((settings.timeout, settings.cdi), (Some(seconds(7)), Some(CdiSetting::On)));
         let without_claims =
             [BinderPlugin::VolumeBinding, BinderPlugin::GpuSharing, BinderPlugin::HamiCore];
-        assert_eq!(wishes.plugins, BinderPlugins(without_claims.into()));
-        assert_eq!(read(json!({})), PluginWishes::default());
+        assert_eq!(settings.plugins, BinderPlugins(without_claims.into()));
+        assert_eq!(read(json!({})), PluginSettings::default());
         assert_eq!(read(json!({"hamicore": {}})).plugins, BinderPlugins::default());
     }
 
     #[test]
     fn what_makes_no_sense_is_named() {
-        let wishes = read(json!({
+        let settings = read(json!({
             "magic": {},
             "gpusharing": {"arguments": {"cdiEnabled": "maybe", "typo": "1"}},
             "volumebinding": {"arguments": {"bindTimeoutSeconds": "soon"}},
@@ -194,7 +194,7 @@ mod tests {
             "magic: there is no such plugin",
             "volumebinding: invalid argument \"bindTimeoutSeconds\"=\"soon\"",
         ];
-        assert_eq!(wishes.problems, named);
+        assert_eq!(settings.problems, named);
         let alone = read(json!({"hamicore": {"enabled": true}, "gpusharing": {"enabled": false}}));
         let lacking = "hamicore: \"hamicore\" plugin requires \"gpusharing\" plugin to be enabled";
         assert_eq!(alone.problems, [lacking]);

@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    fn told(config: &Value) -> Result<UsageSettings, String> {
+    fn configured(config: &Value) -> Result<UsageSettings, String> {
         let config = serde_json::from_value(config.clone()).expect("a configuration");
         let variable = |name: &str| (name == "DB").then(|| "http://db".to_owned());
         read(&config, &Environment { variable: &variable, prometheus: None })
@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_as_kai_has_it() {
-        let settings = told(&json!({"clientType": "prometheus", "connectionString": "http://p"}));
+        let settings =
+            configured(&json!({"clientType": "prometheus", "connectionString": "http://p"}));
         let settings = settings.expect("settings");
         assert_eq!(settings.window, Window::Sliding(seconds(7 * 86_400)));
         assert_eq!((settings.half_life, settings.fetch_interval), (None, seconds(60)));
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn everything_can_be_said() {
-        let settings = told(&json!({"clientType": "recorder", "usageParams": {
+        let settings = configured(&json!({"clientType": "recorder", "usageParams": {
             "halfLifePeriod": "15s", "windowSize": "30s", "fetchInterval": "10m", "stalenessPeriod": "1m",
             "windowType": "tumbling", "tumblingWindowStartTime": "2026-01-01T00:00:00Z",
         }}));
@@ -246,7 +247,7 @@ mod tests {
         let start = Timestamp::default().plus(seconds(1_767_225_600));
         assert_eq!(settings.window, Window::Tumbling { start, size: seconds(30) });
         let by_variable =
-            told(&json!({"clientType": "prometheus", "connectionStringEnvVar": "DB"}));
+            configured(&json!({"clientType": "prometheus", "connectionStringEnvVar": "DB"}));
         let Ok(Source::Prometheus(asked)) = by_variable.map(|settings| settings.source) else {
             panic!("not Prometheus")
         };
@@ -274,8 +275,8 @@ mod tests {
             (with(json!({"windowType": "cron", "cronString": "* *"})), "cronString: \"* *\""),
             (with(json!({"fetchInterval": "0s"})), "fetchInterval: must be more than nothing"),
         ] {
-            let told = told(&config).expect_err(why);
-            assert!(told.contains(why), "{told}");
+            let error = configured(&config).expect_err(why);
+            assert!(error.contains(why), "{error}");
         }
     }
 

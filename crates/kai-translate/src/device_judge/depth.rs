@@ -95,8 +95,8 @@ mod tests {
             repeated("(", 10_000),
         ];
         for attack in attacks {
-            let told = read(&env, &attack).expect_err("an error");
-            assert!(told.contains("nests deeper"), "{attack:.20}: {told:.200}");
+            let error = read(&env, &attack).expect_err("an error");
+            assert!(error.contains("nests deeper"), "{attack:.20}: {error:.200}");
         }
         let many = vec!["device.driver == 'gpu'"; 200].join(" && ");
         assert!(read(&env, &many).is_ok(), "{:.200}", read(&env, &many).unwrap_err());

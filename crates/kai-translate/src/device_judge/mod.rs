@@ -34,7 +34,7 @@ const UNUSED_EXPRESSIONS: usize = 64;
 /// Name of a slice, and the place of a device in it.
 type Place = (Text, usize);
 
-/// Judges devices of the slices it was told of.
+/// Judges devices of the slices added to it.
 pub struct CelJudge {
     env: Arc<Env>,
     slices: BTreeMap<Text, Vec<Device>>,

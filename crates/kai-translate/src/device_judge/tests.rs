@@ -123,10 +123,10 @@ fn an_expression_over_the_cost_limit_matches_no_device_and_says_so() {
     while judge.is_behind() {
         judge.begin_turn();
     }
-    let told = judge.matching(&[&expensive]).expect("it can be read");
-    assert_eq!(told.devices, []);
+    let judged = judge.matching(&[&expensive]).expect("it can be read");
+    assert_eq!(judged.devices, []);
     assert_eq!(
-        told.notices,
+        judged.notices,
         [
             "the expression exceeds the cost limit of 1000000 on device gpu.nvidia.com/n/h100; it is not evaluated on other devices"
         ]
@@ -136,8 +136,8 @@ fn an_expression_over_the_cost_limit_matches_no_device_and_says_so() {
     while judge.is_behind() {
         judge.begin_turn();
     }
-    let told = judge.matching(&[&affordable]).expect("it can be read");
-    assert_eq!((told.devices.len(), told.notices.len()), (2, 0));
+    let judged = judge.matching(&[&affordable]).expect("it can be read");
+    assert_eq!((judged.devices.len(), judged.notices.len()), (2, 0));
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn errors_do_not_hide_what_was_spent() {
         while judge.is_behind() {
             judge.begin_turn();
         }
-        let told = judge.matching(&[&hidden]).expect("it can be read");
-        assert_eq!((told.devices.len(), told.notices.len()), (0, 1), "{hidden}");
+        let judged = judge.matching(&[&hidden]).expect("it can be read");
+        assert_eq!((judged.devices.len(), judged.notices.len()), (0, 1), "{hidden}");
     }
 }
 
@@ -173,8 +173,8 @@ fn what_grows_without_loops_is_counted_too() {
         while judge.is_behind() {
             judge.begin_turn();
         }
-        let told = judge.matching(&[&expression]).expect("it can be read");
-        assert_eq!((told.devices.len(), told.notices.len()), (0, 1), "{expression:.60}");
+        let judged = judge.matching(&[&expression]).expect("it can be read");
+        assert_eq!((judged.devices.len(), judged.notices.len()), (0, 1), "{expression:.60}");
     }
 }
 
@@ -189,9 +189,9 @@ fn cheap_expressions_do_not_wait_for_expensive_ones() {
     assert!(judge.is_behind());
     judge.begin_turn();
     let honest = "device.attributes['gpu.nvidia.com'].type == 'gpu'";
-    let told = judge.matching(&[honest]).expect("it can be read");
+    let judged = judge.matching(&[honest]).expect("it can be read");
     // At once, or with the next turn where this one has nothing left.
-    let at_once = told.devices.len() == 2 || judge.begin_turn();
+    let at_once = judged.devices.len() == 2 || judge.begin_turn();
     assert!(at_once);
     assert_eq!(judge.matching(&[honest]).expect("it can be read").devices.len(), 2);
     assert!(judge.is_behind(), "the others still wait");

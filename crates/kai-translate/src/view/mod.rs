@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer};
 
 pub use node::{Condition, Node, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    Container, ContainerPort, ContainerState, ContainerStatus, ContainerTold, EnvFrom, EnvSource,
-    EnvVar, EphemeralSource, NamedSource, Pod, PodCondition, PodResourceClaim,
+    Container, ContainerPort, ContainerState, ContainerStateReason, ContainerStatus, EnvFrom,
+    EnvSource, EnvVar, EphemeralSource, NamedSource, Pod, PodCondition, PodResourceClaim,
     PodResourceClaimStatus, PodSpec, PodStatus, Projected, ProjectedSource, Resources, Toleration,
     Volume, VolumeClaimSource, VolumeMount,
 };

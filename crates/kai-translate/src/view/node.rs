@@ -57,7 +57,7 @@ pub struct NodeStatus {
     /// The system.
     #[serde(rename = "nodeInfo", deserialize_with = "null_is_default")]
     pub node_info: NodeInfo,
-    /// Runtimes of containers that it has, where it tells.
+    /// Runtimes of containers that it has, where it reports them.
     #[serde(rename = "runtimeHandlers", deserialize_with = "null_is_default")]
     pub runtime_handlers: Vec<RuntimeHandler>,
 }

@@ -257,7 +257,7 @@ pub struct PodStatus {
     pub reason: Option<String>,
     /// Why it is in its phase.
     pub message: Option<String>,
-    /// How its containers fare.
+    /// Status of its containers.
     #[serde(deserialize_with = "null_is_default")]
     pub container_statuses: Vec<ContainerStatus>,
     /// Status of its init containers; those that stay can be resized too.
@@ -294,15 +294,15 @@ pub struct ContainerStatus {
 #[serde(default)]
 pub struct ContainerState {
     /// It does not run yet.
-    pub waiting: Option<ContainerTold>,
+    pub waiting: Option<ContainerStateReason>,
     /// It ran.
-    pub terminated: Option<ContainerTold>,
+    pub terminated: Option<ContainerStateReason>,
 }
 
 /// Why a container does not run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ContainerTold {
+pub struct ContainerStateReason {
     /// In a word.
     pub reason: String,
     /// In full.

@@ -96,9 +96,9 @@ async fn invalid_objects_are_denied_and_sharing_pods_are_completed() {
 async fn what_relatives_say(world: &World) {
     let queues = "/apis/scheduling.run.ai/v2/queues";
     let lost = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "lost"},
-        "spec": {"parentQueue": "nobody", "resources": {}}});
+        "spec": {"parentQueue": "absent", "resources": {}}});
     let denial = denial_reason(world, queues, &lost).await;
-    assert!(denial.ends_with("failed to get parent queue nobody: not found"), "{denial}");
+    assert!(denial.ends_with("failed to get parent queue absent: not found"), "{denial}");
     let target = json!({"apiVersion": "v1", "kind": "Node", "name": "admitted-n"});
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "half"}, "target": target});
     let half = format!("{}/half", pods(world));

@@ -24,7 +24,7 @@ pub(crate) const WEBHOOKS: [&str; 4] = [
     "validatingwebhookconfigurations/kai-podgroup-validation-v2alpha2",
 ];
 
-/// Helm; none where it cannot be built, which is told.
+/// Helm; none where it cannot be built, which is reported.
 fn helm_for(test: &str) -> Option<PathBuf> {
     helm().expect("Helm builds").map_err(|why| why.skip(test)).ok()
 }

@@ -40,6 +40,6 @@ async fn a_waiting_pod_and_its_queues_are_explained() {
     assert!(explanation.contains("has node explained-n"), "{explanation}");
     let explanation = world.explain("kai", &["queue", &queue]).await;
     assert!(explanation.contains("Groups that wait: explained/pg-b-"), "{explanation}");
-    let explanation = world.explain("kai", &["pod", "nobody"]).await;
-    assert!(explanation.contains("there is no pod explained/nobody here"), "{explanation}");
+    let explanation = world.explain("kai", &["pod", "absent"]).await;
+    assert!(explanation.contains("there is no pod explained/absent here"), "{explanation}");
 }

@@ -26,7 +26,7 @@ async fn deny_binds(world: &World) {
     let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
     world.create(POLICY_BINDINGS, &binding).await;
     let mut probe = world.pod("refused-probe", &[], &json!({"cpu": "1"}));
-    probe["spec"]["schedulerName"] = json!("nobody");
+    probe["spec"]["schedulerName"] = json!("none");
     world.create_pod(&probe).await;
     let path = format!("/api/v1/namespaces/{name}/pods/refused-probe/binding?dryRun=All");
     let bind =

@@ -168,7 +168,7 @@ async fn the_agent_writes_its_device_on_its_pod_with_the_rights_of_reservation_p
     let pods = "/api/v1/namespaces/kai-resource-reservation/pods";
     let pod = json!({
         "metadata": {"name": "gpu-reservation-by-agent"},
-        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "x"}]},
+        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "x"}]},
     });
     world.create(pods, &pod).await;
     let path = format!("{pods}/gpu-reservation-by-agent");

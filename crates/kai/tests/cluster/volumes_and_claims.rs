@@ -113,7 +113,7 @@ async fn a_failed_bind_gives_devices_back() {
 #[tokio::test]
 async fn volume_that_cannot_be_provisioned_fails_the_bind_and_is_requested_again() {
     let Some(mut world) = with_devices("unmade", 1).await else { return };
-    let class = json!({"metadata": {"name": "unmade"}, "provisioner": "nobody.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
+    let class = json!({"metadata": {"name": "unmade"}, "provisioner": "absent.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
     world.create("/apis/storage.k8s.io/v1/storageclasses", &class).await;
     let claim = json!({"metadata": {"name": "data"}, "spec": {"storageClassName": "unmade",
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});

@@ -118,7 +118,7 @@ fn a_process_is_stopped_at_the_limit_of_its_pod() {
         }
         processes_are_stopped(&site);
         others_behave_as_without(&site);
-        annotations_tell(&site).await;
+        annotations_report_enforcement(&site).await;
     });
 }
 
@@ -130,11 +130,11 @@ fn processes_are_stopped(site: &Site) {
         &["/bin/workload", "fill", "linear", "64"][..],
         &["env", "LD_PRELOAD=", "/bin/workload", "fill", "vmm", "64"],
     ] {
-        let told = site.exec("cuda", command);
-        let (codes, got) = (numbers(&told, "code"), numbers(&told, "allocated_mib"));
-        assert!(!codes.is_empty() && codes.iter().all(|code| *code == 2), "{told}");
+        let printed = site.exec("cuda", command);
+        let (codes, got) = (numbers(&printed, "code"), numbers(&printed, "allocated_mib"));
+        assert!(!codes.is_empty() && codes.iter().all(|code| *code == 2), "{printed}");
         let close = |mib: &u64| (4_800..=6_000).contains(mib);
-        assert!(!got.is_empty() && got.iter().all(close), "{told}");
+        assert!(!got.is_empty() && got.iter().all(close), "{printed}");
     }
     let seen = site.exec("cuda", &["/bin/workload", "info"]);
     assert_eq!(numbers(&seen, "total_mib"), [6000], "{seen}");
@@ -154,7 +154,7 @@ fn others_behave_as_without(site: &Site) {
 }
 
 /// The reservation pod, in the PID namespace of the node, sees the library in one program and not in the others.
-async fn annotations_tell(site: &Site) {
+async fn annotations_report_enforcement(site: &Site) {
     const NO_LIBRARY: &str = "not enforceable: no process of the pod has loaded the library (static, musl, or a loader of its own)";
     const WITHOUT: &str = "uses the GPU without the library (static, musl, or a loader of its own)";
     let status = async |name: &str| {
