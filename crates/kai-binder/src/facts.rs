@@ -46,7 +46,7 @@ pub(super) struct Facts {
     /// MiB of each device that are never given out, where its node says nothing else.
     pub(super) reserve_mib: i64,
     listed: BTreeSet<Kind>,
-    pods: BTreeMap<ObjectName, PodFacts>,
+    pods: BTreeMap<ObjectName, Box<PodFacts>>,
     requests: BTreeMap<ObjectName, Request>,
     nodes: BTreeMap<Text, NodeFacts>,
     reservations: BTreeMap<DeviceKey, BTreeMap<ObjectName, Reservation>>,
@@ -364,7 +364,7 @@ impl Facts {
     }
 
     pub(super) fn pod(&self, name: &ObjectName) -> Option<&PodFacts> {
-        self.pods.get(name)
+        self.pods.get(name).map(|pod| &**pod)
     }
 
     pub(super) fn request(&self, name: &ObjectName) -> Option<&Request> {
@@ -423,7 +423,7 @@ impl Facts {
 
     /// The pod of a request as it is now, if it is the one that the request was made for.
     pub(super) fn subject(&self, request: &Request) -> Option<&PodFacts> {
-        let pod = self.pods.get(&request.pod)?;
+        let pod = self.pod(&request.pod)?;
         request.pod_uid.as_ref().is_none_or(|uid| *uid == pod.uid).then_some(pod)
     }
 
@@ -468,7 +468,7 @@ impl Facts {
             return;
         }
         let new = PodFacts::read(pod, &self.scheduler_name);
-        self.replace_pod(name, Some(new));
+        self.replace_pod(name, Some(Box::new(new)));
     }
 
     /// The pod was bound by us and the watch will show it.
@@ -481,7 +481,7 @@ impl Facts {
         self.replace_pod(name.clone(), Some(new));
     }
 
-    fn replace_pod(&mut self, name: ObjectName, new: Option<PodFacts>) {
+    fn replace_pod(&mut self, name: ObjectName, new: Option<Box<PodFacts>>) {
         let old = self.pods.remove(&name);
         if old == new {
             if let Some(old) = old {

@@ -66,7 +66,7 @@ pub struct Planner {
     classes: PriorityClasses,
     facts: Facts,
     groups: BTreeMap<ObjectName, PodGroup>,
-    pods: BTreeMap<ObjectName, PodEntry>,
+    pods: BTreeMap<ObjectName, Box<PodEntry>>,
     /// Pods that are their own group, by group.
     own_groups: BTreeMap<ObjectName, ObjectName>,
     /// Pods by the group they name.

@@ -113,7 +113,7 @@ impl Planner {
         self.see_reservation(view);
         let group = self.membership(&name, &base);
         let nominated = self.pods.get(&name).and_then(|entry| entry.nominated.clone());
-        let decided = self.pods.get(&name).and_then(PodEntry::started);
+        let decided = self.pods.get(&name).and_then(|entry| entry.started());
         let started = started_by(view).or(decided);
         let claims = view.spec.resource_claims.iter().filter_map(|claim| {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
@@ -139,7 +139,7 @@ impl Planner {
         let is_new = group.as_ref().is_some_and(|group| {
             self.members.entry(group.clone()).or_default().insert(name.clone())
         });
-        self.pods.insert(name.clone(), entry);
+        self.pods.insert(name.clone(), Box::new(entry));
         let object = group.as_ref().filter(|_| is_new).and_then(|group| self.groups.get(group));
         let is_whole_group = object.is_some_and(|object| self.pod_that_is(object).is_some());
         if decided != started || is_whole_group {

@@ -1,6 +1,7 @@
 //! Amounts of resources as statuses tell them: sums of what pods ask for, exact to a thousand-millionth.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use kai_api::names::{gpu, resources};
 use kai_api::quantity::{Quantity, RawQuantity};
@@ -12,18 +13,31 @@ use kai_core::status::Status;
 const UNIT: i128 = 1_000_000_000;
 const MILLI: i128 = UNIT / 1000;
 
-/// Amounts by resource. What is nothing is not listed.
+/// Amounts by resource, in the order of names. What is nothing is not listed. A list, as there are few resources and several
+/// sums per pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sum(BTreeMap<Text, i128>);
+pub struct Sum(Vec<(Text, i128)>);
 
 impl Sum {
     /// Adds `amount` thousand-millionths of a resource.
     fn add_nano(&mut self, resource: &str, amount: i128) {
-        let entry = self.0.entry(resource.into()).or_default();
-        *entry += amount;
-        if *entry == 0 {
-            self.0.remove(resource);
+        match self.position(resource) {
+            Ok(at) => {
+                self.0[at].1 += amount;
+                if self.0[at].1 == 0 {
+                    self.0.remove(at);
+                }
+            }
+            Err(at) if amount != 0 => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, (interned(resource), amount));
+            }
+            Err(_) => {}
         }
+    }
+
+    fn position(&self, resource: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(name, _)| (**name).cmp(resource))
     }
 
     /// Adds whole pieces of a resource.
@@ -47,7 +61,7 @@ impl Sum {
 
     /// As it stands in a status.
     pub fn quantities(&self) -> BTreeMap<String, RawQuantity> {
-        let shown = |(resource, nano): (&Text, &i128)| {
+        let shown = |(resource, nano): &(Text, i128)| {
             (resource.to_string(), quantity(resource, *nano).into())
         };
         self.0.iter().map(shown).collect()
@@ -76,8 +90,17 @@ impl Sum {
 
     /// How much there is of a resource, in its own unit.
     pub fn of(&self, resource: &str) -> f64 {
-        self.0.get(resource).map_or(0.0, |nano| *nano as f64 / UNIT as f64)
+        self.position(resource).map_or(0.0, |at| self.0[at].1 as f64 / UNIT as f64)
     }
+}
+
+/// The name of a resource; names that every pod has exist once.
+fn interned(resource: &str) -> Text {
+    static COMMON: LazyLock<[Text; 4]> = LazyLock::new(|| {
+        [resources::CPU, resources::MEMORY, gpu::NVIDIA, gpu::AMD].map(Text::from)
+    });
+    let known = COMMON.iter().find(|name| ***name == *resource);
+    known.cloned().unwrap_or_else(|| resource.into())
 }
 
 /// Bytes are written with binary suffixes, everything else with decimal ones.

@@ -24,7 +24,7 @@ pub(super) fn miscounts(world: &World) -> Vec<Violation> {
         check_queue_sums(world, &mut wrong);
         check_totals(world, &mut wrong);
         check_listings(world, &mut wrong);
-        if world.rebuilt().describe() != world.describe() {
+        if world.rebuilt().fingerprint() != world.fingerprint() {
             wrong.push("the world differs from one built anew from its objects".to_owned());
         }
     }

@@ -246,7 +246,7 @@ impl World {
             return Effect::unchanged();
         };
         self.dissolve_job(id);
-        self.jobs[id.index()].live = false;
+        self.jobs[id.index()].vacate();
         self.free_job_slots.push(id);
         Effect::changed()
     }

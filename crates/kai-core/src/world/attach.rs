@@ -10,6 +10,7 @@ use crate::ids::{JobId, NodeId, TaskId};
 use crate::input::pod::PodRole;
 use crate::input::pod_group::{DEFAULT_LEAF, PodGroupSpec};
 use crate::input::{ObjectName, PodSpec, Text};
+use crate::plugins::dynamicresources::TaskClaims;
 use crate::resources::GPU;
 use crate::status::Status;
 use crate::world::accounting;
@@ -95,6 +96,11 @@ impl World {
         self.claims.forget_pod(&spec);
         let sharing = self.claims.assume(name, Vec::new());
         self.reattach_sharing(&sharing, id);
+        // Slots whose pods are gone share one spec: a burst of pods leaves many.
+        let vacant = Arc::clone(self.vacant_pod.get_or_insert(spec));
+        let slot = &mut self.tasks[id.index()];
+        slot.spec = vacant;
+        slot.claims = TaskClaims::default();
         Effect { changed: true, problems: Vec::new() }
     }
 

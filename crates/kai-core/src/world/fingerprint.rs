@@ -1,6 +1,6 @@
 //! A number that two worlds share exactly when the planner cannot distinguish them. Names decide, never slots.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write};
 use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
@@ -10,19 +10,35 @@ use crate::input::ObjectName;
 use crate::world::World;
 use crate::world::node::Node;
 
+/// A description that is not kept: that of a large cluster takes tens of megabytes.
+struct Hashed(FxHasher);
+
+impl Write for Hashed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // Byte by byte, so that the result does not depend on how the text is cut.
+        text.bytes().for_each(|byte| self.0.write_u8(byte));
+        Ok(())
+    }
+}
+
 impl World {
     /// The fingerprint, for tests and replay.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        hasher.write(self.describe().as_bytes());
-        hasher.finish()
+        let mut hashed = Hashed(FxHasher::default());
+        self.describe_to(&mut hashed);
+        hashed.0.finish()
     }
 
     /// Everything that can influence a plan, one line per object, in name order.
     pub fn describe(&self) -> String {
         let mut text = String::new();
+        self.describe_to(&mut text);
+        text
+    }
+
+    fn describe_to(&self, text: &mut impl Write) {
         for (_, node) in self.nodes() {
-            self.describe_node(node, &mut text);
+            self.describe_node(node, text);
         }
         for (name, id) in &self.queue_ids {
             let node = self.tree.node(*id);
@@ -61,13 +77,12 @@ impl World {
         }
         let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));
         let _ = writeln!(text, "{:?}", self.volumes);
-        text.push_str(&self.claims.describe());
+        let _ = text.write_str(&self.claims.describe());
         let _ = writeln!(text, "{:?}", (&self.bind_requests, &self.assumed, &self.config_maps));
         let _ = writeln!(text, "{:?}", self.namespaces);
-        text
     }
 
-    fn describe_node(&self, node: &Node, text: &mut String) {
+    fn describe_node(&self, node: &Node, text: &mut impl Write) {
         let named = |vector: &crate::resources::ResourceVector| {
             let mut amounts: Vec<_> = vector
                 .non_zero()

@@ -147,6 +147,15 @@ impl Job {
         job
     }
 
+    /// The pod group is gone: its slot stays, without what it needed.
+    pub(crate) fn vacate(&mut self) {
+        self.live = false;
+        self.sets = Vec::new();
+        self.leaves = Vec::new();
+        self.strays = Vec::new();
+        self.spec.tree = GroupSet::default();
+    }
+
     /// Whether all of it may be evicted.
     pub fn is_preemptible(&self) -> bool {
         self.spec.preemptibility == Preemptibility::Preemptible
@@ -190,12 +199,15 @@ impl Job {
 
     fn plant(&mut self, declared: &GroupSet, parent: Option<usize>) -> usize {
         let at = self.sets.len();
+        // Most jobs are one pod: vectors that grow by themselves would take four times what they need.
+        self.sets.reserve_exact(1);
+        self.leaves.reserve_exact(declared.leaves.len());
         self.sets.push(Set {
             name: declared.name.clone(),
             parent,
             min_members: declared.min_members,
             topology: declared.topology.clone(),
-            members: Vec::new(),
+            members: Vec::with_capacity(declared.leaves.len() + declared.sets.len()),
         });
         for leaf in &declared.leaves {
             self.leaves.push(Leaf {

@@ -36,7 +36,7 @@ use crate::config::Config;
 use crate::fairness::QueueTree;
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
 use crate::input::{
-    BindRequestSpec, BudgetSpec, NamespaceSpec, NumaSpec, ObjectName, QueueSpec, Text,
+    BindRequestSpec, BudgetSpec, NamespaceSpec, NumaSpec, ObjectName, PodSpec, QueueSpec, Text,
     TopologySpec, UsageSpec,
 };
 use crate::plugins::Policy;
@@ -107,6 +107,8 @@ pub struct World {
     pub(crate) semi_preemptible: BTreeSet<JobId>,
     pub(crate) free_gpus: FreeGpuIndex,
     pub(crate) free_task_slots: Vec<TaskId>,
+    /// Spec of all slots whose pods are gone: that of the first one.
+    pub(crate) vacant_pod: Option<Arc<PodSpec>>,
     pub(crate) free_job_slots: Vec<JobId>,
     pub(crate) free_node_slots: Vec<NodeId>,
     pub(crate) free_queue_slots: Vec<QueueId>,
@@ -196,6 +198,7 @@ impl World {
             semi_preemptible: BTreeSet::new(),
             free_gpus: FreeGpuIndex::default(),
             free_task_slots: Vec::new(),
+            vacant_pod: None,
             free_job_slots: Vec::new(),
             free_node_slots: Vec::new(),
             free_queue_slots: Vec::new(),
