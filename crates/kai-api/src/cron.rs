@@ -194,6 +194,26 @@ mod tests {
         }
     }
 
+    /// KAI reads expressions with robfig/cron, and Kubernetes those of cron jobs.
+    #[test]
+    fn expressions_are_read_as_robfig_reads_them() {
+        let now = moment("2026-11-15T12:34:56Z"); // a Sunday
+        for (expression, latest) in [
+            // A step over all days names no days: both fields must match.
+            ("0 0 */2 * mon", "2026-11-09T00:00:00Z"),
+            ("0 0 13 * */2", "2026-10-13T00:00:00Z"),
+            ("0 0 1-31 * mon", "2026-11-15T00:00:00Z"),
+            ("5/15 * * * *", "2026-11-15T12:20:00Z"),
+            ("@midnight", "2026-11-15T00:00:00Z"),
+        ] {
+            let cron = Cron::parse(expression).expect(expression);
+            assert_eq!(shown(cron.latest(now)), latest, "{expression}");
+        }
+        for extension in ["0 0 L * *", "0 0 15W * *", "0 0 * * 5#2", "0 0 1 * +mon"] {
+            assert!(Cron::parse(extension).is_err(), "{extension}");
+        }
+    }
+
     #[test]
     fn the_next_moment_is_found() {
         for (expression, after, next) in [

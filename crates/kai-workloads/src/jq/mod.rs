@@ -79,6 +79,8 @@ mod tests {
         assert_eq!(run(".z // .r", &input), [json!(3)]);
         assert_eq!(run(".f // 7", &input), [json!(7)]);
         assert_eq!(run(".no[] // 1", &input), [json!(1)]);
+        assert_eq!(run(".no[1:]", &input), [json!(null)]);
+        assert_eq!(run("6 / 2, 7.9 % 4", &input), [json!(3), json!(3)]);
         assert_eq!(run("(.r // 1) * ((.q // 2) - 1)", &input), [json!(3)]);
         assert_eq!(run("1 + 2 * 3", &input), [json!(7)]);
         assert_eq!(run("-.r + 5", &input), [json!(2)]);
@@ -98,6 +100,7 @@ mod tests {
         let input = json!({"services": {"front": {"n": 1}, "back": {"n": 2}}, "l": [3, 1, 2]});
         assert_eq!(run(".services | to_entries[] | .key", &input), [json!("back"), json!("front")]);
         assert_eq!(run(".services | keys", &input), [json!(["back", "front"])]);
+        assert_eq!(run("[.services[] | .n]", &input), [json!([2, 1])]);
         assert_eq!(run("[.services[] | select(.n > 1)] | length", &input), [json!(1)]);
         assert_eq!(run(".l | map(. + 1) | add", &input), [json!(9)]);
         assert_eq!(
@@ -153,9 +156,14 @@ mod tests {
         assert_eq!(error.to_string(), "jq expression \".a.b\": cannot index number with \"b\"");
     }
 
+    /// Owners of workloads choose the input: it must not cost memory that an expression does not name.
     #[test]
     fn results_are_bounded() {
         let many = json!(vec![0; 1000]);
         assert!(Query::parse(".[] + .[] + .[]").unwrap().run(&many).is_err());
+        assert!(Query::parse("[.[] + .[] + .[]]").unwrap().run(&many).is_err());
+        let text = json!({"replicas": "a", "parallelism": 9_000_000_000_000_000_000_i64});
+        assert!(Query::parse(".replicas * .parallelism").unwrap().run(&text).is_err());
+        assert!(Query::parse(&"(".repeat(200_000)).is_err());
     }
 }
