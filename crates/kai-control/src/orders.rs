@@ -33,7 +33,7 @@ pub enum Order {
     /// Write the record of past usage.
     StoreUsage(Place, String),
     /// Find out why a pod of this UID ended before its node had started it; the watch does not show pods that failed.
-    AskRejection(ObjectName, Text),
+    FindRejection(ObjectName, Text),
     /// Write a pod group and link the pod to it.
     Publish(Box<kai_api::view::Pod>, Box<kai_workloads::PodGroupPlan>),
 }
@@ -72,7 +72,7 @@ pub enum Report {
     /// The pod was bound.
     Bound(ObjectName),
     /// The bind of the pod was asked for.
-    BindAsked(ObjectName),
+    BindRequested(ObjectName),
     /// The pod was not bound.
     BindFailed {
         /// The pod.
@@ -118,7 +118,7 @@ pub enum Report {
     /// What an earlier process recorded, where there was one.
     UsageLoaded(Option<String>),
     /// Something was told, or not.
-    Told(crate::status::write::Ended),
+    StatusWritten(crate::status::write::Ended),
 }
 
 /// Carries an order out and reports. Orders of the grouper are carried out by it.
@@ -153,7 +153,7 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
                 Err(failure) => tracing::warn!(%group, %failure, "failed to annotate a pod group"),
             }
         }
-        Order::AskRejection(pod, uid) => {
+        Order::FindRejection(pod, uid) => {
             if let Some(rejection) = rejection_of(&writer, pod, uid).await {
                 let _ = reports.send(Report::Rejected(rejection)).await;
             }
@@ -197,7 +197,7 @@ async fn request_bind(writer: &Writer, pod: ObjectName, request: Box<Value>) -> 
     match writer.write(&Write::Create(create)).await {
         Ok(_) => {
             tracing::info!(%pod, "created a bind request");
-            Report::BindAsked(pod)
+            Report::BindRequested(pod)
         }
         Err(failure) => Report::BindFailed { pod, node, failure },
     }

@@ -414,7 +414,7 @@ impl Runner {
         let planner = &self.planner;
         let selectors = planner.has_selectors_waiting().then(|| self.env.now());
         let others = [
-            planner.tell_at(),
+            planner.status_at(),
             planner.record_at(),
             planner.evict_at(),
             binder,
@@ -534,10 +534,10 @@ impl Runner {
 
     /// Tells what is to be told, beside the orders and not in their way.
     fn tell(&mut self) {
-        for write in self.planner.take_tellings(self.env.now()) {
+        for write in self.planner.take_status_writes(self.env.now()) {
             let (writer, reports) = (self.teller.clone(), self.reports.clone());
             self.env.spawn("tell", async move {
-                let _ = reports.send(Report::Told(write.carry_out(writer).await)).await;
+                let _ = reports.send(Report::StatusWritten(write.carry_out(writer).await)).await;
             });
         }
     }

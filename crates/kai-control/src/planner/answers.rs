@@ -21,7 +21,7 @@ impl Planner {
         match question {
             Question::Ready(answer) => drop(answer.send(self.is_ready())),
             Question::Metrics(answer) => {
-                let mut page = self.metrics.page(self.statuses.accounts());
+                let mut page = self.measurements.metrics.page(self.statuses.accounts());
                 if let Some(binder) = binder {
                     binder.add_metrics(&mut page);
                 }
@@ -29,13 +29,13 @@ impl Planner {
             }
             Question::Frame(_, answer) => drop(answer.send(Some(self.frame()))),
             Question::JobOrder(_, answer) => drop(answer.send(self.shown_job_order())),
-            Question::Check(answer) => drop(answer.send(self.checked())),
+            Question::Check(answer) => drop(answer.send(self.world.violations())),
         }
     }
 
     /// Jobs in the order in which they would be tried, in KAI's words; none where the plugin is not listed.
     fn shown_job_order(&self) -> Option<Value> {
-        let order = self.job_order.as_ref()?;
+        let order = self.world.job_order()?;
         let shown = |job: &OrderedJob| json!({"id": &*job.job.name, "priority": job.priority});
         let mut by_queue: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for job in order {
@@ -92,23 +92,23 @@ impl Planner {
 
     /// Counts what a plan decided.
     pub(super) fn measure(&mut self, made: &CyclePlan, now: Timestamp) {
-        let created = |pod: &ObjectName| self.pods.get(pod).map(|entry| entry.base.created);
+        let created = |pod: &ObjectName| self.workloads.pod(pod).map(|entry| entry.base.created);
         let uid = |group: &ObjectName| {
-            let group = self.groups.get(group)?;
+            let group = self.workloads.group(group)?;
             group.metadata.uid.as_deref().map(Text::from)
         };
-        self.metrics.note_plan(made, created, uid, now);
+        self.measurements.metrics.note_plan(made, created, uid, now);
     }
 
     /// How many planners before this one panicked.
     pub fn note_panics(&mut self, panics: u64) {
-        self.metrics.note_panics(panics);
+        self.measurements.metrics.note_panics(panics);
     }
 
     /// The object that the latest attempt of a cycle was for: a pod that is its own group, or else a pod group.
     pub(crate) fn attempted_object(&self) -> Option<(Kind, ObjectName)> {
-        let group = self.world.attempted_group()?;
-        Some(match self.own_groups.get(group) {
+        let group = self.world.world().attempted_group()?;
+        Some(match self.workloads.own_pod(group) {
             Some(pod) => (Kind::Pod, pod.clone()),
             None => (Kind::PodGroup, group.clone()),
         })
@@ -117,19 +117,19 @@ impl Planner {
     /// The pod was listed.
     #[cfg(test)]
     pub(crate) fn knows_pod(&self, pod: &ObjectName) -> bool {
-        self.pods.contains_key(pod)
+        self.workloads.pod(pod).is_some()
     }
 
     /// How long the latest cycle took.
     pub fn note_cycle_time(&mut self, span: Span) {
-        self.metrics.note_cycle(span);
+        self.measurements.metrics.note_cycle(span);
     }
 
     /// A plan that nobody carries out; the reasons of the job that is asked about are told in full.
     pub fn plan_aside(&mut self, asked_about: Option<&ObjectName>, now: Timestamp) -> CyclePlan {
         match asked_about {
-            Some(job) => plan_and_explain(&mut self.world, now, job, |_| {}),
-            None => plan(&mut self.world, now),
+            Some(job) => plan_and_explain(self.world.world_mut(), now, job, |_| {}),
+            None => plan(self.world.world_mut(), now),
         }
     }
 
@@ -140,7 +140,7 @@ impl Planner {
 
     /// The node of a pod.
     pub fn node_of(&self, pod: &ObjectName) -> Option<&Text> {
-        self.pods.get(pod)?.base.node.as_ref()
+        self.workloads.pod(pod)?.base.node.as_ref()
     }
 
     /// What the condition of a waiting pod says.
@@ -150,6 +150,6 @@ impl Planner {
 
     /// The object of a group.
     pub fn group_object(&self, group: &ObjectName) -> Option<&PodGroup> {
-        self.groups.get(group)
+        self.workloads.group(group)
     }
 }

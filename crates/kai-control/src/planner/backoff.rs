@@ -45,6 +45,17 @@ struct Avoided {
     until: Option<Timestamp>,
 }
 
+/// A bind that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedBind<'a> {
+    pub(super) node: &'a Text,
+    pub(super) reason: &'a str,
+    /// The API server could not take the bind, which says nothing about pod and node.
+    pub(super) is_interrupted: bool,
+    /// The rest of the gang needs the pod, and no failed bind request is in the way of the next bind.
+    pub(super) may_be_forgiven: bool,
+}
+
 /// Pods that are left alone for a while, and nodes that they avoid.
 #[derive(Clone, Debug, Default)]
 pub struct Backoffs {
@@ -73,6 +84,24 @@ impl Backoffs {
         let failures = known.map_or(0, |entry| entry.failures) + 1;
         let until = Some(now.plus(delay(failures)));
         self.entries.insert(key, Entry { uid: uid.clone(), failures, interruptions: 0, until });
+    }
+
+    /// Keeps a pod out of the next plans for a while, and longer off the node where its bind failed.
+    pub(super) fn record_failed_bind(
+        &mut self,
+        pod: &ObjectName,
+        uid: &Text,
+        bind: &FailedBind<'_>,
+        now: Timestamp,
+    ) {
+        let FailedBind { node, reason, is_interrupted, may_be_forgiven } = *bind;
+        if may_be_forgiven && self.forgive_first_bind(pod, uid, node, reason) {
+            // It may be bound again at once.
+        } else if is_interrupted {
+            self.bind_interrupted(pod, uid, now);
+        } else {
+            self.bind_failed(pod, uid, node, reason, now);
+        }
     }
 
     /// A bind failed: the pod is left alone for a second, longer once binds failed several times in a row, and avoids the
@@ -210,6 +239,29 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp { nanos: second * 1_000_000_000 }
+    }
+
+    #[test]
+    fn the_first_failed_bind_of_a_gang_is_forgiven_and_an_interruption_avoids_no_node() {
+        let (pod, uid, node): (ObjectName, Text, Text) =
+            (ObjectName::new("a", "p"), "u".into(), "n1".into());
+        let bind = FailedBind {
+            node: &node,
+            reason: "no device",
+            is_interrupted: false,
+            may_be_forgiven: true,
+        };
+        let mut backoffs = Backoffs::default();
+        backoffs.record_failed_bind(&pod, &uid, &bind, at(0));
+        assert_eq!(backoffs.until(&pod, &uid, Wait::Bind), None);
+        backoffs.record_failed_bind(&pod, &uid, &bind, at(0));
+        assert_eq!(backoffs.until(&pod, &uid, Wait::Bind), Some(at(1)));
+        assert_eq!(backoffs.avoided(&pod, &uid), [node.clone()]);
+        let other = ObjectName::new("a", "q");
+        let bind = FailedBind { is_interrupted: true, may_be_forgiven: false, ..bind };
+        backoffs.record_failed_bind(&other, &uid, &bind, at(0));
+        assert_eq!(backoffs.until(&other, &uid, Wait::Bind), Some(at(1)));
+        assert!(backoffs.avoided(&other, &uid).is_empty());
     }
 
     #[test]

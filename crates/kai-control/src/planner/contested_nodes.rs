@@ -11,10 +11,15 @@ use kai_core::input::pod::PodRole;
 use kai_core::input::{ObjectName, PodSpec, Text};
 use kai_core::status::Status;
 use kai_core::time::{Span, Timestamp};
+use kai_core::world::World;
 use kai_translate::time::seconds;
 
-use super::{Planner, Wait};
-use crate::orders::{Order, Rejection, Victim};
+use super::Wait;
+use super::backoff::Backoffs;
+use super::binds::Binds;
+use super::pod_entry::PodEntry;
+use super::workloads::Workloads;
+use crate::orders::Rejection;
 
 /// How long a bind that was under way may take to be observed after the other pod was.
 const CONTESTED_FOR: Span = seconds(60);
@@ -30,70 +35,146 @@ pub(super) struct ContestedNodes {
     reverted: BTreeMap<ObjectName, Text>,
 }
 
+/// What decides which binds are reverted.
+#[derive(Clone, Copy)]
+pub(super) struct BindState<'a> {
+    pub(super) world: &'a World,
+    pub(super) workloads: &'a Workloads,
+    pub(super) binds: &'a Binds,
+    pub(super) backoffs: &'a Backoffs,
+}
+
+/// A bind that is reverted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Revert {
+    pub(super) pod: ObjectName,
+    pub(super) uid: Text,
+    pub(super) node: Text,
+    /// The pod of the other scheduler.
+    pub(super) other: ObjectName,
+    pub(super) reason: String,
+    pub(super) by: RevertBy,
+}
+
+/// How a bind is reverted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RevertBy {
+    /// The bind request is removed.
+    RemoveRequest,
+    /// The pod is evicted, and its controller creates another.
+    Evict,
+    /// No controller would create another: the node decides which pod runs.
+    LeaveToNode,
+}
+
 /// A bind of ours that can be reverted.
 struct Revertible {
     pod: ObjectName,
     bound: Option<Timestamp>,
     uid: Text,
-    has_controller: bool,
+    by: RevertBy,
 }
 
 impl ContestedNodes {
+    /// A pod was observed; `had_node` is whether it had its node before. True when a plan is due to compare binds with it.
+    pub(super) fn observe(&mut self, pod: &PodSpec, had_node: bool) -> bool {
+        let Some(node) = pod.node.as_ref().filter(|_| pod.status.is_alive()) else { return false };
+        match pod.role {
+            PodRole::Foreign if !had_node => {
+                self.contests.insert(node.clone(), (pod.name.clone(), None));
+            }
+            PodRole::Workload if self.contests.contains_key(node) => {}
+            _ => return false,
+        }
+        self.unchecked.insert(node.clone());
+        true
+    }
+
+    /// A pod is gone.
     pub(super) fn forget(&mut self, pod: &ObjectName) {
         self.reverted.remove(pod);
     }
-}
 
-impl Planner {
-    /// Takes over that a pod is observed on a node, before anything else of it is.
-    pub(super) fn note_contest(&mut self, pod: &PodSpec) {
-        let Some(node) = pod.node.as_ref().filter(|_| pod.status.is_alive()) else { return };
-        let known = self.pods.get(&pod.name).map(|entry| &entry.base);
-        let is_new = known.is_none_or(|known| known.node.is_none());
-        match pod.role {
-            PodRole::Foreign if is_new => {
-                self.contested.contests.insert(node.clone(), (pod.name.clone(), None));
-            }
-            PodRole::Workload if self.contested.contests.contains_key(node) => {}
-            _ => return,
+    /// The API server refused to evict a pod whose bind is reverted: the node is checked again after the pod's back-off.
+    pub(super) fn retry(&mut self, pod: &ObjectName, node: Option<Text>) {
+        if self.reverted.remove(pod).is_some() {
+            self.unchecked.extend(node);
         }
-        self.contested.unchecked.insert(node.clone());
-        self.dirty = true;
     }
 
-    /// Reverts binds to nodes that would have to hold more than they have because of a pod of another scheduler.
-    pub(super) fn revert_contested_binds(&mut self, now: Timestamp) {
-        for (_, until) in self.contested.contests.values_mut() {
+    /// Binds to nodes that would have to hold more than they have because of a pod of another scheduler. They count as reverted.
+    pub(super) fn take_reverts(&mut self, state: BindState<'_>, now: Timestamp) -> Vec<Revert> {
+        for (_, until) in self.contests.values_mut() {
             until.get_or_insert(now.plus(CONTESTED_FOR));
         }
-        self.contested.contests.retain(|_, (_, until)| until.is_none_or(|until| now < until));
-        for node in std::mem::take(&mut self.contested.unchecked) {
-            self.revert_binds_to(&node, now);
-        }
+        self.contests.retain(|_, (_, until)| until.is_none_or(|until| now < until));
+        let nodes = std::mem::take(&mut self.unchecked);
+        nodes.iter().flat_map(|node| self.reverts_on(node, state)).collect()
     }
 
-    fn revert_binds_to(&mut self, node: &Text, now: Timestamp) {
-        let Some(other) = self.contested.contests.get(node).map(|(pod, _)| pod.clone()) else {
-            return;
-        };
-        let Some(id) = self.world.node_named(node) else { return };
-        let mut reverted: BTreeSet<ObjectName> = self.contested.reverted.keys().cloned().collect();
-        for exceeded in self.exceeded(id, &reverted) {
-            let found = self.binds_beyond(id, node, &exceeded, &reverted);
-            for bind in found {
-                reverted.insert(bind.pod.clone());
-                self.revert_bind(&bind, node, &other, &exceeded, now);
+    fn reverts_on(&mut self, node: &Text, state: BindState<'_>) -> Vec<Revert> {
+        let Some((other, _)) = self.contests.get(node) else { return Vec::new() };
+        let Some(id) = state.world.node_named(node) else { return Vec::new() };
+        let mut reverted: BTreeSet<ObjectName> = self.reverted.keys().cloned().collect();
+        let mut reverts = Vec::new();
+        for exceeded in state.exceeded(id, &reverted) {
+            let found = state.binds_beyond(id, node, &exceeded, &reverted);
+            let reason = reason(node, other, &exceeded);
+            for Revertible { pod, uid, by, .. } in found {
+                reverted.insert(pod.clone());
+                let (node, other, reason) = (node.clone(), other.clone(), reason.clone());
+                reverts.push(Revert { pod, uid, node, other, reason, by });
             }
         }
-        if !self.exceeded(id, &reverted).is_empty() {
+        if !state.exceeded(id, &reverted).is_empty() {
             // A bind that is under way now can be reverted once it is observed.
-            self.contested.unchecked.insert(node.clone());
+            self.unchecked.insert(node.clone());
         }
+        let stay = reverts.iter().filter(|revert| revert.by != RevertBy::RemoveRequest);
+        self.reverted.extend(stay.map(|revert| (revert.pod.clone(), revert.uid.clone())));
+        reverts
     }
 
+    /// Why a node rejected a pod that was bound to it, and what to do.
+    pub(super) fn explain(&self, rejection: &Rejection) -> String {
+        let Rejection { node, reason, has_controller, .. } = rejection;
+        let cause = match self.contests.get(node) {
+            Some((other, _)) => {
+                format!("pod {other} of another scheduler took the capacity at the same time")
+            }
+            None => "the node had less capacity than it reported".to_owned(),
+        };
+        let remedy = if *has_controller {
+            ""
+        } else {
+            ". A pod without a controller does not come back: create it again"
+        };
+        format!("node {node} rejected the pod ({reason}): {cause}{remedy}")
+    }
+}
+
+impl Revert {
+    /// The event of the pod.
+    pub(super) fn message(&self) -> String {
+        let reason = &self.reason;
+        match self.by {
+            RevertBy::LeaveToNode => format!("{reason}. The node decides which of them runs"),
+            _ => format!("{reason}. The pod had not started and is evicted"),
+        }
+    }
+}
+
+fn reason(node: &Text, other: &ObjectName, exceeded: &Violation) -> String {
+    let what = exceeded.object.split(" of node ").next().unwrap_or_default();
+    format!(
+        "pod {other} of another scheduler was bound to node {node} at the same time, and the node has too few {what} for both"
+    )
+}
+
+impl BindState<'_> {
     /// What pods of a node hold beyond what it has, without these.
     fn exceeded(&self, node: NodeId, without: &BTreeSet<ObjectName>) -> Vec<Violation> {
-        let mut found = node_violations(&self.world, node, without);
+        let mut found = node_violations(self.world, node, without);
         found.retain(|one| matches!(one.rule, Rule::DeviceCount | Rule::NodeAmount));
         found
     }
@@ -113,7 +194,7 @@ impl Planner {
         let mut without = reverted.clone();
         let mut left = excess(&without);
         let mut found = Vec::new();
-        for bind in self.revertible_binds(node) {
+        for bind in self.revertible_binds(node, reverted) {
             if left <= 0.0 {
                 break;
             }
@@ -130,29 +211,25 @@ impl Planner {
     }
 
     /// Binds of ours to the node that it has not started, the latest first.
-    fn revertible_binds(&self, node: &Text) -> Vec<Revertible> {
-        let ours = self.pods.iter().filter(|(name, entry)| {
-            let base = &entry.base;
-            let is_bound = base.node.as_ref() == Some(node)
-                && base.status == Status::Bound
-                && !entry.is_on_its_node;
-            let request = self.bind_requests.get(*name).filter(|_| self.is_being_bound(name));
-            let is_requested = base.node.is_none()
-                && request
-                    .is_some_and(|request| request.spec.selected_node.as_deref() == Some(&**node));
-            let may_be_evicted = !self.contested.reverted.contains_key(*name)
-                && self.backoffs.until(name, &base.uid, Wait::Eviction).is_none();
-            base.role == PodRole::Workload && (is_bound || is_requested) && may_be_evicted
+    fn revertible_binds(&self, node: &Text, reverted: &BTreeSet<ObjectName>) -> Vec<Revertible> {
+        let ours = self.workloads.pods().filter(|(name, entry)| {
+            let may_be_evicted = !reverted.contains(*name)
+                && self.backoffs.until(name, &entry.base.uid, Wait::Eviction).is_none();
+            let is_ours = entry.base.role == PodRole::Workload;
+            is_ours && may_be_evicted && self.is_unstarted_on(name, entry, node)
         });
         let mut binds: Vec<Revertible> = ours
-            .map(|(name, entry)| Revertible {
-                pod: name.clone(),
-                bound: entry.started().filter(|_| entry.base.node.is_some()),
-                uid: entry.base.uid.clone(),
-                has_controller: !entry.view.metadata.owner_references.is_empty(),
+            .map(|(name, entry)| {
+                let bound = entry.started.filter(|_| entry.base.node.is_some());
+                let by = match bound {
+                    None if self.binds.request(name).is_some() => RevertBy::RemoveRequest,
+                    _ if entry.has_controller() => RevertBy::Evict,
+                    _ => RevertBy::LeaveToNode,
+                };
+                Revertible { pod: name.clone(), bound, uid: entry.base.uid.clone(), by }
             })
             .collect();
-        // A bind that is only asked for is later than any that was made.
+        // A bind that is only requested is later than any that was made.
         let lateness = |bind: &Revertible| bind.bound.unwrap_or(Timestamp { nanos: i64::MAX });
         binds.sort_by(|one, other| {
             lateness(other).cmp(&lateness(one)).then_with(|| other.uid.cmp(&one.uid))
@@ -160,87 +237,55 @@ impl Planner {
         binds
     }
 
-    fn revert_bind(
-        &mut self,
-        bind: &Revertible,
-        node: &Text,
-        other: &ObjectName,
-        exceeded: &Violation,
-        now: Timestamp,
-    ) {
-        let Revertible { pod, uid, .. } = bind;
-        let what = exceeded.object.split(" of node ").next().unwrap_or_default();
-        let reason = format!(
-            "pod {other} of another scheduler was bound to node {node} at the same time, and the node has too few {what} for both"
-        );
-        if bind.bound.is_none()
-            && let Some(request) = self.bind_requests.get(pod)
-        {
-            let name = request.metadata.name.as_deref().unwrap_or_default();
-            let name = ObjectName::new(pod.namespace.clone(), name);
-            let request_uid: Text = request.metadata.uid.clone().unwrap_or_default().into();
-            tracing::info!(%pod, %node, %other, "withdrew a bind request to a contested node");
-            self.drop_bind_request(pod, name, request_uid, (node.clone(), reason));
-            return;
-        }
-        self.contested.reverted.insert(pod.clone(), uid.clone());
-        if !bind.has_controller {
-            tracing::warn!(%pod, %node, %other, "left a pod without a controller to its contested node");
-            let message = format!("{reason}. The node decides which of them runs");
-            self.statuses.note_contest(pod, uid, &message, now);
-            return;
-        }
-        tracing::info!(%pod, %node, %other, "reverted a bind to a contested node");
-        let message = format!("{reason}. The pod had not started and is evicted");
-        self.statuses.note_contest(pod, uid, &message, now);
-        let victim = Victim {
-            pod: pod.clone(),
-            uid: uid.clone(),
-            message: message.into(),
-            overrides_budget: false,
-        };
-        self.orders.push(Order::Evict(self.evict_by(), victim));
-    }
-
-    /// The API server refused to evict a pod whose bind is reverted: it is tried again after the pod's back-off.
-    pub(super) fn retry_revert(&mut self, pod: &ObjectName) {
-        if self.contested.reverted.remove(pod).is_none() {
-            return;
-        }
-        let node = self.pods.get(pod).and_then(|entry| entry.base.node.clone());
-        self.contested.unchecked.extend(node);
-    }
-
-    /// A pod of ours is gone before its node had started it, and we did not delete it: its node may have rejected it. The watch leaves
-    /// out pods that failed.
-    pub(super) fn ask_for_rejection(&mut self, pod: &ObjectName) {
-        let Some(entry) = self.pods.get(pod) else { return };
+    /// The pod is bound to the node, or a bind request names the node, and the node has not started the pod.
+    fn is_unstarted_on(&self, name: &ObjectName, entry: &PodEntry, node: &Text) -> bool {
         let base = &entry.base;
-        let is_rejectable = base.role == PodRole::Workload
-            && base.node.is_some()
+        let is_bound = base.node.as_ref() == Some(node)
             && base.status == Status::Bound
-            && !self.evictions.is_assumed(pod, &base.uid);
-        if is_rejectable && self.is_ready() && self.schedules() {
-            self.orders.push(Order::AskRejection(pod.clone(), base.uid.clone()));
-        }
+            && !entry.is_on_its_node;
+        let request = self.binds.request(name).filter(|_| self.binds.is_requested(name));
+        let selected = request.and_then(|request| request.spec.selected_node.as_deref());
+        is_bound || (base.node.is_none() && selected == Some(&**node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::pod_entry::tests::{entry, pod};
+    use super::*;
+
+    fn foreign(name: &str) -> PodSpec {
+        let other = json!({"spec": {"schedulerName": "default-scheduler", "nodeName": "n1"}});
+        entry(&pod(name, other)).base
     }
 
-    /// A node rejected a pod that was bound to it: an event says why, and what to do.
-    pub(super) fn explain_rejection(&mut self, rejection: &Rejection, now: Timestamp) {
-        let Rejection { pod, uid, node, reason, has_controller } = rejection;
-        let cause = match self.contested.contests.get(node) {
-            Some((other, _)) => {
-                format!("pod {other} of another scheduler took the capacity at the same time")
-            }
-            None => "the node had less capacity than it reported".to_owned(),
+    #[test]
+    fn only_a_new_pod_of_another_scheduler_contests_a_node() {
+        let mut contested = ContestedNodes::default();
+        let ours = entry(&pod("p", json!({"spec": {"nodeName": "n1"}}))).base;
+        assert!(!contested.observe(&ours, false), "no other scheduler is there");
+        assert!(!contested.observe(&foreign("old"), true), "it had its node before");
+        assert!(contested.observe(&foreign("new"), false));
+        assert!(contested.observe(&ours, false), "our bind is compared with it");
+    }
+
+    #[test]
+    fn a_rejection_names_the_pod_of_the_other_scheduler_and_the_remedy() {
+        let mut contested = ContestedNodes::default();
+        let rejection = Rejection {
+            pod: ObjectName::new("a", "p"),
+            uid: "u".into(),
+            node: "n1".into(),
+            reason: "OutOfnvidia.com/gpu".to_owned(),
+            has_controller: true,
         };
-        let remedy = if *has_controller {
-            ""
-        } else {
-            ". A pod without a controller does not come back: create it again"
-        };
-        let message = format!("node {node} rejected the pod ({reason}): {cause}{remedy}");
-        tracing::warn!(%pod, %node, reason, "a node rejected a pod");
-        self.statuses.note_contest(pod, uid, &message, now);
+        let text = contested.explain(&rejection);
+        assert!(text.ends_with("the node had less capacity than it reported"), "{text}");
+        contested.observe(&foreign("other"), false);
+        let text = contested.explain(&Rejection { has_controller: false, ..rejection });
+        assert!(text.contains("pod a/other of another scheduler"), "{text}");
+        assert!(text.ends_with("create it again"), "{text}");
     }
 }

@@ -4,32 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
 use kai_client::write::BindPod;
-use kai_core::input::ObjectName;
-use kai_core::plan::{CyclePlan, Milestone, Step, StepKind, assume, plan_and_measure};
+use kai_core::input::{ObjectName, Text};
+use kai_core::plan::{CyclePlan, Milestone, Step, StepKind, plan_and_measure};
 use kai_core::time::Timestamp;
-use kai_translate::time;
 
+use super::bind_request_object::{BindRequestSource, received};
 use super::decision_log::{log_decision, log_trials};
-use super::pods::Membership;
-use super::requests::received;
+use super::group_marks::marks_of;
+use super::pods::publish;
+use super::workloads::PublishDue;
+
 use super::{BindRequests, Planner, Publish};
 use crate::orders::Order;
-
-/// The plugin that tells the order of jobs.
-const REFLECT_JOB_ORDER: &str = "reflectjoborder";
 
 impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
     /// `clock` tells how long each action took.
     pub fn cycle(&mut self, now: Timestamp, clock: &dyn Fn() -> Timestamp) {
-        self.end_waits(now);
-        if self.schedules() {
+        self.end_backoffs(now);
+        if self.settings.schedules() {
             self.revert_contested_binds(now);
         }
-        self.wait_after_failed_requests(now);
-        self.wake_at = None;
-        self.dirty = false;
-        if !self.schedules() {
+        self.back_off_after_failed_requests(now);
+        self.world.begin_cycle();
+        if !self.settings.schedules() {
             return;
         }
         let mut made = self.plan(now, clock);
@@ -39,9 +37,9 @@ impl Planner {
             !(is_bind && self.awaits_its_group_object(&step.pod))
         });
         log_trials(&made);
-        assume(&mut self.world, &made);
-        self.wake_at = made.wake_at;
-        let gangs = self.gangs_to_prepare(&made.steps);
+        self.world.assume(&made);
+        let gangs =
+            self.gangs().needing_preparation(&made.steps, |step| !self.is_bound_at_once(step));
         for step in &made.steps {
             match &step.kind {
                 StepKind::Bind { .. } => {
@@ -57,22 +55,24 @@ impl Planner {
                 StepKind::Nominate { .. } | StepKind::Evict { .. } => log_decision(step),
             }
         }
-        self.expire_nominations(now);
-        self.plan_evictions(&made.steps);
+        for pod in self.nominations.expire(now) {
+            self.refresh_preference(&pod);
+        }
+        self.evictions.queue.add_steps(&made.steps);
         self.mark_groups(&made, now);
         self.publish_waiting(&made, now);
         self.measure(&made, now);
         made.waiting.retain(|report| !report.pods.iter().any(|one| self.avoids_nodes(&one.pod)));
-        self.statuses.note_plan(&made, &self.groups, now);
-        self.job_order = self.reflects_job_order().then_some(made.job_order);
-        self.check_counts_in_debug_builds();
+        self.statuses.note_plan(&made, self.workloads.groups(), now);
+        self.world.set_job_order(self.settings.reflects_job_order().then_some(made.job_order));
+        self.world.check_counts_in_debug_builds();
     }
 
     /// The plan, with how long each action took; what devices had left is noted only where it is logged.
     fn plan(&mut self, now: Timestamp, clock: &dyn Fn() -> Timestamp) -> CyclePlan {
         let logged = tracing::enabled!(tracing::Level::DEBUG);
         let mut begin = clock();
-        let (world, metrics) = (&mut self.world, &mut self.metrics);
+        let (world, metrics) = (self.world.world_mut(), &mut self.measurements.metrics);
         let made = plan_and_measure(world, now, logged, |milestone| {
             let end = clock();
             let span = end.since(begin);
@@ -86,142 +86,101 @@ impl Planner {
         made
     }
 
-    fn reflects_job_order(&self) -> bool {
-        self.settings.config.plugins.iter().any(|plugin| *plugin.name == *REFLECT_JOB_ORDER)
+    /// A plan nominated the pod. False where it only renewed that.
+    fn nominate(&mut self, pod: &ObjectName, node: &Text, now: Timestamp) -> bool {
+        let is_news =
+            self.workloads.pod(pod).is_some() && self.nominations.nominate(pod, node, now);
+        if is_news {
+            self.refresh_preference(pod);
+        }
+        is_news
+    }
+
+    /// Only the node that a pod prefers changed: no plan is due for that.
+    fn refresh_preference(&mut self, pod: &ObjectName) {
+        let was_dirty = self.world.is_dirty();
+        self.refresh_pod(pod);
+        self.world.restore_dirty(was_dirty);
     }
 
     /// The pod is kept off nodes on which its binds failed: why they failed says more than that no other node was found.
     fn avoids_nodes(&self, pod: &ObjectName) -> bool {
-        let entry = self.pods.get(pod);
+        let entry = self.workloads.pod(pod);
         entry.is_some_and(|entry| !self.backoffs.avoided(pod, &entry.base.uid).is_empty())
     }
 
     /// The pod needs nothing but its node.
-    pub(super) fn is_bound_at_once(&self, step: &Step) -> bool {
+    fn is_bound_at_once(&self, step: &Step) -> bool {
         if self.settings.bind_requests == BindRequests::Always {
             return false;
         }
-        let StepKind::Bind { gpu_groups, claims, .. } = &step.kind else { return false };
-        let Some(entry) = self.pods.get(&step.pod) else { return false };
-        let namespace = &step.pod.namespace;
-        let mut volumes = entry.base.constraints.volume_claims.iter();
-        let filled = volumes.all(|claim| {
-            let claim = ObjectName { namespace: namespace.clone(), name: claim.clone() };
-            self.filled_claims.contains(&claim)
-        });
-        let claims_nothing = claims.is_empty() && entry.base.claims.is_empty();
-        gpu_groups.is_empty() && claims_nothing && filled
+        let entry = self.workloads.pod(&step.pod);
+        entry.is_some_and(|entry| !self.binds.needs_preparation(step, &entry.base))
     }
 
     fn order_bind(&mut self, step: &Step, gang: Option<u32>) {
         let StepKind::Bind { node, numa_zones, .. } = &step.kind else { return };
         let pod = step.pod.clone();
-        let Some(entry) = self.pods.get(&pod) else { return };
+        let Some(entry) = self.workloads.pod(&pod) else { return };
         let kind = received(&entry.base.request.gpu);
-        self.in_flight.insert(pod.clone());
+        self.binds.begin(pod.clone());
         if gang.is_none() && self.is_bound_at_once(step) {
             let mut annotations =
                 BTreeMap::from([(gpu::RECEIVED_RESOURCE_TYPE.into(), kind.to_owned())]);
             if let Some(zones) = numa_zones {
                 annotations.insert(scheduling::NUMA_PREDICTED.into(), zones.to_string());
             }
-            let placement = self.signer.sign(&entry.view.metadata, node, &[], &annotations);
+            let placement =
+                self.settings.signer().sign(&entry.view.metadata, node, &[], &annotations);
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));
             let bind = BindPod { pod, uid: step.uid.clone(), node: node.clone(), annotations };
             self.orders.push(Order::Bind(bind));
         } else {
-            let request = self.bind_request_for(step, gang);
+            let source = BindRequestSource {
+                entry,
+                partition: &self.settings.partition,
+                world: self.world.world(),
+                devices: &self.devices,
+            };
+            let request = source.object(step, gang);
             self.orders.push(Order::RequestBind(pod, Box::new(request)));
         }
     }
 
-    /// Starts, evictions and missing members are remembered on the groups, so that they survive us.
+    /// Records starts, evictions and missing members on the groups, so that they survive the process.
     fn mark_groups(&mut self, made: &CyclePlan, now: Timestamp) {
-        let mut marks: BTreeMap<ObjectName, BTreeMap<&'static str, Option<String>>> =
-            BTreeMap::new();
-        for group in &made.started {
-            let marks = marks.entry(group.clone()).or_default();
-            marks.insert(scheduling::LAST_START, Some(time::format(now)));
-        }
-        let evicted: BTreeSet<&ObjectName> = made
-            .steps
-            .iter()
-            .filter(|step| matches!(step.kind, StepKind::Evict { .. }))
-            .filter_map(|step| step.group.as_ref())
-            .collect();
-        for group in evicted {
-            let marks = marks.entry(group.clone()).or_default();
-            marks.insert(scheduling::LAST_EVICTION, Some(time::format(now)));
-        }
-        for (group, since) in &made.staleness {
-            if since.is_none() && self.is_being_completed(group) {
-                continue;
-            }
-            let marks = marks.entry(group.clone()).or_default();
-            marks.insert(scheduling::STALE_SINCE, since.map(time::format));
-        }
-        for (group, since) in &made.reclaim_delays {
-            let marks = marks.entry(group.clone()).or_default();
-            marks.insert(scheduling::RECLAIM_DELAYED_SINCE, Some(time::format(*since)));
-        }
-        for group in self.ended_delays(made) {
-            let marks = marks.entry(group).or_default();
-            marks.insert(scheduling::RECLAIM_DELAYED_SINCE, None);
-        }
-        for (group, mut marks) in marks {
-            let Some(object) = self.groups.get_mut(&group) else {
-                if marks.contains_key(scheduling::LAST_START) {
-                    self.mark_own_start(&group, now);
+        let gangs = self.gangs();
+        let marks = marks_of(made, &self.workloads, |group| gangs.is_being_completed(group), now);
+        for (group, marks) in marks {
+            let is_started = marks.contains_key(scheduling::LAST_START);
+            match self.workloads.mark_group(&group, marks) {
+                Some(marks) if marks.is_empty() => {}
+                Some(marks) => {
+                    self.apply_group(&group);
+                    self.orders.push(Order::MarkGroup(group, marks));
                 }
-                continue;
-            };
-            let annotations = object.metadata.annotations.get_or_insert_default();
-            marks.retain(|key, value| annotations.get(*key) != value.as_ref());
-            if marks.is_empty() {
-                continue;
+                None if is_started => self.start_own_group(&group, now),
+                None => {}
             }
-            for (key, value) in &marks {
-                match value {
-                    Some(value) => annotations.insert((*key).to_owned(), value.clone()),
-                    None => annotations.remove(*key),
-                };
-            }
-            self.tell_group(&group);
-            self.orders.push(Order::MarkGroup(group, marks));
         }
-    }
-
-    /// Groups that disruption budgets delayed, and of which no pod waits any more.
-    fn ended_delays(&self, made: &CyclePlan) -> BTreeSet<ObjectName> {
-        let binds = made.steps.iter().filter(|step| matches!(step.kind, StepKind::Bind { .. }));
-        let groups = binds.filter_map(|step| step.group.as_ref());
-        let ended = groups.filter(|group| {
-            let annotations =
-                self.groups.get(*group).and_then(|object| object.metadata.annotations.as_ref());
-            let is_delayed = annotations
-                .is_some_and(|keys| keys.contains_key(scheduling::RECLAIM_DELAYED_SINCE));
-            is_delayed && !made.waiting.iter().any(|report| report.job == **group)
-        });
-        ended.cloned().collect()
     }
 
     /// Pods that are their own group and have waited long enough get an object of it.
     fn publish_waiting(&mut self, made: &CyclePlan, now: Timestamp) {
         let Publish::AfterWaiting(patience) = self.settings.publish else { return };
         for report in &made.waiting {
-            let Some(pod) = self.own_groups.get(&report.job) else { continue };
-            let Some(entry) = self.pods.get_mut(pod) else { continue };
-            let Membership::Own { plan, published: published @ false } = &mut entry.group else {
-                continue;
-            };
-            let due = entry.base.created.plus(patience);
-            if due <= now {
-                *published = true;
-                self.orders.push(Order::Publish(Box::new(entry.view.clone()), plan.clone()));
-            } else {
-                self.wake_at = Some(self.wake_at.map_or(due, |wake| wake.min(due)));
+            match self.workloads.publish_after(&report.job, patience, now) {
+                PublishDue::Now(publication) => self.orders.push(publish(publication)),
+                PublishDue::At(due) => self.world.wake_by(due),
+                PublishDue::Never => {}
             }
         }
+    }
+
+    /// The group of the pod is to be published as an object and is not one yet, or the pod does not name it yet. Such a pod is
+    /// planned with all others, and bound by the first plan after both are observed.
+    fn awaits_its_group_object(&self, pod: &ObjectName) -> bool {
+        self.settings.publish == Publish::Always && self.workloads.is_own_group(pod)
     }
 }
 

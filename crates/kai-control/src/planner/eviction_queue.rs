@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use kai_core::input::{ObjectName, Text};
+use kai_core::input::{ObjectName, PodSpec, Text};
+use kai_core::plan::{Step, StepKind};
+use kai_core::status::Status;
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 
@@ -36,6 +38,28 @@ impl EvictionPlan {
 
     fn is_done(&self) -> bool {
         self.unsent.is_empty() && self.unanswered.is_empty()
+    }
+}
+
+/// A step that evicts a pod.
+struct Eviction<'a> {
+    for_job: Option<&'a ObjectName>,
+    group: Option<&'a ObjectName>,
+    victim: Victim,
+}
+
+impl<'a> Eviction<'a> {
+    fn of(step: &'a Step) -> Option<Self> {
+        let StepKind::Evict { for_job, message, overrides_budget, .. } = &step.kind else {
+            return None;
+        };
+        let victim = Victim {
+            pod: step.pod.clone(),
+            uid: step.uid.clone(),
+            message: message.clone(),
+            overrides_budget: overrides_budget.is_some(),
+        };
+        Some(Self { for_job: for_job.as_ref(), group: step.group.as_ref(), victim })
     }
 }
 
@@ -74,7 +98,23 @@ impl Pace {
 }
 
 impl EvictionQueue {
-    pub(super) fn add(&mut self, for_job: Option<ObjectName>, unsent: VecDeque<Vec<Victim>>) {
+    /// Queues the victims of a plan, one eviction plan per preemptor. A pod that the plan binds may depend on every victim
+    /// that is still to be evicted.
+    pub(super) fn add_steps(&mut self, steps: &[Step]) {
+        let evictions: Vec<Eviction<'_>> = steps.iter().filter_map(Eviction::of).collect();
+        for of_one_job in evictions.chunk_by(|left, right| left.for_job == right.for_job) {
+            let gangs = of_one_job
+                .chunk_by(|left, right| left.group.is_some() && left.group == right.group);
+            let victims =
+                |gang: &[Eviction<'_>]| gang.iter().map(|one| one.victim.clone()).collect();
+            self.add(of_one_job[0].for_job.cloned(), gangs.map(victims).collect());
+        }
+        if steps.iter().any(|step| matches!(step.kind, StepKind::Bind { .. })) {
+            self.count_on_all();
+        }
+    }
+
+    fn add(&mut self, for_job: Option<ObjectName>, unsent: VecDeque<Vec<Victim>>) {
         let victims = unsent.iter().flatten();
         self.assumed.extend(victims.map(|victim| (victim.pod.clone(), victim.uid.clone())));
         self.plans_made += 1;
@@ -89,7 +129,7 @@ impl EvictionQueue {
     }
 
     /// Every victim of the plans that exist must go, whether its preemptor still waits or not.
-    pub(super) fn count_on_all(&mut self) {
+    fn count_on_all(&mut self) {
         self.plans.values_mut().for_each(|plan| plan.is_counted_on = true);
     }
 
@@ -174,6 +214,19 @@ impl EvictionQueue {
         self.assumed.get(pod) == Some(uid)
     }
 
+    /// The pod ends because we evicted it, and nothing else about it changed: the world has counted it as ending since the
+    /// plan was made, so no new plan is due for that.
+    pub(super) fn confirms(&self, known: &PodSpec, observed: &PodSpec) -> bool {
+        let is_ours = self.is_assumed(&observed.name, &observed.uid);
+        if !known.status.is_alive() || !is_ours || observed.status != Status::Releasing {
+            return false;
+        }
+        let mut before = observed.clone();
+        before.status = known.status;
+        before.stuck_at = known.stuck_at;
+        before == *known
+    }
+
     /// The watch has shown every eviction that was assumed.
     pub(super) fn all_are_shown(&self) -> bool {
         self.assumed.is_empty()
@@ -187,6 +240,9 @@ impl EvictionQueue {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::pod_entry::tests::{entry, pod as view};
     use super::*;
 
     fn at(millis: i64) -> Timestamp {
@@ -260,6 +316,20 @@ mod tests {
         assert!(queue.is_assumed(&pod("0-0"), &"u".into()), "it counts as evicted");
         assert!(!queue.is_assumed(&pod("2-0"), &"u".into()));
         assert!(send(&mut queue).is_empty());
+    }
+
+    #[test]
+    fn only_our_eviction_alone_needs_no_plan() {
+        let running = json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
+        let known = entry(&view("0-0", running)).base;
+        let ends = PodSpec { status: Status::Releasing, ..known.clone() };
+        let mut queue = queue(&[1]);
+        assert!(!queue.confirms(&known, &ends), "a pod of another UID");
+        queue.assumed.insert(known.name.clone(), known.uid.clone());
+        assert!(queue.confirms(&known, &ends));
+        assert!(!queue.confirms(&known, &known), "it does not end");
+        let labelled = PodSpec { group: Some("g".into()), ..ends };
+        assert!(!queue.confirms(&known, &labelled), "something else changed");
     }
 
     #[test]

@@ -5,19 +5,33 @@ use std::collections::BTreeMap;
 use kai_core::input::ObjectName;
 use kai_core::plan::{Step, StepKind};
 
-use super::Planner;
-use super::pods::named_group;
+use super::backoff::Backoffs;
+use super::binds::Binds;
+use super::pod_entry::PodEntry;
+use super::workloads::Workloads;
 
-impl Planner {
+/// Pod groups with the state of their binds.
+#[derive(Clone, Copy)]
+pub(super) struct Gangs<'a> {
+    pub(super) workloads: &'a Workloads,
+    pub(super) binds: &'a Binds,
+    pub(super) backoffs: &'a Backoffs,
+}
+
+impl Gangs<'_> {
     /// Groups of which several pods are bound, one of them in several steps: no pod may be bound before all of them can
     /// be. With the number of pods that must be ready or placed by then.
-    pub(super) fn gangs_to_prepare(&self, steps: &[Step]) -> BTreeMap<ObjectName, u32> {
+    pub(super) fn needing_preparation(
+        &self,
+        steps: &[Step],
+        needs_request: impl Fn(&Step) -> bool,
+    ) -> BTreeMap<ObjectName, u32> {
         let mut gangs: BTreeMap<&ObjectName, (u32, bool)> = BTreeMap::new();
         for step in steps {
             if let (StepKind::Bind { .. }, Some(group)) = (&step.kind, &step.group) {
-                let (pods, prepared) = gangs.entry(group).or_default();
+                let (pods, is_prepared) = gangs.entry(group).or_default();
                 *pods += 1;
-                *prepared |= !self.is_bound_at_once(step);
+                *is_prepared |= needs_request(step);
             }
         }
         let gangs = gangs.into_iter().filter(|(_, (pods, prepared))| *pods > 1 && *prepared);
@@ -26,57 +40,84 @@ impl Planner {
 
     /// Pods of a group that have a node or are about to get one.
     fn placed_members(&self, group: &ObjectName) -> u32 {
-        let members = self.members.get(group).into_iter().flatten();
-        let placed = members.filter(|pod| {
-            let entry = self.pods.get(*pod);
-            entry.is_some_and(|entry| entry.base.status.is_active_allocated())
-                || self.is_being_bound(pod)
-        });
-        u32::try_from(placed.count()).unwrap_or(u32::MAX)
+        let members = self.workloads.members(group);
+        let placed = members.filter(|(pod, entry)| self.is_placed(pod, entry)).count();
+        u32::try_from(placed).unwrap_or(u32::MAX)
+    }
+
+    fn is_placed(&self, pod: &ObjectName, entry: &PodEntry) -> bool {
+        entry.base.status.is_active_allocated() || self.binds.is_requested(pod)
     }
 
     /// Pods of the group are being bound: whether it will be whole is not known before they show it.
     pub(super) fn is_being_completed(&self, group: &ObjectName) -> bool {
-        let mut members = self.members.get(group).into_iter().flatten();
-        members.any(|pod| self.in_flight.contains(pod))
+        self.workloads.members(group).any(|(pod, _)| self.binds.is_in_flight(pod))
     }
 
     /// Others of the pod's group have a node or are about to get one: they wait for it.
-    pub(super) fn is_needed_by_its_gang(&self, pod: &ObjectName) -> bool {
-        let group = self.pods.get(pod).and_then(|entry| named_group(&entry.base));
-        let others = group.iter().filter_map(|group| self.members.get(group)).flatten();
-        others.filter(|other| *other != pod).any(|other| {
-            let entry = self.pods.get(other);
-            entry.is_some_and(|entry| entry.base.status.is_active_allocated())
-                || self.in_flight.contains(other)
-                || self.is_being_bound(other)
-        })
+    pub(super) fn is_needed(&self, pod: &ObjectName) -> bool {
+        let group = self.workloads.named_group_of(pod);
+        let others = group.iter().flat_map(|group| self.workloads.members(group));
+        others
+            .filter(|(other, _)| *other != pod)
+            .any(|(other, entry)| self.is_placed(other, entry) || self.binds.is_in_flight(other))
     }
 
-    /// A bind of one of the group's pods failed and was not made good.
+    /// The latest bind of one of the group's pods failed.
     pub(super) fn has_failed_binds(&self, group: &ObjectName) -> bool {
         // Failed binds are few, and members may be thousands.
         self.backoffs.failed_binds().any(|(pod, uid)| {
-            let entry = self.pods.get(pod).filter(|entry| entry.base.uid == *uid);
-            entry.and_then(|entry| named_group(&entry.base)).is_some_and(|named| named == *group)
+            let is_current = self.workloads.is_current(pod, uid);
+            is_current && self.workloads.named_group_of(pod).as_ref() == Some(group)
         })
     }
+}
 
-    /// The pod is bound: what went wrong before does not count.
-    pub(super) fn clear_failed_binds(&mut self, pod: &ObjectName) {
-        let entry = self.pods.get(pod);
-        let had_failed =
-            entry.is_some_and(|entry| self.backoffs.has_failed_bind(pod, &entry.base.uid));
-        self.backoffs.clear_bind(pod);
-        if had_failed {
-            self.tell_group_of(pod);
-        }
+#[cfg(test)]
+mod tests {
+    use kai_api::names::workload;
+    use kai_core::time::Timestamp;
+    use serde_json::json;
+
+    use super::super::pod_entry::tests::{entry, pod};
+    use super::*;
+
+    fn name(name: &str) -> ObjectName {
+        ObjectName::new("a", name)
     }
 
-    /// Tells the world of the group that a pod names.
-    pub(super) fn tell_group_of(&mut self, pod: &ObjectName) {
-        if let Some(group) = self.pods.get(pod).and_then(|entry| named_group(&entry.base)) {
-            self.tell_group(&group);
+    /// Pods of the group `g`, all of them pending.
+    fn group_of(pods: &[&str]) -> Workloads {
+        let mut workloads = Workloads::default();
+        for one in pods {
+            let named = json!({"metadata": {"annotations": {workload::POD_GROUP_NAME: "g"}}});
+            workloads.set_pod(&name(one), entry(&pod(one, named)));
         }
+        workloads
+    }
+
+    #[test]
+    fn a_pod_is_needed_while_others_of_its_gang_are_bound() {
+        let (workloads, mut binds, backoffs) =
+            (group_of(&["p", "q"]), Binds::default(), Backoffs::default());
+        let gangs = Gangs { workloads: &workloads, binds: &binds, backoffs: &backoffs };
+        assert!(!gangs.is_needed(&name("p")) && !gangs.is_being_completed(&name("g")));
+        binds.begin(name("q"));
+        let gangs = Gangs { workloads: &workloads, binds: &binds, backoffs: &backoffs };
+        assert!(gangs.is_needed(&name("p")) && gangs.is_being_completed(&name("g")));
+        assert!(!gangs.is_needed(&name("q")), "no other pod is bound");
+    }
+
+    #[test]
+    fn a_failed_bind_counts_for_the_pod_that_exists_now() {
+        let (workloads, binds) = (group_of(&["p"]), Binds::default());
+        let mut backoffs = Backoffs::default();
+        let now = Timestamp::default();
+        backoffs.bind_failed(&name("p"), &"earlier".into(), &"n1".into(), "no device", now);
+        let gangs = Gangs { workloads: &workloads, binds: &binds, backoffs: &backoffs };
+        assert!(!gangs.has_failed_binds(&name("g")), "an earlier pod of the name");
+        backoffs.bind_failed(&name("p"), &"uid-p".into(), &"n1".into(), "no device", now);
+        let gangs = Gangs { workloads: &workloads, binds: &binds, backoffs: &backoffs };
+        assert!(gangs.has_failed_binds(&name("g")) && !gangs.has_failed_binds(&name("other")));
     }
 }

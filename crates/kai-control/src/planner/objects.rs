@@ -1,4 +1,4 @@
-//! Objects other than pods into the world.
+//! Observed objects other than pods into the parts and the world.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::CSIDriver;
@@ -7,11 +7,11 @@ use kai_client::kinds::Kind;
 use kai_client::observed::{Malformed, Observed};
 use kai_core::input::storage::StorageKey;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, StorageObject, Text};
-use kai_core::time::Timestamp;
-use kai_translate::{budget, numa, pod_group, queue, storage, topology};
+use kai_translate::namespace::{self, Namespace};
+use kai_translate::{budget, numa, queue, storage, topology, view};
 
-use super::pods::PodEntry;
-use super::{Planner, complain};
+use super::devices::DeviceUpdate;
+use super::{Planner, log_problem, log_problems};
 use crate::status::problems::summary;
 
 impl Planner {
@@ -20,18 +20,28 @@ impl Planner {
             Observed::Queue(queue) => self.set_queue(&name, &queue),
             Observed::PodGroup(group) => self.set_pod_group(name, *group),
             Observed::PriorityClass(class) => {
-                if self.classes.set(&class) {
-                    self.classes_changed();
+                if self.workloads.set_class(&class) {
+                    self.apply_all_groups();
                 }
             }
             Observed::BindRequest(request) => self.set_bind_request(name, *request),
-            Observed::ConfigMap => self.tell(Delta::Set(Object::ConfigMap(name))),
+            Observed::ConfigMap => self.apply_delta(Delta::Set(Object::ConfigMap(name))),
             Observed::Namespace(namespace) => self.set_namespace(*namespace),
             Observed::CsiDriver(driver) => self.set_driver(name.name, &driver),
             Observed::PersistentVolumeClaim(claim) => self.set_volume_claim(name, &claim),
-            Observed::DeviceClass(class) => self.set_device_class(&name, *class),
-            Observed::ResourceSlice(slice) => self.set_slice(&name, &slice),
-            Observed::ResourceClaim(claim) => self.set_device_claim(name, *claim),
+            Observed::DeviceClass(class) => {
+                let updates = self.devices.set_class(&name, *class);
+                self.apply_devices(updates);
+            }
+            Observed::ResourceSlice(slice) => {
+                let updates = self.devices.set_slice(&name, &slice);
+                self.apply_devices(updates);
+            }
+            Observed::ResourceClaim(claim) => {
+                self.statuses.set_problem(Kind::ResourceClaim, &name, "", None);
+                let updates = self.devices.set_claim(name, *claim);
+                self.apply_devices(updates);
+            }
             other => self.set_independent(&name, &other),
         }
     }
@@ -62,7 +72,7 @@ impl Planner {
         };
         let kind = object.kind();
         match self.valid_part(kind, name, uid.as_deref(), translated) {
-            Some(object) => self.tell(Delta::Set(object)),
+            Some(object) => self.apply_delta(Delta::Set(object)),
             None => {
                 if let Some(key) = key(kind, name.clone()) {
                     self.forget_object(key);
@@ -74,7 +84,7 @@ impl Planner {
     /// An object that cannot be decoded. Objects that others refer to keep their last valid state; the rest is as if absent.
     pub(super) fn set_malformed(&mut self, malformed: Malformed) {
         let Malformed { kind, name, uid, problem } = malformed;
-        complain(&problem);
+        log_problem(&problem);
         self.statuses.set_problem(kind, &name, &uid, summary(&[problem]));
         let is_independent = matches!(
             kind,
@@ -94,34 +104,34 @@ impl Planner {
     pub(super) fn remove_object(&mut self, kind: Kind, name: ObjectName) {
         match kind {
             Kind::PriorityClass => {
-                if self.classes.remove(&name.name) {
-                    self.classes_changed();
+                if self.workloads.remove_class(&name.name) {
+                    self.apply_all_groups();
                 }
             }
             Kind::PodGroup => {
-                self.groups.remove(&name);
-                self.metrics.forget_group(&name);
+                self.workloads.remove_group(&name);
+                self.measurements.metrics.forget_group(&name);
                 self.forget_object(ObjectKey::PodGroup(name.clone()));
-                if let Some(pod) = self.own_groups.get(&name).cloned() {
-                    self.tell_own_group(&pod);
+                if let Some(pod) = self.workloads.own_pod(&name).cloned() {
+                    self.apply_own_group(&pod);
                 }
-                self.group_anew(&name);
+                self.regroup(&name);
             }
-            Kind::BindRequest => self.bind_request_gone(&name),
+            Kind::BindRequest => self.remove_bind_request(&name),
             _ => {
                 if kind == Kind::PersistentVolumeClaim {
-                    self.filled_claims.remove(&name);
+                    self.binds.set_volume_claim(name.clone(), false);
                 }
                 if kind == Kind::Node {
-                    self.lose_node(&name.name);
+                    self.devices.gpus.remove_node(&name.name);
                 }
                 if kind == Kind::Namespace {
                     self.namespaces.remove(&name.name);
                 }
-                if kind == Kind::Queue {
-                    self.lose_queue_access(&name.name);
+                if kind == Kind::Queue && self.namespaces.remove_queue(&name.name) {
+                    self.apply_all_groups();
                 }
-                self.lose_device_object(kind, &name);
+                self.remove_device_object(kind, &name);
                 if let Some(key) = key(kind, name) {
                     self.forget_object(key);
                 }
@@ -131,15 +141,17 @@ impl Planner {
 
     fn set_queue(&mut self, name: &ObjectName, queue: &Queue) {
         let labels = queue.metadata.labels.clone().unwrap_or_default();
-        self.metrics.see_queue(&name.name, &labels);
+        self.measurements.metrics.see_queue(&name.name, &labels);
         let annotations = queue.metadata.annotations.clone().unwrap_or_default();
         let parent = queue.spec.parent_queue.as_deref().filter(|parent| !parent.is_empty());
         let parent = parent.map(Into::into);
-        self.set_queue_access(name.name.clone(), parent, &annotations);
+        if self.namespaces.set_queue(name.name.clone(), parent, &annotations) {
+            self.apply_all_groups();
+        }
         let uid = queue.metadata.uid.as_deref();
         let spec = self.valid_part(Kind::Queue, name, uid, queue::translate(queue));
         match spec.filter(|_| self.settings.partition.holds(&labels)) {
-            Some(spec) => self.tell(Delta::Set(Object::Queue(spec))),
+            Some(spec) => self.apply_delta(Delta::Set(Object::Queue(spec))),
             None => self.forget_object(ObjectKey::Queue(name.name.clone())),
         }
     }
@@ -150,94 +162,114 @@ impl Planner {
             self.remove_object(Kind::PodGroup, name);
             return;
         }
-        self.groups.insert(name.clone(), group);
-        self.tell_group(&name);
-        self.join_own_group(&name);
-    }
-
-    /// Tells the world of a group that is an object.
-    pub(super) fn tell_group(&mut self, name: &ObjectName) {
-        let Some(group) = self.groups.get(name) else { return };
-        let spec = pod_group::translate(group, &self.classes, &self.settings.partition);
-        let half_bound = self.has_failed_binds(name);
-        let waits_since = self.pod_that_is(group).map(|pod| pod.base.created);
-        let class = group.spec.priority_class_name.clone();
-        let uid = group.metadata.uid.clone();
-        if let Some(mut spec) = self.valid_part(Kind::PodGroup, name, uid.as_deref(), spec) {
-            spec.denied = self.queue_denial(name, &spec.queue, class.as_deref());
-            spec.created = waits_since.map_or(spec.created, |since| since.min(spec.created));
-            // A group may be written after its pods were bound: nobody marked when it started.
-            spec.last_start = spec.last_start.or_else(|| self.latest_start(name));
-            spec.half_bound = half_bound;
-            self.tell(Delta::Set(Object::PodGroup(Box::new(spec))));
-        }
-    }
-
-    /// When the last member of a group started.
-    fn latest_start(&self, group: &ObjectName) -> Option<Timestamp> {
-        let members = self.members.get(group).into_iter().flatten();
-        let members = members.chain(self.own_groups.get(group));
-        members.filter_map(|pod| self.pods.get(pod)?.started()).max()
-    }
-
-    /// The pod that is the whole group, where there is one. The object of such a group is written when the pod has waited
-    /// for a while; its place in the line is that of the pod.
-    pub(super) fn pod_that_is(&self, group: &PodGroup) -> Option<&PodEntry> {
-        let metadata = &group.metadata;
-        let mut owners = metadata.owner_references.iter().flatten();
-        let owner = owners.find(|owner| owner.kind == "Pod" && owner.api_version == "v1")?;
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let pod = self.pods.get(&ObjectName::new(namespace, owner.name.as_str()))?;
-        (*pod.base.uid == *owner.uid).then_some(pod)
-    }
-
-    /// Priorities are read anew.
-    fn classes_changed(&mut self) {
-        self.facts.priority_classes = self.classes.names().cloned().collect();
-        self.tell_all_groups();
-    }
-
-    /// Tells the world of every group anew.
-    pub(super) fn tell_all_groups(&mut self) {
-        let groups: Vec<ObjectName> = self.groups.keys().cloned().collect();
-        for group in groups {
-            self.tell_group(&group);
-        }
-        let pods: Vec<ObjectName> = self.pods.keys().cloned().collect();
-        for pod in pods {
-            self.tell_own_group(&pod);
+        self.workloads.set_group(name.clone(), group);
+        self.apply_group(&name);
+        if let Some(pod) = self.workloads.join_own_group(&name) {
+            self.refresh_pod(&pod);
         }
     }
 
     fn set_bind_request(&mut self, name: ObjectName, request: BindRequest) {
-        let mut pod = name;
-        // Earlier releases of KAI gave requests names of their own.
-        if let Some(named) = request.spec.pod_name.as_deref().filter(|named| !named.is_empty()) {
-            pod.name = named.into();
-        }
-        self.bind_requests.insert(pod.clone(), request);
-        self.tell_bind_request(&pod);
+        let pod = self.binds.set_request(name, request);
+        self.apply_bind_request(&pod);
     }
 
     fn set_volume_claim(&mut self, name: ObjectName, claim: &PersistentVolumeClaim) {
-        self.filled_claims.remove(&name);
+        self.binds.set_volume_claim(name.clone(), false);
         let kind = Kind::PersistentVolumeClaim;
         let uid = claim.metadata.uid.as_deref();
         match self.valid_part(kind, &name, uid, storage::claim(claim)) {
             Some(spec) => {
                 let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-                if spec.volume.is_some() && phase == Some("Bound") {
-                    self.filled_claims.insert(name);
-                }
-                self.tell(Delta::Set(Object::Storage(StorageObject::Claim(spec))));
+                let is_bound = spec.volume.is_some() && phase == Some("Bound");
+                self.binds.set_volume_claim(name, is_bound);
+                self.apply_delta(Delta::Set(Object::Storage(StorageObject::Claim(spec))));
             }
             None => self.forget_object(ObjectKey::Storage(StorageKey::Claim(name))),
         }
     }
 
+    fn apply_devices(&mut self, updates: Vec<DeviceUpdate>) {
+        for DeviceUpdate { kind, name, uid, translated } in updates {
+            let object = if kind == Kind::ResourceClaim {
+                let problem = summary(&translated.problems);
+                self.statuses.set_claim_problem(&name, uid.as_deref().unwrap_or_default(), problem);
+                log_problems(translated)
+            } else {
+                self.valid_part(kind, &name, uid.as_deref(), translated)
+            };
+            match object {
+                Some(object) => self.apply_delta(Delta::Set(object)),
+                None if kind == Kind::ResourceSlice => {
+                    self.forget_object(ObjectKey::Slice(name.name));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// A device class, slice or claim is gone; the caller removes it from the world.
+    fn remove_device_object(&mut self, kind: Kind, name: &ObjectName) {
+        if kind == Kind::ResourceClaim {
+            self.statuses.set_claim_problem(name, "", None);
+        }
+        let updates = self.devices.remove(kind, name);
+        self.apply_devices(updates);
+    }
+
+    /// Evaluates selectors that were left over, as far as one turn of the loop may spend on them.
+    pub fn evaluate_selectors(&mut self) {
+        let updates = self.devices.evaluate_selectors();
+        self.apply_devices(updates);
+    }
+
+    /// Some selectors were not evaluated on all devices.
+    pub fn has_selectors_waiting(&self) -> bool {
+        self.devices.has_selectors_waiting()
+    }
+
+    pub(super) fn set_node(&mut self, view: &view::Node) {
+        let name: Text = view.metadata.name.as_str().into();
+        if self.settings.partition.holds(&view.metadata.labels) {
+            self.devices.gpus.set_node(name.clone(), view.clone());
+            self.apply_node(&name);
+        } else {
+            self.devices.gpus.remove_node(&name);
+            self.forget_object(ObjectKey::Node(name));
+        }
+    }
+
+    pub(super) fn apply_node(&mut self, name: &Text) {
+        let translated = self.devices.gpus.translate(name);
+        if let Some(spec) = translated.and_then(log_problems) {
+            self.apply_delta(Delta::Set(Object::Node(Box::new(spec))));
+        }
+    }
+
+    fn set_namespace(&mut self, observed: Namespace) {
+        let Some(spec) = log_problems(namespace::translate(&observed)) else { return };
+        let name = spec.name.clone();
+        let config = self.settings.grouper.as_ref();
+        let was_grouped = self.namespaces.is_grouped(&name, config);
+        let access_changed = self.namespaces.set(name.clone(), observed.metadata.labels);
+        let is_grouped = self.namespaces.is_grouped(&name, config);
+        if access_changed {
+            self.apply_all_groups();
+        }
+        self.apply_delta(Delta::Set(Object::Namespace(spec)));
+        if was_grouped || !is_grouped {
+            return;
+        }
+        for pod in self.workloads.select_namespace(&name) {
+            if self.is_ready() {
+                self.find_group(&pod);
+            }
+        }
+    }
+
     fn set_driver(&mut self, name: Text, driver: &CSIDriver) {
         match storage::driver(driver) {
-            Some(_) => self.tell(Delta::Set(Object::Storage(StorageObject::Driver(name)))),
+            Some(_) => self.apply_delta(Delta::Set(Object::Storage(StorageObject::Driver(name)))),
             None => self.forget_object(ObjectKey::Storage(StorageKey::Driver(name))),
         }
     }

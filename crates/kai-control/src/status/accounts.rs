@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::gpu;
 use kai_core::compatibility::Compatibility;
+use kai_core::fairness::Amounts;
 use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::pod::PodRole;
 use kai_core::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility};
@@ -217,6 +218,15 @@ impl Accounts {
     pub fn children(&self, name: &str) -> impl Iterator<Item = &Text> {
         let children = self.queues.get(name).map(|entry| &entry.children);
         children.into_iter().flatten()
+    }
+
+    /// Amounts that every queue has, with all queues below it.
+    pub fn used_by_queue(&self) -> BTreeMap<Text, Amounts> {
+        let used = |queue: &QueueSpec| {
+            let allocated = self.usage(&queue.name).allocated;
+            Amounts::from_fn(|resource| allocated.in_planner_units(resource))
+        };
+        self.queues().map(|queue| (queue.name.clone(), used(queue))).collect()
     }
 
     /// What a queue and all below it have and want.

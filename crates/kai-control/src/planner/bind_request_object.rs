@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{AllocationResult, DeviceClaim};
+use k8s_openapi::api::resource::v1::DeviceClaim;
 use kai_api::json;
 use kai_api::names::{gpu, guard, scheduling};
 use kai_core::input::devices::{AllocatedDevice, Allocation};
@@ -10,28 +10,39 @@ use kai_core::input::pod::{ComputeMode, GpuRequest};
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{Step, StepKind};
 use kai_core::plugins::dynamicresources::{ContainerAsk, EXTENDED_CLAIM};
-use kai_translate::device_results::allocation_result;
+use kai_core::world::World;
+use kai_translate::partition::Partition;
 use serde_json::{Value, json};
 
-use super::Planner;
+use super::devices::Devices;
+use super::pod_entry::PodEntry;
 
 /// Longer values are refused; names of nodes may be longer.
 const LONGEST_LABEL: usize = 63;
 
-impl Planner {
-    /// The object that asks a binder for a bind of several steps.
-    pub(super) fn bind_request_for(&self, step: &Step, gang: Option<u32>) -> Value {
+/// What a bind request is made from.
+#[derive(Clone, Copy)]
+pub(super) struct BindRequestSource<'a> {
+    pub(super) entry: &'a PodEntry,
+    pub(super) partition: &'a Partition,
+    pub(super) world: &'a World,
+    pub(super) devices: &'a Devices,
+}
+
+impl BindRequestSource<'_> {
+    /// The object that requests a bind of several steps. `gang` is the number of pods that must be ready before one is bound.
+    pub(super) fn object(&self, step: &Step, gang: Option<u32>) -> Value {
         let StepKind::Bind { node, gpu_groups, numa_zones, claims } = &step.kind else {
             return Value::Null;
         };
         let pod = &step.pod;
-        let request = self.pods.get(pod).map(|entry| &entry.base.request.gpu);
+        let request = &self.entry.base.request.gpu;
         let mut labels = BTreeMap::new();
         if node.len() <= LONGEST_LABEL {
             labels.insert(scheduling::SELECTED_NODE.to_owned(), node.to_string());
         }
-        if let Some(pool) = self.settings.partition.name() {
-            labels.insert(self.settings.partition.key.clone(), pool.to_owned());
+        if let Some(pool) = self.partition.name() {
+            labels.insert(self.partition.key.clone(), pool.to_owned());
         }
         let (count, centi) = self.received_share(request, node);
         let mut object = json!({
@@ -46,14 +57,14 @@ impl Planner {
             "spec": {
                 "podName": &*pod.name,
                 "selectedNode": &**node,
-                "receivedResourceType": request.map_or(gpu::RECEIVED_REGULAR, received),
+                "receivedResourceType": received(request),
                 "receivedGPU": {"count": count, "portion": format!("{}.{:02}", centi / 100, centi % 100)},
                 // Binders before KAI 0.18 read the first form only.
                 "selectedGPUGroups": gpu_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
             },
         });
         if !gpu_groups.is_empty() {
-            let groups = self.fractional_groups(pod, gpu_groups);
+            let groups = self.fractional_groups(gpu_groups);
             json::set(&mut object, &["spec", "selectedFractionalGpuGroups"], groups);
         }
         if let Some(pods) = gang {
@@ -77,9 +88,8 @@ impl Planner {
     }
 
     /// The groups of a sharing pod with the way in which their pods share the processors, as KAI 0.18 writes them.
-    fn fractional_groups(&self, pod: &ObjectName, groups: &[Text]) -> Value {
-        let mode = self.pods.get(pod).map(|entry| entry.base.request.compute_mode);
-        let mode = match mode.unwrap_or_default() {
+    fn fractional_groups(&self, groups: &[Text]) -> Value {
+        let mode = match self.entry.base.request.compute_mode {
             ComputeMode::TimeSlicing => guard::TIME_SLICING,
             ComputeMode::SmSharing => guard::SM_SHARING,
         };
@@ -87,34 +97,33 @@ impl Planner {
     }
 
     /// Number of devices, and hundredths of each.
-    fn received_share(&self, request: Option<&GpuRequest>, node: &Text) -> (i64, i64) {
+    fn received_share(&self, request: &GpuRequest, node: &Text) -> (i64, i64) {
         let facts = self.world.node_named(node).map(|id| &self.world.node(id).gpus);
         match request {
-            Some(GpuRequest::Fraction { portion, devices }) => {
+            GpuRequest::Fraction { portion, devices } => {
                 (*devices, (portion * 100.0).round() as i64)
             }
-            Some(GpuRequest::Memory { mib, devices }) => {
+            GpuRequest::Memory { mib, devices } => {
                 (*devices, facts.map_or(0, |facts| facts.centi_of_memory(*mib)))
             }
-            Some(GpuRequest::Whole { count }) => (*count, 100),
+            GpuRequest::Whole { count } => (*count, 100),
             _ => (0, 0),
         }
     }
 
     /// Devices for each claim of the pod, by the name it has there.
     fn claim_allocations(&self, pod: &ObjectName, claims: &[(Text, Allocation)]) -> Vec<Value> {
-        let named = self.pods.get(pod).into_iter().flat_map(|entry| &entry.claims);
-        let given = named.filter_map(|(name, object)| {
+        let given = self.entry.claims.iter().filter_map(|(name, object)| {
             let (object, allocation) = claims.iter().find(|(claim, _)| **claim == **object)?;
             let claim = ObjectName { namespace: pod.namespace.clone(), name: object.clone() };
-            let result = self.devices.result(allocation, self.devices.wanted(&claim));
+            let result = self.devices.result(allocation, self.devices.requested(&claim));
             Some(json!({"name": name, "allocation": result}))
         });
         given.collect()
     }
 
     /// Devices for extended resources of the pod: the claim that is to be made for them, what it is given, and which
-    /// container uses which request of it. A device that an init container shares with others is asked for once.
+    /// container uses which request of it. A device that an init container shares with others is requested once.
     fn extended_allocation(&self, pod: &ObjectName, node: &Text, allocation: &Allocation) -> Value {
         let asks = self.world.container_asks(pod, node);
         let requests = asks.iter().filter(|ask| ask.own > 0).map(|ask| {
@@ -130,7 +139,7 @@ impl Planner {
                 once.results.push(result.clone());
             }
         }
-        let names = self.pods.get(pod).map_or(&[][..], |entry| &entry.containers);
+        let names = &self.entry.containers;
         let mappings = asks.iter().flat_map(|ask| {
             let container = names.get(ask.container).map_or("", |name| &**name);
             requests_of(ask, allocation, &once.results).into_iter().map(move |request| {
@@ -163,19 +172,11 @@ fn requests_of(ask: &ContainerAsk, given: &Allocation, once: &[AllocatedDevice])
     requests
 }
 
-/// What a pod is said to have received.
+/// The kind of GPU resources that a pod received, as its annotation names it.
 pub(super) fn received(request: &GpuRequest) -> &'static str {
     match request {
         GpuRequest::Fraction { .. } | GpuRequest::Memory { .. } => gpu::RECEIVED_FRACTION,
         GpuRequest::Mig(_) => gpu::RECEIVED_MIG,
         GpuRequest::None | GpuRequest::Whole { .. } => gpu::RECEIVED_REGULAR,
-    }
-}
-
-impl super::Devices {
-    /// An allocation as it stands in the status of a claim that wants this.
-    fn result(&self, allocation: &Allocation, wanted: Option<&DeviceClaim>) -> AllocationResult {
-        let nothing = DeviceClaim::default();
-        allocation_result(allocation, wanted.unwrap_or(&nothing), |class| self.class(class))
     }
 }
