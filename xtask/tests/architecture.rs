@@ -281,6 +281,49 @@ fn a_module_that_is_only_part_of_a_word_is_missing() {
     assert!(section(map, "crates/c").is_none());
 }
 
+/// Steps of the walks: a file below `crates/`, and a function in it.
+fn steps(map: &str) -> Vec<(&str, &str)> {
+    let walks = map.split_once("\n## Walks\n").map_or("", |(_, walks)| walks);
+    let walks = walks.split("\n## ").next().unwrap_or_default();
+    let quoted = walks.split('`').skip(1).step_by(2);
+    quoted.filter(|text| text.contains(".rs")).filter_map(|text| text.split_once("::")).collect()
+}
+
+/// Whether the text of a source file defines a function of this name.
+fn defines(source: &str, function: &str) -> bool {
+    let definition = format!("fn {function}");
+    let mut definitions = source.match_indices(&definition).map(|(at, text)| {
+        let (before, after) = (&source[..at], &source[at + text.len()..]);
+        (before.chars().next_back(), after.chars().next())
+    });
+    definitions.any(|(before, after)| {
+        before.is_none_or(char::is_whitespace) && matches!(after, Some('(' | '<'))
+    })
+}
+
+#[test]
+fn walks_name_files_and_functions_that_exist() {
+    let root = workspace_root();
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let steps = steps(&map);
+    assert!(steps.len() > 30, "the three walks have more steps than {}", steps.len());
+    let is_missing = |(file, function): &&(&str, &str)| {
+        let source = fs::read_to_string(root.join("crates").join(file)).unwrap_or_default();
+        !defines(&source, function)
+    };
+    let missing: Vec<_> = steps.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "in walks of ARCHITECTURE.md, but not in the code: {missing:?}");
+}
+
+#[test]
+fn steps_and_functions_are_read_whole() {
+    let map =
+        "`a/b.rs::c`\n## Walks\n\n1. `a/src/b.rs::run`, `Order::Bind`\n\n## Next\n`a/d.rs::e`\n";
+    assert_eq!(steps(map), [("a/src/b.rs", "run")]);
+    assert!(defines("pub fn run<T>(", "run") && defines("fn run(", "run"));
+    assert!(!defines("fn run_all(", "run") && !defines("", "run"));
+}
+
 fn workspace_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this test");
     Path::new(&here).parent().expect("xtask is in the workspace").to_path_buf()

@@ -36,9 +36,10 @@ const UNUSED: [(&str, &str); 29] = [
 ];
 
 /// Crates that also do without [`UNUSED_THERE`].
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "kai",
     "kai-api",
+    "kai-control/src",
     "kai-embed",
     "kai-install",
     "kai-serve",

@@ -50,9 +50,9 @@ const LONGEST_DELAY: Span = seconds(60);
 /// What was found out about a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouped {
-    /// The pod.
+    /// Namespace and name of the pod.
     pub pod: ObjectName,
-    /// Its UID.
+    /// UID of the pod, so that a later pod of the name is not meant.
     pub uid: Text,
     /// To which group it belongs.
     pub grouping: Grouping,
@@ -63,7 +63,7 @@ pub struct Grouped {
 pub enum Grouping {
     /// It is its own group; nothing was written.
     Own(Box<PodGroupPlan>),
-    /// It was linked to a group; the watches will tell. What its author should know.
+    /// It was linked to a group, which the watches will show. Notices for its author.
     Linked(Vec<String>),
     /// The rules leave it alone.
     LeftAlone,
@@ -86,7 +86,7 @@ pub enum GroupError {
     /// The pod's service account may not use queue or priority class.
     #[error("{0}")]
     Denied(String),
-    /// The rules panicked.
+    /// The rules of grouping panicked.
     #[error("grouping it panicked; the log says where")]
     Panicked,
     /// The API server did not answer in time.
@@ -118,17 +118,17 @@ pub struct Grouper {
 #[derive(Default)]
 struct Failures {
     latest: String,
-    told: String,
+    reported: String,
 }
 
 impl Failures {
-    /// An attempt failed; what is to be told of it, which is the same only once.
+    /// An attempt failed; what is to be reported of it, which is the same only once.
     fn note(&mut self, why: String) -> Option<String> {
         let before = std::mem::replace(&mut self.latest, why);
-        if before != self.latest || self.told == self.latest {
+        if before != self.latest || self.reported == self.latest {
             return None;
         }
-        self.told.clone_from(&self.latest);
+        self.reported.clone_from(&self.latest);
         Some(self.latest.clone())
     }
 }
@@ -489,10 +489,10 @@ pub async fn kind_defaults(client: &Client, place: &ObjectName) -> Result<KindDe
 /// What the author of a workload can set right. A class that is missing is missed by all: the log says so.
 pub(crate) fn for_its_author(plan: &PodGroupPlan) -> Vec<String> {
     let is_theirs = |notice: &&Notice| !matches!(notice, Notice::PriorityClassMissing { .. });
-    // A pod that is its own owner is asked twice and says the same.
-    let told: BTreeSet<String> =
+    // A pod that is its own owner is read twice, with the same notices.
+    let reported: BTreeSet<String> =
         plan.notices.iter().filter(is_theirs).map(ToString::to_string).collect();
-    told.into_iter().collect()
+    reported.into_iter().collect()
 }
 
 fn pod_name(pod: &Pod) -> ObjectName {
@@ -518,11 +518,11 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_twice_in_the_same_way_is_told_once() {
+    fn what_fails_twice_in_the_same_way_is_reported_once() {
         let mut failures = Failures::default();
-        let told =
+        let reported =
             ["a", "b", "b", "b", "a", "a", "b", "b"].map(|why| failures.note(why.to_owned()));
-        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
-        assert_eq!(told, [None, None, Some("b"), None, None, Some("a"), None, Some("b")]);
+        let reported: Vec<Option<&str>> = reported.iter().map(Option::as_deref).collect();
+        assert_eq!(reported, [None, None, Some("b"), None, None, Some("a"), None, Some("b")]);
     }
 }

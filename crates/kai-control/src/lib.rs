@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`planner`] | changes into the world, plans into orders; pure |
 //! | [`orders`] | orders into requests |
-//! | [`status`] | what is told: conditions, sums, events |
+//! | [`status`] | what is reported: conditions, sums, events |
 //! | [`shards`] | one planner per shard, settings read live |
 //! | [`metrics`] | what is measured |
 //! | [`serve`] | health, metrics and snapshots over HTTP |

@@ -41,7 +41,7 @@ pub enum Order {
 /// A pod that is evicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Victim {
-    /// The pod.
+    /// Namespace and name of the pod.
     pub pod: ObjectName,
     /// Its UID, so that another pod of the name is left alone.
     pub uid: Text,
@@ -54,11 +54,11 @@ pub struct Victim {
 /// A pod that its node rejected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
-    /// The pod.
+    /// Namespace and name of the pod.
     pub pod: ObjectName,
-    /// Its UID.
+    /// UID of the pod, so that a later pod of the name is not meant.
     pub uid: Text,
-    /// The node.
+    /// The node that rejected it.
     pub node: Text,
     /// The kubelet's reason, one word.
     pub reason: String,
@@ -71,15 +71,15 @@ pub struct Rejection {
 pub enum Report {
     /// The pod was bound.
     Bound(ObjectName),
-    /// The bind of the pod was asked for.
+    /// The bind of the pod was requested.
     BindRequested(ObjectName),
     /// The pod was not bound.
     BindFailed {
-        /// The pod.
+        /// Namespace and name of the pod.
         pod: ObjectName,
-        /// The node.
+        /// The node that it should have got.
         node: Text,
-        /// Why.
+        /// Why the write failed.
         failure: Failure,
     },
     /// The failed bind request of this UID could not be removed.
@@ -90,20 +90,20 @@ pub enum Report {
     Evicted(ObjectName),
     /// The API server refused the eviction of a pod.
     EvictionRefused {
-        /// The pod.
+        /// Namespace and name of the pod.
         victim: ObjectName,
-        /// Why.
+        /// Why, in the words of the API server.
         error: String,
     },
     /// The group of a pod is known.
     Grouped(Box<crate::grouper::Grouped>),
     /// The group of a pod was looked for without success, and is looked for again.
     NotGrouped {
-        /// The pod.
+        /// Namespace and name of the pod.
         pod: ObjectName,
-        /// Its UID.
+        /// UID of the pod, so that a later pod of the name is not meant.
         uid: Text,
-        /// Why.
+        /// Why, for an event of the pod.
         why: String,
     },
     /// The rules of grouping panicked.
@@ -117,7 +117,7 @@ pub enum Report {
     },
     /// What an earlier process recorded, where there was one.
     UsageLoaded(Option<String>),
-    /// Something was told, or not.
+    /// A status or event was written, or not.
     StatusWritten(crate::status::write::Ended),
 }
 

@@ -139,7 +139,7 @@ pub(crate) fn cycle_clock(env: Env, planner: &Planner) -> impl Fn() -> Timestamp
     }
 }
 
-/// Tells on the object that it is skipped, and why.
+/// Records an event of the object: it is skipped, and why.
 pub(crate) async fn report(writer: Writer, address: Address, site: Site, now: Timestamp) {
     let (kind, name) = address;
     let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };

@@ -51,11 +51,11 @@ pub async fn run(
     run_planner(client, env, settings, inputs, shutdown).await;
 }
 
-/// What goes into a planner, and who hears whether it leads.
+/// What goes into a planner, and the callback for its leadership.
 pub(crate) struct PlannerInputs {
     pub(crate) changes: Receiver<Change>,
     pub(crate) questions: Receiver<Question>,
-    /// Told whenever it begins (with the gate that its writes pass) or ceases to lead.
+    /// Called whenever it begins (with the gate that its writes pass) or ceases to lead.
     pub(crate) leads: Box<dyn Fn(Option<Gate>) + Send + Sync>,
 }
 
@@ -151,9 +151,9 @@ pub(crate) fn start_usage(
     let usage = settings.usage.clone().filter(|_| settings.schedules)?;
     let reports = reports.clone();
     match usage.source.clone() {
-        Source::Prometheus(asked) => {
+        Source::Prometheus(prometheus) => {
             let until = env.now().plus(usage.wait);
-            env.spawn("usage", usage::follow(env.clone(), asked, usage, reports));
+            env.spawn("usage", usage::follow(env.clone(), prometheus, usage, reports));
             Some(until)
         }
         Source::Recorder => {
@@ -247,7 +247,7 @@ impl Crew {
         planner.note_panics(panics);
         let mut runner = Box::new(Runner {
             writer: self.writer_of(Function::Scheduler),
-            teller: self.writer(gates.of_process()),
+            status_writer: self.writer(gates.of_process()),
             limits: self.limits.clone(),
             env: env.clone(),
             trust: PodTrust::new(settings.trust.clone(), &settings.rules),
@@ -268,7 +268,7 @@ impl Crew {
         (runner, reports)
     }
 
-    /// Remembers a panic and tells of it; the same panic again ends the process.
+    /// Remembers a panic and records an event; the same panic again ends the process.
     fn recover(&self, quarantine: &mut Quarantine, incident: Incident) {
         let Incident { site, object } = incident;
         let name = object.as_ref().map(|(kind, name)| format!("{} {name}", kind.name()));
@@ -302,10 +302,10 @@ impl Leadership {
 }
 
 struct Runner {
-    /// Carries plans out.
+    /// Writes what plans order.
     writer: Writer,
-    /// Reports them.
-    teller: Writer,
+    /// Writes statuses and events.
+    status_writer: Writer,
     limits: Limits,
     env: Env,
     /// Every pod passes here first.
@@ -315,7 +315,7 @@ struct Runner {
     binder: Option<Driver>,
     scale_adjuster: Option<ScaleDriver>,
     reports: Sender<Report>,
-    /// When the changes seen so far are planned.
+    /// When the changes received so far are planned.
     window_end: Option<Timestamp>,
     /// Plans wait for past usage, at most until then.
     hold_until: Option<Timestamp>,
@@ -402,7 +402,7 @@ impl Runner {
         self.send_orders();
         self.plan_if_due();
         self.planner.check_if_due(self.env.now());
-        self.tell();
+        self.write_statuses();
     }
 
     /// When something is due although nothing happens.
@@ -425,7 +425,7 @@ impl Runner {
         others.into_iter().chain([planned]).flatten().min()
     }
 
-    /// Binds go on; how they ended is told with everything else.
+    /// Binds go on; how they ended is reported with everything else.
     fn step_binder(&mut self) {
         let Some(binder) = &mut self.binder else { return };
         binder.step();
@@ -521,8 +521,8 @@ impl Runner {
             self.window_end = Some(now.plus(WINDOW));
         }
         let due = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
-        let held = self.hold_until.is_some_and(|until| now < until);
-        if !held && due.is_some_and(|due| due <= now) {
+        let is_held_back = self.hold_until.is_some_and(|until| now < until);
+        if !is_held_back && due.is_some_and(|due| due <= now) {
             self.hold_until = None;
             self.window_end = None;
             let clock = panics::cycle_clock(self.env.clone(), &self.planner);
@@ -532,11 +532,11 @@ impl Runner {
         }
     }
 
-    /// Tells what is to be told, beside the orders and not in their way.
-    fn tell(&mut self) {
+    /// Writes statuses and events, beside the orders and not in their way.
+    fn write_statuses(&mut self) {
         for write in self.planner.take_status_writes(self.env.now()) {
-            let (writer, reports) = (self.teller.clone(), self.reports.clone());
-            self.env.spawn("tell", async move {
+            let (writer, reports) = (self.status_writer.clone(), self.reports.clone());
+            self.env.spawn("status", async move {
                 let _ = reports.send(Report::StatusWritten(write.carry_out(writer).await)).await;
             });
         }

@@ -78,13 +78,13 @@ async fn list(client: &Client, kind: Kind) -> Result<Vec<Value>, kube::Error> {
 /// What replays need to know of the server.
 async fn discovery(client: &Client) -> Result<Value, kube::Error> {
     let mut resources = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut listed: Vec<&str> = Vec::new();
     for kind in Kind::ALL {
         let Some((group, _)) = kind.path().rsplit_once('/') else { continue };
-        if seen.contains(&group) {
+        if listed.contains(&group) {
             continue;
         }
-        seen.push(group);
+        listed.push(group);
         match get(client, group).await {
             Ok(list) => resources.push(list),
             Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -102,7 +102,7 @@ async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
 /// Annotation that repeats a whole object as text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The object without what nobody but its owner should read.
+/// The object without what only its owner should read.
 fn redacted(kind: Kind, mut object: Value) -> Value {
     if kind.is_about_devices() {
         into_v1(&mut object);

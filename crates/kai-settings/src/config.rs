@@ -359,10 +359,7 @@ mod tests {
     #[test]
     fn an_empty_config_changes_nothing() {
         let configured = configured(json!({}));
-        assert_eq!(
-            format!("{:?}", configured.settings),
-            format!("{:?}", Flagged::default().settings)
-        );
+        assert_eq!(configured.settings, Flagged::default().settings);
         assert_eq!(configured.process, ConfiguredProcess::default());
         assert_eq!((configured.kind_defaults, configured.problems), (None, Vec::new()));
     }

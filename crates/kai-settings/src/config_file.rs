@@ -109,7 +109,7 @@ mod tests {
     fn what_is_not_there_stays_as_it_is_and_unknown_actions_are_refused() {
         let mut settings = Settings::default();
         assert_eq!(read("{}", &mut settings), Ok(Vec::new()));
-        assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+        assert_eq!(settings, Settings::default());
         assert_eq!(
             read("actions: dance", &mut settings),
             Err("there is no action \"dance\"".to_owned())

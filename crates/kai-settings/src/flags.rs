@@ -16,7 +16,7 @@ use crate::planner::Settings;
 pub const FOREVER: &str = "forever";
 
 /// Everything that flags set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Flagged {
     /// How the cluster is scheduled.
     pub settings: Settings,
@@ -553,12 +553,7 @@ mod tests {
         for flag in FLAGS {
             let mut flagged = Flagged::default();
             apply(&mut flagged, flag.name, flag.default).expect(flag.name);
-            assert_eq!(
-                format!("{flagged:?}"),
-                format!("{:?}", Flagged::default()),
-                "{}",
-                flag.name
-            );
+            assert_eq!(flagged, Flagged::default(), "{}", flag.name);
         }
     }
 

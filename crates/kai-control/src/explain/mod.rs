@@ -21,18 +21,18 @@ use crate::shards::scheduled_parts;
 use crate::status::accounts::Accounts;
 use table::{Row, table};
 
-/// What is asked about.
+/// What is target about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// A pod.
+pub enum ExplainTarget {
+    /// A pod, by namespace and name.
     Pod(ObjectName),
-    /// A pod group.
+    /// A pod group, by namespace and name.
     PodGroup(ObjectName),
-    /// A queue.
+    /// A queue, by name.
     Queue(Text),
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for ExplainTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pod(pod) => write!(f, "pod {pod}"),
@@ -59,46 +59,46 @@ pub async fn explain(
     env: &Env,
     base: &Settings,
     only: Option<&str>,
-    asked: &Asked,
+    target: &ExplainTarget,
 ) -> Result<String, ExplainError> {
     let parts = scheduled_parts(client, env, base, only).await;
     let parts = parts.map_err(|error| ExplainError::Unreadable("settings", error.into()))?;
     let mut reading = Box::pin(reading::read(client, env, parts)).await?;
-    let unknown = || ExplainError::Unknown(asked.to_string());
-    let meant = reading.iter().position(|part| schedules(&part.planner, asked));
+    let unknown = || ExplainError::Unknown(target.to_string());
+    let meant = reading.iter().position(|part| schedules(&part.planner, target));
     let reading = reading.get_mut(meant.unwrap_or_default()).ok_or_else(unknown)?;
     let heads = reading.heads();
     let planner = &mut reading.planner;
-    let job = asked_job(planner, asked);
+    let job = job_of(planner, target);
     let made = planner.plan_aside(job.as_ref(), env.now());
     let scene = Scene { planner, made: &made };
-    let told = match asked {
-        Asked::Pod(pod) => scene.pod(pod),
-        Asked::PodGroup(group) => scene.group(group),
-        Asked::Queue(queue) => scene.queue(queue),
+    let text = match target {
+        ExplainTarget::Pod(pod) => scene.pod(pod),
+        ExplainTarget::PodGroup(group) => scene.group(group),
+        ExplainTarget::Queue(queue) => scene.queue(queue),
     };
-    Ok(told? + &heads)
+    Ok(text? + &heads)
 }
 
-/// What is asked about is in the part of the cluster that the planner schedules. Every part knows all pods, but only the
+/// What is target about is in the part of the cluster that the planner schedules. Every part knows all pods, but only the
 /// groups and queues that are its own.
-fn schedules(planner: &Planner, asked: &Asked) -> bool {
+fn schedules(planner: &Planner, target: &ExplainTarget) -> bool {
     let accounts = planner.accounts();
-    match asked {
-        Asked::Queue(queue) => accounts.queue(queue).is_some(),
-        Asked::Pod(_) | Asked::PodGroup(_) => {
-            let group = asked_job(planner, asked);
+    match target {
+        ExplainTarget::Queue(queue) => accounts.queue(queue).is_some(),
+        ExplainTarget::Pod(_) | ExplainTarget::PodGroup(_) => {
+            let group = job_of(planner, target);
             let account = group.and_then(|group| accounts.group(&group));
             account.is_some_and(|account| account.queue.is_some())
         }
     }
 }
 
-fn asked_job(planner: &Planner, asked: &Asked) -> Option<ObjectName> {
-    match asked {
-        Asked::Pod(pod) => planner.accounts().group_of(pod).cloned(),
-        Asked::PodGroup(group) => Some(group.clone()),
-        Asked::Queue(_) => None,
+fn job_of(planner: &Planner, target: &ExplainTarget) -> Option<ObjectName> {
+    match target {
+        ExplainTarget::Pod(pod) => planner.accounts().group_of(pod).cloned(),
+        ExplainTarget::PodGroup(group) => Some(group.clone()),
+        ExplainTarget::Queue(_) => None,
     }
 }
 
@@ -120,7 +120,7 @@ impl Scene<'_> {
             Some(node) => {
                 let _ = writeln!(text, "  has node {node}");
             }
-            None => told(&mut text, "its condition says", self.planner.condition_of(pod)),
+            None => append_quoted(&mut text, "its condition says", self.planner.condition_of(pod)),
         }
         let steps = self.made.steps.iter().filter(|step| step.pod == *pod);
         for step in steps {
@@ -151,7 +151,11 @@ impl Scene<'_> {
             placed += u32::from(member.status.is_active_used());
         }
         let _ = writeln!(text, "  {placed} of its pods have a node, {waiting} wait");
-        told(&mut text, "its condition says", stored(self.planner.group_object(group)).as_deref());
+        append_quoted(
+            &mut text,
+            "its condition says",
+            stored(self.planner.group_object(group)).as_deref(),
+        );
         if let Some(report) = self.made.waiting.iter().find(|report| report.job == *group) {
             text += "A plan made now says:\n";
             text += &explain::job(report);
@@ -215,7 +219,7 @@ fn stored(group: Option<&PodGroup>) -> Option<String> {
     condition.message.clone()
 }
 
-fn told(text: &mut String, what: &str, message: Option<&str>) {
+fn append_quoted(text: &mut String, what: &str, message: Option<&str>) {
     if let Some(message) = message.filter(|message| !message.is_empty()) {
         let _ = writeln!(text, "  {what}: {}", message.trim().replace('\n', "\n    "));
     }

@@ -56,11 +56,11 @@ pub(super) async fn read(
         }
     });
     drop(sink);
-    let told = async {
+    let list = async {
         try_join_all(lists).await?;
         Ok::<(), ExplainError>(())
     };
-    let (listed, ()) = tokio::join!(told, hear(env, changes, &mut readings));
+    let (listed, ()) = tokio::join!(list, receive(env, changes, &mut readings));
     listed?;
     for reading in &mut readings {
         while reading.planner.has_selectors_waiting() {
@@ -72,7 +72,7 @@ pub(super) async fn read(
     Ok(readings)
 }
 
-async fn hear(env: &Env, mut changes: Receiver<Change>, readings: &mut [Reading]) {
+async fn receive(env: &Env, mut changes: Receiver<Change>, readings: &mut [Reading]) {
     while let Some(change) = changes.recv().await {
         for reading in &mut *readings {
             reading.planner.apply(change.clone(), env.now());
@@ -108,14 +108,14 @@ impl Reading {
     async fn group(&mut self, env: &Env) {
         let Some(grouper) = &self.grouper else { return };
         let classes = self.planner.class_names();
-        let asked = self.planner.take_orders().into_iter().filter_map(|order| match order {
+        let requested = self.planner.take_orders().into_iter().filter_map(|order| match order {
             Order::Group(pod) => Some(pod),
             _ => None,
         });
-        let (nobody_listens, _) = channel(1);
-        let found = asked.map(async |pod| {
+        let (unread_reports, _) = channel(1);
+        let found = requested.map(async |pod| {
             tokio::select! { biased;
-                grouped = grouper.group(*pod, classes.clone(), &nobody_listens) => grouped,
+                grouped = grouper.group(*pod, classes.clone(), &unread_reports) => grouped,
                 () = env.sleep(GROUPS_WITHIN) => None,
             }
         });

@@ -23,7 +23,7 @@ use crate::usage::Usages;
 
 type ByAction = BTreeMap<&'static str, u64>;
 
-/// What was counted.
+/// Counters and gauges of one planner; everything else is read when the page is requested.
 pub struct Metrics {
     settings: MetricsSettings,
     node_pool: Text,
@@ -136,7 +136,7 @@ impl Metrics {
         self.usage_queries.note(milliseconds(latency));
     }
 
-    /// Past usage.
+    /// Past usage of queues, as plans read it.
     pub fn note_usage(&mut self, usages: &Usages) {
         self.usages.clone_from(usages);
     }
@@ -220,7 +220,7 @@ impl Metrics {
     }
 
     /// Labels of a queue, some of which its metrics get.
-    pub fn see_queue(&mut self, queue: &Text, labels: &BTreeMap<String, String>) {
+    pub fn observe_queue(&mut self, queue: &Text, labels: &BTreeMap<String, String>) {
         let mapped = self.settings.queue_labels.iter().map(|mapping| {
             let value = labels.get(&mapping.key).unwrap_or(&mapping.default);
             (mapping.label.clone(), value.clone())
@@ -354,43 +354,43 @@ impl Metrics {
     }
 
     fn add_queues(&self, page: &mut Page, accounts: &Accounts) {
-        let told = |value: fn(&Accounts, &QueueSpec) -> f64| {
+        let by_queue = |value: fn(&Accounts, &QueueSpec) -> f64| {
             accounts.queues().map(move |queue| {
                 let mut labels = queue_labels(&queue.name, queue);
                 labels.extend(self.mapped.get(&queue.name).into_iter().flatten().cloned());
                 (labels, rounded(value(accounts, queue)))
             })
         };
-        page.gauges("queue_info", "Queues.", told(|_, _| 1.0));
+        page.gauges("queue_info", "Queues.", by_queue(|_, _| 1.0));
         page.gauges(
             "queue_deserved_gpus",
             "Quota of GPUs.",
-            told(|_, queue| queue.quota[QueueResource::Gpu]),
+            by_queue(|_, queue| queue.quota[QueueResource::Gpu]),
         );
         page.gauges(
             "queue_quota_cpu_cores",
             "Quota of CPU cores.",
-            told(|_, queue| scaled(queue.quota[QueueResource::Cpu], 1000.0)),
+            by_queue(|_, queue| scaled(queue.quota[QueueResource::Cpu], 1000.0)),
         );
         page.gauges(
             "queue_quota_memory_bytes",
             "Quota of memory.",
-            told(|_, queue| queue.quota[QueueResource::Memory]),
+            by_queue(|_, queue| queue.quota[QueueResource::Memory]),
         );
         page.gauges(
             "queue_allocated_gpus",
             "GPUs in use.",
-            told(|accounts, queue| accounts.usage(&queue.name).allocated.gpus()),
+            by_queue(|accounts, queue| accounts.usage(&queue.name).allocated.gpus()),
         );
         page.gauges(
             "queue_allocated_cpu_cores",
             "CPU cores in use.",
-            told(|accounts, queue| accounts.usage(&queue.name).allocated.of("cpu")),
+            by_queue(|accounts, queue| accounts.usage(&queue.name).allocated.of("cpu")),
         );
         page.gauges(
             "queue_allocated_memory_bytes",
             "Memory in use.",
-            told(|accounts, queue| accounts.usage(&queue.name).allocated.of("memory")),
+            by_queue(|accounts, queue| accounts.usage(&queue.name).allocated.of("memory")),
         );
         let share = |resource: QueueResource, unit: f64| {
             self.fair_shares.iter().filter_map(move |(name, shares)| {

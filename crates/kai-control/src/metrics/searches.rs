@@ -8,7 +8,7 @@ use kai_core::report::searches::{GeneratorRun, SearchReport};
 
 use super::{Histogram, Labels, Page};
 
-/// Actions that search.
+/// Actions that search for victims.
 const SEARCHING: [ActionKind; 3] =
     [ActionKind::Consolidation, ActionKind::Reclaim, ActionKind::Preempt];
 
@@ -17,7 +17,7 @@ pub(super) struct Searches {
     budgets: Option<SearchBudgets>,
     /// By action, result and whether the budget was reduced.
     jobs: BTreeMap<(&'static str, &'static str, bool), u64>,
-    /// By action.
+    /// Searches that used up their budget, by action.
     exhausted: BTreeMap<&'static str, u64>,
     /// By action, generator and result.
     durations: BTreeMap<(&'static str, &'static str, &'static str), Histogram>,

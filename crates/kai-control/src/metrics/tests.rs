@@ -92,7 +92,7 @@ fn full_page() -> String {
     let mut metrics = Metrics::new(settings, "default", &config);
     let mut accounts = Accounts::default();
     accounts.observe(&Delta::Set(Object::Queue(queue())));
-    metrics.see_queue(&"q".into(), &BTreeMap::new());
+    metrics.observe_queue(&"q".into(), &BTreeMap::new());
     metrics.note_action(ActionKind::Allocate, Span { nanos: 1 });
     metrics.note_usage(&[("q".into(), Amounts::from_fn(|_| 0.5))].into());
     let mut world = World::new(config);

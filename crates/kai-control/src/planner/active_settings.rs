@@ -74,7 +74,7 @@ impl ActiveSettings {
         self.settings.schedules && self.leading.contains(&Function::Scheduler)
     }
 
-    /// Groups are written.
+    /// This process writes pod groups and links pods to them.
     pub(super) fn groups_pods(&self) -> bool {
         self.settings.grouper.is_some() && self.leading.contains(&Function::PodGrouper)
     }

@@ -1,4 +1,4 @@
-//! What the planner says when it is asked.
+//! Answers of the planner: metrics, snapshots, job order, checks, and plans for `kai explain`.
 
 use std::collections::BTreeMap;
 
@@ -125,9 +125,9 @@ impl Planner {
         self.measurements.metrics.note_cycle(span);
     }
 
-    /// A plan that nobody carries out; the reasons of the job that is asked about are told in full.
-    pub fn plan_aside(&mut self, asked_about: Option<&ObjectName>, now: Timestamp) -> CyclePlan {
-        match asked_about {
+    /// A plan that is not carried out; the reasons of the explained job are complete.
+    pub fn plan_aside(&mut self, explained: Option<&ObjectName>, now: Timestamp) -> CyclePlan {
+        match explained {
             Some(job) => plan_and_explain(self.world.world_mut(), now, job, |_| {}),
             None => plan(self.world.world_mut(), now),
         }

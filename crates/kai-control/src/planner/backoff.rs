@@ -133,7 +133,7 @@ impl Backoffs {
         is_first
     }
 
-    /// Counts a failure; without a moment nobody waits for it.
+    /// Counts a failure; without a moment the pod does not wait.
     fn count_failed_bind(
         &mut self,
         pod: &ObjectName,
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(backoffs.until(&pod, &uid, Wait::Bind), None);
         backoffs.record_failed_bind(&pod, &uid, &bind, at(0));
         assert_eq!(backoffs.until(&pod, &uid, Wait::Bind), Some(at(1)));
-        assert_eq!(backoffs.avoided(&pod, &uid), [node.clone()]);
+        assert_eq!(backoffs.avoided(&pod, &uid), std::slice::from_ref(&node));
         let other = ObjectName::new("a", "q");
         let bind = FailedBind { is_interrupted: true, may_be_forgiven: false, ..bind };
         backoffs.record_failed_bind(&other, &uid, &bind, at(0));

@@ -19,7 +19,7 @@ use crate::orders::Order;
 
 impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
-    /// `clock` tells how long each action took.
+    /// `clock` measures how long each action took.
     pub fn cycle(&mut self, now: Timestamp, clock: &dyn Fn() -> Timestamp) {
         self.end_backoffs(now);
         if self.settings.schedules() {

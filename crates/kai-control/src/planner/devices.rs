@@ -20,9 +20,9 @@ use super::node_gpus::NodeGpus;
 pub(super) struct Devices {
     judge: CelJudge,
     classes: BTreeMap<ObjectName, DeviceClass>,
-    /// What claims request.
+    /// Requests of claims, which stand in bind requests again.
     requested: BTreeMap<ObjectName, DeviceClaim>,
-    /// Claims with selectors.
+    /// Claims with selectors, which are translated again when slices change.
     choosy_claims: BTreeMap<ObjectName, ResourceClaim>,
     pub(super) gpus: NodeGpus,
 }

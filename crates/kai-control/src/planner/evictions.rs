@@ -100,7 +100,7 @@ impl Planner {
     }
 
     /// The watch shows that a victim ends. `was_dirty` is whether a plan was due before. The last victim makes one due: the
-    /// preemptor may fit beside victims that still end, where they held quota and not its device.
+    /// preemptor may fit beside victims that still end, where they used quota and not its device.
     pub(super) fn confirm_eviction(&mut self, pod: &PodSpec, was_dirty: bool) {
         self.evictions.queue.forget(&pod.name);
         self.world.restore_dirty(was_dirty || self.evictions.queue.all_are_shown());

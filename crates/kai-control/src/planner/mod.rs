@@ -139,7 +139,7 @@ impl Planner {
     /// Takes a change of the cluster over.
     pub fn apply(&mut self, change: Change, now: Timestamp) {
         let by_request = |pod: &ObjectName| self.binds.request(pod).is_some();
-        self.statuses.see(&change, by_request, now);
+        self.statuses.observe(&change, by_request, now);
         self.enable_device_claims(&change);
         match change {
             Change::Pod(pod) => self.set_pod(&pod),

@@ -64,7 +64,7 @@ mod tests {
         assert!(!nominations.nominate(&pod, &node, at(30)));
         assert!(nominations.expire(at(89)).is_empty());
         assert_eq!(nominations.node_of(&pod), Some(&node));
-        assert_eq!(nominations.expire(at(90)), [pod.clone()]);
+        assert_eq!(nominations.expire(at(90)), std::slice::from_ref(&pod));
         assert_eq!(nominations.node_of(&pod), None);
     }
 

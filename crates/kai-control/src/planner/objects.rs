@@ -141,7 +141,7 @@ impl Planner {
 
     fn set_queue(&mut self, name: &ObjectName, queue: &Queue) {
         let labels = queue.metadata.labels.clone().unwrap_or_default();
-        self.measurements.metrics.see_queue(&name.name, &labels);
+        self.measurements.metrics.observe_queue(&name.name, &labels);
         let annotations = queue.metadata.annotations.clone().unwrap_or_default();
         let parent = queue.spec.parent_queue.as_deref().filter(|parent| !parent.is_empty());
         let parent = parent.map(Into::into);

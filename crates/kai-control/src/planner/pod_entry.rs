@@ -9,7 +9,7 @@ use kai_core::time::Timestamp;
 use kai_translate::{time, view};
 use kai_workloads::PodGroupPlan;
 
-/// A pod.
+/// A pod with its membership and the fields that binding reads.
 pub(super) struct PodEntry {
     /// As the cluster shows it.
     pub(super) base: PodSpec,

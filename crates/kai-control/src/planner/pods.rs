@@ -53,7 +53,7 @@ impl Planner {
                 None => self.apply_own_group(&name),
             }
         }
-        self.statuses.accounts_mut().see_vendor(&name, requests_amd_gpus(view));
+        self.statuses.accounts_mut().set_vendor(&name, requests_amd_gpus(view));
         self.refresh_pod(&name);
         self.apply_bind_request(&name);
         if self.is_ready() {

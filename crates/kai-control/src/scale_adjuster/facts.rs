@@ -1,4 +1,4 @@
-//! What the watch of pods told: those that share devices, and scaling pods.
+//! Pods that were observed: those that share devices, and scaling pods.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::ScaleAdjusterSettings;
 use super::need::{self, Class};
 use super::scaling_pod::{self, Blueprint, ScalingPod};
 
-/// What the watch told.
+/// Sharing pods and scaling pods, as the watch shows them.
 pub(super) struct Facts {
     settings: ScaleAdjusterSettings,
     rules: PodRules,
@@ -25,7 +25,7 @@ pub(super) struct Facts {
     sharing: BTreeMap<ObjectName, SharingPod>,
     scaling: BTreeMap<ObjectName, ScalingPod>,
     changed: bool,
-    /// Scaling pods that went before the watch told that they were told to.
+    /// Scaling pods that ended before the watch showed that they were deleted.
     vanished: Vec<ObjectName>,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct Facts {
 pub(super) struct SharingPod {
     pub(super) scheduling: Scheduling,
     /// What it wants; none where it is not ours, has a node, or cannot be understood.
-    pub(super) wish: Option<Wish>,
+    pub(super) need: Option<ScalingNeed>,
 }
 
 /// What is said about the scheduling of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheduling {
-    /// Nothing yet.
+    /// No condition shows whether it fits.
     Unsaid,
     /// There is no place for it, since this moment.
     Unschedulable(Timestamp),
@@ -50,7 +50,7 @@ pub(super) enum Scheduling {
 
 /// What a pod without a node wants.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct ScalingNeed {
     pub(super) class: Class,
     /// Hundredths of devices in all.
     pub(super) parts: i64,
@@ -66,9 +66,11 @@ impl Scheduling {
         match conditions.find(|condition| condition.type_ == "PodScheduled") {
             None => Self::Unsaid,
             // More nodes do not raise the limit of a queue.
-            Some(told) if is_about_capacity(&told.message) => Self::Otherwise,
-            Some(told) if told.status == "False" && told.reason == "Unschedulable" => {
-                let since = told.last_transition_time.as_ref();
+            Some(condition) if is_about_capacity(&condition.message) => Self::Otherwise,
+            Some(condition)
+                if condition.status == "False" && condition.reason == "Unschedulable" =>
+            {
+                let since = condition.last_transition_time.as_ref();
                 let since = since.or(pod.metadata.creation_timestamp.as_ref());
                 let since = since.and_then(|text| time::parse(text).ok());
                 Self::Unschedulable(since.unwrap_or(Timestamp { nanos: 0 }))
@@ -104,17 +106,17 @@ impl Facts {
         }
     }
 
-    /// Everything that existed at first has been told.
+    /// Everything that existed at first was received.
     pub(super) fn is_complete(&self) -> bool {
         self.listed
     }
 
-    /// Something changed since this was asked last.
+    /// Something changed since the latest call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Scaling pods that went all of a sudden since this was asked last.
+    /// Scaling pods that ended without being deleted by us since the latest call.
     pub(super) fn take_vanished(&mut self) -> Vec<ObjectName> {
         std::mem::take(&mut self.vanished)
     }
@@ -124,9 +126,11 @@ impl Facts {
     }
 
     /// Pods of ours that share devices and find none, with what they want and since when.
-    pub(super) fn unschedulable(&self) -> impl Iterator<Item = (&ObjectName, &Wish, Timestamp)> {
+    pub(super) fn unschedulable(
+        &self,
+    ) -> impl Iterator<Item = (&ObjectName, &ScalingNeed, Timestamp)> {
         self.sharing.iter().filter_map(|(name, pod)| match pod.scheduling {
-            Scheduling::Unschedulable(since) => Some((name, pod.wish.as_ref()?, since)),
+            Scheduling::Unschedulable(since) => Some((name, pod.need.as_ref()?, since)),
             Scheduling::Unsaid | Scheduling::Otherwise => None,
         })
     }
@@ -166,7 +170,7 @@ impl Facts {
             self.changed |= self.sharing.remove(&name).is_some();
             return;
         }
-        let new = SharingPod { scheduling: Scheduling::of(pod), wish: self.wish(pod) };
+        let new = SharingPod { scheduling: Scheduling::of(pod), need: self.need(pod) };
         if self.sharing.get(&name) != Some(&new) {
             self.sharing.insert(name, new);
             self.changed = true;
@@ -189,7 +193,7 @@ impl Facts {
     }
 
     /// What a pod wants. What cannot be read of it the scheduler complains about.
-    fn wish(&self, pod: &view::Pod) -> Option<Wish> {
+    fn need(&self, pod: &view::Pod) -> Option<ScalingNeed> {
         let is_ours = pod.spec.scheduler_name.as_ref() == Some(&self.settings.scheduler_name);
         let has_node = pod.spec.node_name.as_ref().is_some_and(|node| !node.is_empty());
         if !is_ours || has_node || pod.metadata.is_terminating() {
@@ -213,6 +217,6 @@ impl Facts {
             affinity: pod.spec.affinity.clone(),
             tolerations: pod.spec.tolerations.clone(),
         };
-        Some(Wish { class, parts, blueprint })
+        Some(ScalingNeed { class, parts, blueprint })
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `facts` | what the watch of pods told |
+//! | `facts` | observed pods |
 //! | `need` | how many scaling pods there must be, and on whose behalf |
 //! | `scaling_pod` | scaling pods |
 //! | `writes` | how orders are written |
@@ -29,15 +29,15 @@ use kai_translate::time::seconds;
 use kai_settings::scale_adjuster::ScaleAdjusterSettings;
 
 use facts::Facts;
-use need::{Asked, Candidate, Class};
+use need::{Candidate, Class, RequestedDevices};
 use writes::{Made, Order, Report};
 
 /// After a scaling pod went no other is made for so long: what it brought is to be used first.
 const COOL_DOWN: Span = seconds(SCALE_ADJUST_COOL_DOWN_SECONDS);
 /// However much changes, everything is looked at so often at most.
 const BETWEEN_PASSES: Span = seconds(1);
-/// A scaling pod that was made is told by the watch within this time, or it is gone already.
-const TOLD_WITHIN: Span = seconds(30);
+/// A scaling pod that was created is observed within this time, or it is gone already.
+const OBSERVED_WITHIN: Span = seconds(30);
 
 /// The state of all scaling pods.
 pub struct ScaleAdjuster {
@@ -61,7 +61,7 @@ struct Making {
     name: ObjectName,
     class: Class,
     devices: i64,
-    /// It exists, and until then the watch must have told of it.
+    /// It exists, and is observed by then.
     until: Option<Timestamp>,
 }
 
@@ -69,7 +69,7 @@ struct Making {
 struct Removing {
     uid: Text,
     failures: u32,
-    /// It has to be told again, then; none: it was told, or is being told.
+    /// When its write is retried; none: it was written, or is being written.
     again_at: Option<Timestamp>,
 }
 
@@ -170,12 +170,12 @@ impl ScaleAdjuster {
         Order::Sweep { namespace: namespace.clone(), app: app_label.clone() }
     }
 
-    /// Forgets what the watch has told of by now.
+    /// Forgets scaling pods that are observed by now.
     fn forget(&mut self, now: Timestamp) {
         let facts = &self.facts;
         self.making.retain(|_, one| {
-            let is_told = facts.scaling_pod(&one.name).is_some();
-            one.until.is_none_or(|until| now < until && !is_told)
+            let is_observed = facts.scaling_pod(&one.name).is_some();
+            one.until.is_none_or(|until| now < until && !is_observed)
         });
         self.removing.retain(|name, one| {
             facts.scaling_pod(name).is_some_and(|pod| pod.uid == one.uid && !pod.leaving)
@@ -214,22 +214,22 @@ impl ScaleAdjuster {
         let next = unripe.iter().map(|(_, _, since)| since.plus(self.settings.grace)).min();
         let candidates: Vec<Candidate<'_>> = ripe
             .iter()
-            .map(|(pod, wish, since)| Candidate {
+            .map(|(pod, need, since)| Candidate {
                 pod,
-                class: &wish.class,
-                parts: wish.parts,
-                devices: wish.blueprint.devices,
+                class: &need.class,
+                parts: need.parts,
+                devices: need.blueprint.devices,
                 since: *since,
             })
             .collect();
-        let made = need::to_be_made(&candidates, &self.passed_over(now), &self.asked());
+        let made = need::to_be_made(&candidates, &self.passed_over(now), &self.requested_devices());
         let made: Vec<ObjectName> = made.into_iter().cloned().collect();
         for origin in made {
             self.make(origin);
         }
-        let told = self.making.values().filter_map(|one| one.until);
+        let observed_by = self.making.values().filter_map(|one| one.until);
         let allowed = self.refused.values().map(|one| one.not_before).filter(|then| now < *then);
-        if let Some(moment) = told.chain(allowed).chain(next).min() {
+        if let Some(moment) = observed_by.chain(allowed).chain(next).min() {
             self.look_again_at(moment);
         }
     }
@@ -243,22 +243,22 @@ impl ScaleAdjuster {
     }
 
     /// Scaling pods that are there or on their way.
-    fn asked(&self) -> Vec<Asked<'_>> {
+    fn requested_devices(&self) -> Vec<RequestedDevices<'_>> {
         let existing = self.facts.scaling().filter(|(_, pod)| !pod.leaving);
         let existing = existing.filter(|(_, pod)| !self.making.contains_key(&pod.origin));
         let existing = existing.filter_map(|(_, pod)| {
-            let class = &self.facts.sharing(&pod.origin)?.wish.as_ref()?.class;
-            Some(Asked { class, devices: pod.devices })
+            let class = &self.facts.sharing(&pod.origin)?.need.as_ref()?.class;
+            Some(RequestedDevices { class, devices: pod.devices })
         });
         let making = self.making.values();
         existing
-            .chain(making.map(|one| Asked { class: &one.class, devices: one.devices }))
+            .chain(making.map(|one| RequestedDevices { class: &one.class, devices: one.devices }))
             .collect()
     }
 
     /// Makes the scaling pod of a pod.
     fn make(&mut self, origin: ObjectName) {
-        let Some(wish) = self.facts.sharing(&origin).and_then(|pod| pod.wish.clone()) else {
+        let Some(need) = self.facts.sharing(&origin).and_then(|pod| pod.need.clone()) else {
             return;
         };
         let is_taken = self.refused.get(&origin).is_some_and(|one| one.is_taken);
@@ -269,11 +269,11 @@ impl ScaleAdjuster {
         let of_another = self.facts.scaling_pod(&named(false));
         let is_taken = is_taken || of_another.is_some_and(|pod| pod.origin != origin);
         let name = named(is_taken);
-        let pod = scaling_pod::manifest(&name.name, &origin, &wish.blueprint, &self.settings);
+        let pod = scaling_pod::manifest(&name.name, &origin, &need.blueprint, &self.settings);
         let making = Making {
             name: name.clone(),
-            class: wish.class,
-            devices: wish.blueprint.devices,
+            class: need.class,
+            devices: need.blueprint.devices,
             until: None,
         };
         self.orders.push(Order::Make { origin: origin.clone(), name, pod: Box::new(pod) });
@@ -303,7 +303,7 @@ impl ScaleAdjuster {
         let (reason, is_taken) = match ended {
             Ok(Made::Exists) => {
                 tracing::info!(pod = %making.name, %origin, devices = making.devices, "a scaling pod was made");
-                making.until = Some(now.plus(TOLD_WITHIN));
+                making.until = Some(now.plus(OBSERVED_WITHIN));
                 self.refused.remove(&origin);
                 return;
             }

@@ -24,7 +24,7 @@ pub(super) struct Candidate<'a> {
     pub(super) class: &'a Class,
     /// Hundredths of devices in all.
     pub(super) parts: i64,
-    /// Devices it shares.
+    /// Number of devices that the pod shares.
     pub(super) devices: i64,
     /// Since when it has found none.
     pub(super) since: Timestamp,
@@ -32,7 +32,7 @@ pub(super) struct Candidate<'a> {
 
 /// A scaling pod that is there or on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestedDevices<'a> {
     pub(super) class: &'a Class,
     pub(super) devices: i64,
 }
@@ -49,12 +49,12 @@ pub(super) fn parts(request: &GpuRequest, memory_ratio: f64) -> Option<(i64, i64
     Some((of_each.max(1).saturating_mul(devices), devices))
 }
 
-/// The pods that get a scaling pod: until as many devices are asked for as all of their class share, and one scaling pod is
+/// The pods that get a scaling pod: until as many devices are requested for as all of their class share, and one scaling pod is
 /// as large as the largest of them. Large ones come first, since small ones fit beside them; then those who waited longest.
 pub(super) fn to_be_made<'a>(
     candidates: &[Candidate<'a>],
     passed_over: &BTreeSet<&ObjectName>,
-    asked: &[Asked<'_>],
+    requested: &[RequestedDevices<'_>],
 ) -> Vec<&'a ObjectName> {
     let mut classes: BTreeMap<&Class, Vec<Candidate<'a>>> = BTreeMap::new();
     for candidate in candidates {
@@ -64,7 +64,7 @@ pub(super) fn to_be_made<'a>(
     for (class, mut members) in classes {
         let parts = members.iter().fold(0_i64, |sum, one| sum.saturating_add(one.parts));
         let needed = parts.saturating_add(SCALE_ADJUST_PARTS - 1) / SCALE_ADJUST_PARTS;
-        let own = asked.iter().filter(|one| one.class == class);
+        let own = requested.iter().filter(|one| one.class == class);
         let (mut sum, mut largest) = own
             .fold((0_i64, 0), |(sum, largest), one| (sum + one.devices, largest.max(one.devices)));
         members.sort_by_key(|one| (-one.devices, one.since, one.pod));
@@ -100,8 +100,8 @@ mod tests {
             Self { pods: pods.collect() }
         }
 
-        /// Those who get a scaling pod where these are asked for: pool, devices.
-        fn made(&self, served: &[&str], asked: &[(&str, i64)]) -> Vec<&str> {
+        /// Those who get a scaling pod where these are requested for: pool, devices.
+        fn made(&self, served: &[&str], requested: &[(&str, i64)]) -> Vec<&str> {
             let candidates: Vec<Candidate<'_>> = self
                 .pods
                 .iter()
@@ -115,15 +115,17 @@ mod tests {
                 .collect();
             let served: Vec<ObjectName> =
                 served.iter().map(|name| ObjectName::new("a", *name)).collect();
-            let pools: Vec<(Class, i64)> = asked
+            let pools: Vec<(Class, i64)> = requested
                 .iter()
                 .map(|(pool, devices)| {
                     (Class { pool: Some((*pool).to_owned()), ..Class::default() }, *devices)
                 })
                 .collect();
-            let asked: Vec<Asked<'_>> =
-                pools.iter().map(|(class, devices)| Asked { class, devices: *devices }).collect();
-            let made = to_be_made(&candidates, &served.iter().collect(), &asked);
+            let requested: Vec<RequestedDevices<'_>> = pools
+                .iter()
+                .map(|(class, devices)| RequestedDevices { class, devices: *devices })
+                .collect();
+            let made = to_be_made(&candidates, &served.iter().collect(), &requested);
             made.into_iter().map(|pod| &*pod.name).collect()
         }
     }

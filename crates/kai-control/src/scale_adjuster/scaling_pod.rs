@@ -29,7 +29,7 @@ pub(super) struct ScalingPod {
     pub(super) origin: ObjectName,
     /// Devices it asks for.
     pub(super) devices: i64,
-    /// It was evicted.
+    /// The scaling pod was evicted and still ends.
     pub(super) leaving: bool,
     /// It ran: there is a node.
     pub(super) ended: bool,
@@ -75,11 +75,11 @@ fn label(text: &str, origin: &ObjectName) -> String {
 /// What a scaling pod copies from the pod it stands for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Blueprint {
-    /// Devices it shares.
+    /// Number of devices that the pod shares.
     pub(super) devices: i64,
     /// Millicores, of its containers, init containers and sandbox.
     pub(super) cpu_milli: i64,
-    /// Bytes.
+    /// Memory of its containers, init containers and sandbox, in bytes.
     pub(super) memory_bytes: i64,
     /// Value of the label of its node pool.
     pub(super) pool: Option<String>,
@@ -111,7 +111,8 @@ pub(super) fn manifest(
     if blueprint.memory_bytes > 0 {
         json::set(&mut requests, &["memory"], json!(blueprint.memory_bytes.to_string()));
     }
-    let affinity = blueprint.affinity.as_deref().map(|affinity| seen_from_afar(affinity, origin));
+    let affinity =
+        blueprint.affinity.as_deref().map(|affinity| from_other_namespace(affinity, origin));
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -132,7 +133,7 @@ pub(super) fn manifest(
                 "name": objects::SCALING_POD,
                 "image": settings.image,
                 "imagePullPolicy": settings.pull_policy,
-                // Of our image; KAI's does the same without being told.
+                // Of our image; KAI's does the same without the argument.
                 "args": ["agent", "scale"],
                 "resources": {"requests": requests, "limits": {gpu::NVIDIA: devices}},
                 "securityContext": {
@@ -149,7 +150,7 @@ pub(super) fn manifest(
 }
 
 /// The affinity as it reads in another namespace: pods that were meant are those beside the original.
-fn seen_from_afar(affinity: &Affinity, origin: &ObjectName) -> Affinity {
+fn from_other_namespace(affinity: &Affinity, origin: &ObjectName) -> Affinity {
     let mut affinity = affinity.clone();
     let locate = |term: &mut PodAffinityTerm| {
         let named = term.namespaces.as_ref().is_some_and(|names| !names.is_empty());

@@ -31,7 +31,7 @@ pub(super) enum Report {
 /// How the making of a scaling pod ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
-    /// It is there.
+    /// The scaling pod exists, created now or before.
     Exists,
     /// The name is that of a scaling pod that stands for another pod.
     NameTaken,

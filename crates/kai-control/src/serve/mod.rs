@@ -112,18 +112,18 @@ impl MetricsReaders {
     }
 }
 
-/// The shard that is asked about; none: the first, or the only one.
+/// The shard of a request; none: the first, or the only one.
 pub type Shard = Option<String>;
 
 /// A question to the loop.
 pub enum Question {
     /// Does it turn, and was everything listed?
     Ready(oneshot::Sender<bool>),
-    /// Metrics as text.
+    /// The metrics page in the text format of Prometheus.
     Metrics(oneshot::Sender<String>),
     /// What a snapshot of a shard says beside the objects; none: there is no such shard.
     Frame(Shard, oneshot::Sender<Option<Frame>>),
-    /// Jobs of a shard in the order in which they would be tried; none: nobody notes it.
+    /// Jobs of a shard in the order in which they would be tried; none: no plugin publishes it.
     JobOrder(Shard, oneshot::Sender<Option<Value>>),
     /// Rules that the cluster or the planner's counts break, one line each.
     Check(oneshot::Sender<Vec<String>>),
@@ -185,9 +185,9 @@ pub async fn start(
     Ok(bound)
 }
 
-/// Path of metrics.
+/// Path that Prometheus scrapes.
 const METRICS_PATH: &str = "/metrics";
-/// Every path.
+/// Every path that is served, for the metrics of requests.
 const PATHS: [&str; 7] = [
     METRICS_PATH,
     "/healthz",
@@ -309,12 +309,12 @@ impl Desk {
     /// Asks the loop; none where it does not answer.
     async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
         let (sink, answer) = oneshot::channel();
-        let asked = async {
+        let reply = async {
             self.questions.send(question(sink)).await.ok()?;
             answer.await.ok()
         };
         tokio::select! { biased;
-            answer = asked => answer,
+            answer = reply => answer,
             () = self.env.sleep(seconds(10)) => None,
         }
     }

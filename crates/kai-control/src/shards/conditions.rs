@@ -39,8 +39,8 @@ impl SettingsConditions<'_> {
         now: Timestamp,
     ) -> Option<Vec<Condition>> {
         let generation = generation.unwrap_or(0);
-        let (wanted, seen) = (self.wanted(), self.observed);
-        let known = |kind: &str| seen.iter().find(|condition| condition.type_ == kind);
+        let (wanted, observed) = (self.wanted(), self.observed);
+        let known = |kind: &str| observed.iter().find(|condition| condition.type_ == kind);
         let is_news = |(kind, status, _, message): &Wanted| {
             known(kind).is_none_or(|condition| {
                 condition.status != *status

@@ -17,7 +17,7 @@ use kai_settings::usage::Environment;
 use kai_settings::config::{Configured, configure};
 use kai_settings::shard as shard_settings;
 
-/// The objects.
+/// `Config` and shards, as the cluster shows them.
 #[derive(Default)]
 pub(super) struct Installation {
     config: Option<Config>,
@@ -28,9 +28,9 @@ pub(super) struct Installation {
 /// One planner and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
-    /// The shard; none: no object asked for it.
+    /// The shard; none: it has no object.
     pub(crate) shard: Option<Text>,
-    /// How it plans.
+    /// Settings of its planner.
     pub(crate) settings: Settings,
     /// What about the shard makes no sense.
     pub(crate) problems: Vec<String>,
@@ -174,14 +174,14 @@ mod tests {
         assert!(parts[0].settings.grouper.is_some() && parts[0].settings.schedules);
         installation.apply(&shard("other", "a"));
         let parts = installation.parts(base.clone());
-        let told: Vec<(Option<&str>, bool, bool)> = parts
+        let shown: Vec<(Option<&str>, bool, bool)> = parts
             .iter()
             .map(|part| {
                 (part.shard.as_deref(), part.settings.schedules, part.settings.grouper.is_some())
             })
             .collect();
         assert_eq!(
-            told,
+            shown,
             [(Some("default"), true, false), (Some("other"), true, false), (None, false, true)]
         );
         assert_eq!(parts[1].settings.partition.value, "a");

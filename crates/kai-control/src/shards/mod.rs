@@ -70,7 +70,7 @@ pub async fn run(
                 Some((part, gate)) = planners.turns.recv() => {
                     leading.remove(&part);
                     leading.extend(gate.map(|gate| (part, gate)));
-                    tell(&client, &env, &mut installation, &plan, &leading).await;
+                    report_settings(&client, &env, &mut installation, &plan, &leading).await;
                 }
                 change = changes.recv() => {
                     let Some(change) = change else { break true };
@@ -87,7 +87,7 @@ pub async fn run(
                         break false;
                     }
                     planners.hold(false);
-                    tell(&client, &env, &mut installation, &plan, &leading).await;
+                    report_settings(&client, &env, &mut installation, &plan, &leading).await;
                 }
             }
         };
@@ -164,18 +164,18 @@ pub(crate) async fn scheduled_parts(
 ) -> Result<Vec<Part>, kube::Error> {
     let (sink, mut changes) = channel(WAITING_CHANGES);
     let mut installation = Installation::default();
-    let told = async move {
+    let list = async move {
         for kind in [Kind::Config, Kind::SchedulingShard] {
             watch::list(client.clone(), env.clone(), kind, sink.clone()).await?;
         }
         Ok::<(), kube::Error>(())
     };
-    let heard = async {
+    let receive = async {
         while let Some(change) = changes.recv().await {
             installation.apply(&change);
         }
     };
-    let (listed, ()) = tokio::join!(told, heard);
+    let (listed, ()) = tokio::join!(list, receive);
     listed?;
     let planned = plan(client, &installation, base).await;
     let is_meant = |part: &Part| {
@@ -227,8 +227,8 @@ async fn plan(client: &Client, installation: &Installation, base: &Settings) -> 
 /// The planners that lead, by their place in the plan, with the gates that their writes pass.
 type Leading = BTreeMap<usize, Gate>;
 
-/// Says on the objects how they fare: on a shard where its planner leads, on `Config` where the first one does.
-async fn tell(
+/// Writes the conditions of `Config` and shards: on a shard where its planner leads, on `Config` where the first one does.
+async fn report_settings(
     client: &Client,
     env: &Env,
     installation: &mut Installation,
@@ -236,11 +236,11 @@ async fn tell(
     leading: &Leading,
 ) {
     let schedules = |part: usize| plan.parts.get(part).is_some_and(|part| part.settings.schedules);
-    let teller = |part: usize| {
+    let writer_of = |part: usize| {
         let gate = leading.get(&part).filter(|_| schedules(part))?;
         Some(Writer::new(gate.client(client), env.clone(), Limits::default()))
     };
-    if let (Some(config), Some(writer)) = (installation.config(), teller(0)) {
+    if let (Some(config), Some(writer)) = (installation.config(), writer_of(0)) {
         let observed = config.status.as_ref().map_or(&[][..], |status| &status.conditions);
         let conditions = SettingsConditions { problems: &plan.problems, observed };
         let wanted = conditions.wanted_conditions(config.metadata.generation, env.now());
@@ -250,7 +250,7 @@ async fn tell(
         }
     }
     for (place, part) in plan.parts.iter().enumerate() {
-        let Some(writer) = teller(place) else { continue };
+        let Some(writer) = writer_of(place) else { continue };
         let shard = part.shard.as_ref().and_then(|name| installation.shard(name));
         let (Some(name), Some(shard)) = (&part.shard, shard) else { continue };
         let observed = shard.status.as_ref().map_or(&[][..], |status| &status.conditions);
@@ -290,7 +290,7 @@ async fn write_conditions(
     }
 }
 
-/// Planners that run.
+/// The planners of all shards, which run until they are stopped.
 struct Planners {
     stops: Vec<oneshot::Sender<()>>,
     /// Closed when the last one has ended.
@@ -298,10 +298,10 @@ struct Planners {
     questions: Vec<Sender<Question>>,
     /// Which of them began, with this gate, or ceased to lead.
     turns: Receiver<(usize, Option<Gate>)>,
-    /// Their shards.
+    /// Name of the shard of each planner; none: the only one.
     shards: Vec<Option<Text>>,
     /// Whether changes are kept back: those received after a change of settings are planned under the new settings.
-    held: HoldSender<bool>,
+    is_held_back: HoldSender<bool>,
 }
 
 impl Planners {
@@ -311,19 +311,21 @@ impl Planners {
         let shards = parts.iter().map(|part| part.shard.clone()).collect();
         let (done_sink, done) = channel(1);
         let (turn_sink, turns) = channel(WAITING_CHANGES);
-        let (mut stops, mut asked, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut stops, mut question_sinks, mut sinks) = (Vec::new(), Vec::new(), Vec::new());
         for (place, part) in parts.into_iter().enumerate() {
             let (sink, changes) = channel(WAITING_CHANGES);
             let (question_sink, questions) = channel(WAITING_CHANGES);
             let (stop, stopped) = oneshot::channel::<()>();
             sinks.push(sink);
-            asked.push(question_sink);
+            question_sinks.push(question_sink);
             stops.push(stop);
             let (client, own_env, done) = (client.clone(), env.clone(), done_sink.clone());
             let turns = turn_sink.clone();
             let leads = Box::new(move |gate: Option<Gate>| {
                 if turns.try_send((place, gate)).is_err() {
-                    tracing::warn!("how settings fare is not told: too many turns at once");
+                    tracing::warn!(
+                        "too many leadership changes in flight, dropping a status update of the settings"
+                    );
                 }
             });
             let inputs = PlannerInputs { changes, questions, leads };
@@ -335,14 +337,14 @@ impl Planners {
                 drop(done);
             });
         }
-        let (held, hold) = hold_channel(false);
-        env.spawn("changes", tell_all(changes, sinks, hold));
-        Self { stops, done, questions: asked, turns, shards, held }
+        let (is_held_back, hold) = hold_channel(false);
+        env.spawn("changes", send_to_all(changes, sinks, hold));
+        Self { stops, done, questions: question_sinks, turns, shards, is_held_back }
     }
 
     /// Keeps changes back from the planners, or lets them through again.
-    fn hold(&self, held: bool) {
-        self.held.send_replace(held);
+    fn hold(&self, is_held_back: bool) {
+        self.is_held_back.send_replace(is_held_back);
     }
 
     /// Ends all of them, each when what it has under way is done.
@@ -357,8 +359,9 @@ impl Planners {
         env.spawn("question", async move {
             match question {
                 Question::Ready(answer) => {
-                    let told = ask_all(&planners, Question::Ready).await;
-                    let ready = told.len() == planners.len() && told.into_iter().all(|ready| ready);
+                    let answers = ask_all(&planners, Question::Ready).await;
+                    let ready =
+                        answers.len() == planners.len() && answers.into_iter().all(|ready| ready);
                     let _ = answer.send(ready);
                 }
                 Question::Metrics(answer) => {
@@ -367,8 +370,8 @@ impl Planners {
                 }
                 Question::Frame(shard, answer) => {
                     let one = one_of(&planners, &shards, shard.as_deref());
-                    let told = ask_all(&one, |answer| Question::Frame(None, answer)).await;
-                    let _ = answer.send(told.into_iter().flatten().next());
+                    let answers = ask_all(&one, |answer| Question::Frame(None, answer)).await;
+                    let _ = answer.send(answers.into_iter().flatten().next());
                 }
                 Question::Check(answer) => {
                     let found = ask_all(&planners, Question::Check).await;
@@ -376,8 +379,8 @@ impl Planners {
                 }
                 Question::JobOrder(shard, answer) => {
                     let one = one_of(&planners, &shards, shard.as_deref());
-                    let told = ask_all(&one, |answer| Question::JobOrder(None, answer)).await;
-                    let _ = answer.send(told.into_iter().flatten().next());
+                    let answers = ask_all(&one, |answer| Question::JobOrder(None, answer)).await;
+                    let _ = answer.send(answers.into_iter().flatten().next());
                 }
             }
         });
@@ -402,18 +405,18 @@ async fn ask_all<T>(
     planners: &[Sender<Question>],
     question: impl Fn(oneshot::Sender<T>) -> Question,
 ) -> Vec<T> {
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for planner in planners {
         let (sink, answer) = oneshot::channel();
         if planner.send(question(sink)).await.is_ok() {
-            told.extend(answer.await.ok());
+            answers.extend(answer.await.ok());
         }
     }
-    told
+    answers
 }
 
-/// Sends every change to every planner, for as long as they listen and changes are not held.
-async fn tell_all(
+/// Sends every change to every planner, for as long as they listen and changes are not kept back.
+async fn send_to_all(
     mut changes: Receiver<Change>,
     planners: Vec<Sender<Change>>,
     mut hold: HoldReceiver<bool>,
@@ -427,7 +430,7 @@ async fn tell_all(
         let Some(change) = change else { return };
         tokio::select! { biased;
             () = first.closed() => return,
-            let_through = hold.wait_for(|held| !held) => if let_through.is_err() { return },
+            let_through = hold.wait_for(|is_held_back| !is_held_back) => if let_through.is_err() { return },
         }
         for planner in &planners {
             if planner.send(change.clone()).await.is_err() {

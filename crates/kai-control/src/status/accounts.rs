@@ -1,4 +1,4 @@
-//! What groups and queues have and want, summed from pods as the planner is told of them. A change of a pod costs a change
+//! What groups and queues have and want, summed from pods as they are applied to the world. A change of a pod costs a change
 //! of the sums of its group and its queue; what queues above have is summed when it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use super::claimed::Claimed;
 pub struct Usage {
     /// In use or waited for.
     pub requested: Sum,
-    /// In use.
+    /// What pods with a node use.
     pub allocated: Sum,
     /// In use by groups that may not be preempted.
     pub fixed: Sum,
@@ -47,9 +47,9 @@ impl Usage {
 /// A pod of a group.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its UID.
+    /// UID of the pod, so that a later pod of the name is not meant.
     pub uid: Text,
-    /// Its status.
+    /// Status of the pod, as the world has it.
     pub status: Status,
     /// The leaf it names.
     pub sub_group: Option<Text>,
@@ -78,7 +78,7 @@ pub struct Group {
     pub fixed: bool,
     /// Needed pods by leaf.
     pub leaves: BTreeMap<Text, u32>,
-    /// Its pods.
+    /// Pods of the group, by name.
     pub members: BTreeSet<ObjectName>,
     demand: Demand,
     /// The tree of a semi-preemptible group, and what its core has.
@@ -107,7 +107,7 @@ struct QueueEntry {
 /// What changed since the latest look.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// Groups.
+    /// Groups whose sums changed.
     pub groups: BTreeSet<ObjectName>,
     /// Queues whose sums or children changed, with all queues above.
     pub queues: BTreeSet<Text>,
@@ -130,7 +130,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Takes over what the planner is told.
+    /// Takes over a change of the world.
     pub fn observe(&mut self, delta: &Delta) {
         match delta {
             Delta::Set(Object::Pod(pod)) => self.set_pod(pod),
@@ -153,8 +153,8 @@ impl Accounts {
         }
     }
 
-    /// Whose GPUs a pod asks for, before it is told itself.
-    pub fn see_vendor(&mut self, pod: &ObjectName, is_amd: bool) {
+    /// Whose GPUs a pod requests; set before the pod itself is applied.
+    pub fn set_vendor(&mut self, pod: &ObjectName, is_amd: bool) {
         if is_amd {
             self.amd.insert(pod.clone());
         } else {
@@ -232,11 +232,11 @@ impl Accounts {
     /// What a queue and all below it have and want.
     pub fn usage(&self, queue: &str) -> Usage {
         let mut total = Usage::default();
-        let mut seen = BTreeSet::new();
+        let mut observed = BTreeSet::new();
         let mut open: Vec<&str> = vec![queue];
         while let Some(name) = open.pop() {
             let Some((name, entry)) = self.queues.get_key_value(name) else { continue };
-            if seen.insert(name) {
+            if observed.insert(name) {
                 total.add(&entry.own);
                 open.extend(entry.children.iter().map(|child| &**child));
             }
@@ -327,7 +327,7 @@ impl Accounts {
         self.pods.insert(pod.clone(), member);
     }
 
-    /// GPUs that a pod claims count as if it asked for them itself.
+    /// GPUs that a pod claims count as if it requested them itself.
     fn count_claims(&self, pod: &ObjectName, member: &mut Member) {
         if !is_over(member.status) {
             let claimed = self.claimed.sum(pod, &member.claims);

@@ -1,4 +1,4 @@
-//! Amounts of resources as statuses tell them: sums of what pods ask for, exact to a thousand-millionth.
+//! Amounts of resources as statuses report them: sums of what pods request, exact to a thousand-millionth.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -121,7 +121,7 @@ fn quantity(resource: &str, nano: i128) -> Quantity {
 pub struct Demand {
     /// In use or waited for.
     pub requested: Sum,
-    /// In use.
+    /// What pods with a node use.
     pub allocated: Sum,
 }
 
@@ -171,7 +171,7 @@ impl Demand {
     }
 }
 
-/// Everything but GPUs.
+/// The request of a pod without its GPUs.
 fn plain(request: &PodRequest) -> Sum {
     let mut sum = Sum::default();
     sum.add_nano(resources::CPU, i128::from(request.cpu_milli) * MILLI);

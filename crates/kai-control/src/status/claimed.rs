@@ -79,7 +79,7 @@ fn sum_of(claim: &ClaimSpec) -> Sum {
         if chosen.admin_access || !chosen.class.to_ascii_lowercase().contains("gpu") {
             continue;
         }
-        let count = if given.is_empty() { asked(chosen) } else { given.len() as i64 };
+        let count = if given.is_empty() { requested_count(chosen) } else { given.len() as i64 };
         sum.add_whole(&chosen.class, count);
     }
     sum
@@ -95,7 +95,7 @@ fn given<'a>(claim: &'a ClaimSpec, request: &DeviceRequest) -> Vec<&'a str> {
     own.collect()
 }
 
-fn asked(alternative: &DeviceAlternative) -> i64 {
+fn requested_count(alternative: &DeviceAlternative) -> i64 {
     match alternative.count {
         DeviceCount::Exactly(count) => count.max(1),
         DeviceCount::All => 1,

@@ -10,7 +10,7 @@ use kai_core::time::Timestamp;
 use kai_translate::time;
 use serde_json::json;
 
-/// Events that wait to be written; more are dropped, for they are only told, never read.
+/// Events that wait to be written; more are dropped, for they are only written, never read.
 const MOST_WAITING: usize = 1000;
 
 /// What an event is about.
@@ -35,20 +35,20 @@ pub enum Severity {
     Warning,
 }
 
-/// An event.
+/// An event of a Kubernetes object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What it is about.
     pub subject: Subject,
     /// How serious it is.
     pub severity: Severity,
-    /// One word.
+    /// The reason in one word, as `kubectl get events` shows it.
     pub reason: &'static str,
-    /// KAI's text.
+    /// The message, in KAI's words.
     pub message: Text,
     /// Who says so; none: the scheduler.
     pub component: Option<&'static str>,
-    /// Facts for programs.
+    /// Annotations of the event, for programs.
     pub annotations: BTreeMap<&'static str, String>,
 }
 
@@ -87,7 +87,7 @@ impl EventQueue {
         }
     }
 
-    /// None waits.
+    /// No event waits to be written.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,12 +1,12 @@
-//! What is told about pods, groups and queues: conditions, sums and events. Everything here is level-triggered: what
+//! What is reported about pods, groups and queues: conditions, sums and events. Everything here is level-triggered: what
 //! changed is looked at again after a moment, compared with what the cluster shows, and written only where that differs. A
 //! pod that waits costs no write while nothing changes.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`amounts`] | what pods ask for, as statuses tell it |
+//! | [`amounts`] | what pods request, as statuses report it |
 //! | [`accounts`] | sums by group and queue |
-//! | [`verdicts`] | what waiting pods and groups are told |
+//! | [`verdicts`] | why pods and groups are pending |
 //! | [`render`] | statuses as patches |
 //! | [`events`] | events as objects |
 //! | [`problems`] | fields of objects that cannot be read, as events |
@@ -17,12 +17,12 @@ pub mod accounts;
 pub mod amounts;
 mod claimed;
 pub mod events;
+mod observed_status;
 mod plan;
 pub mod problems;
 mod queue_headroom;
 pub mod render;
 pub mod schedule;
-mod seen;
 pub mod verdicts;
 pub mod write;
 
@@ -44,7 +44,7 @@ use serde_json::{Map, Value, json};
 use accounts::{Accounts, Touched};
 use events::{Event, EventQueue, Severity, Subject};
 use problems::ObjectProblem;
-use render::{OrphanReason, PoolVerdict, QueueFaults, SeenCondition};
+use render::{ObservedCondition, OrphanReason, PoolVerdict, QueueFaults};
 use schedule::{Schedule, Target};
 use verdicts::{GroupVerdict, PodVerdict, TextOptions};
 use write::{StatusWrite, Written};
@@ -59,24 +59,24 @@ pub type Groups = BTreeMap<ObjectName, PodGroup>;
 struct OrderedBind {
     uid: Text,
     node: Text,
-    /// That it was ordered was told.
-    told: bool,
+    /// An event reported it.
+    is_reported: bool,
 }
 
-/// What is told, and what the cluster shows of it.
+/// What is to be reported, and what the cluster shows of it.
 pub struct Statuses {
     settings: StatusSettings,
-    /// Source of events.
+    /// Name of the scheduler, the source of events.
     scheduler: Text,
     texts: TextOptions,
     accounts: Accounts,
-    /// What waiting pods are told.
+    /// Why pods are pending.
     pods: BTreeMap<ObjectName, PodVerdict>,
-    /// What waiting groups are told.
+    /// Why groups are pending.
     groups: BTreeMap<ObjectName, GroupVerdict>,
     /// Conditions of pods without a node, by pod, with its UID.
-    seen_pods: BTreeMap<ObjectName, (Text, SeenCondition)>,
-    seen_queues: BTreeMap<Text, QueueStatus>,
+    observed_pods: BTreeMap<ObjectName, (Text, ObservedCondition)>,
+    observed_queues: BTreeMap<Text, QueueStatus>,
     /// Why selectors of device claims match no device.
     claim_problems: BTreeMap<ObjectName, String>,
     /// Objects with fields that cannot be read.
@@ -91,10 +91,10 @@ pub struct Statuses {
     /// What is to be reported about grouping, as soon as the time is known.
     notices: Vec<Event>,
     events: EventQueue,
-    /// Conditions that tell of a finished bind.
+    /// Conditions of finished binds.
     extra: VecDeque<StatusWrite>,
     in_flight: BTreeMap<Target, Written>,
-    /// Events and other writes nobody waits for.
+    /// Events and other writes whose outcome does not matter.
     unkept_in_flight: usize,
 }
 
@@ -109,8 +109,8 @@ impl Statuses {
             accounts: Accounts::default(),
             pods: BTreeMap::new(),
             groups: BTreeMap::new(),
-            seen_pods: BTreeMap::new(),
-            seen_queues: BTreeMap::new(),
+            observed_pods: BTreeMap::new(),
+            observed_queues: BTreeMap::new(),
             claim_problems: BTreeMap::new(),
             problems: BTreeMap::new(),
             announced: BTreeMap::new(),
@@ -153,7 +153,7 @@ impl Statuses {
         self.claim_problems.insert(claim.clone(), problem);
     }
 
-    /// Changes what is ours to tell. What begins to be ours is looked at as a whole.
+    /// Changes which statuses are ours to write. Those that begin to be ours are compared as a whole.
     pub fn set_duties(&mut self, duties: Duties, now: Timestamp) {
         let old = std::mem::replace(&mut self.settings.duties, duties);
         if old.verdicts && !duties.verdicts {
@@ -164,7 +164,7 @@ impl Statuses {
             self.report_problems();
         }
         if duties.queues && !old.queues {
-            for queue in self.seen_queues.keys() {
+            for queue in self.observed_queues.keys() {
                 self.schedule.request(Target::Queue(queue.clone()), now);
             }
         }
@@ -175,7 +175,7 @@ impl Statuses {
         }
     }
 
-    /// When something is to be written; none while all workers are busy, for they will tell.
+    /// When something is to be written; none while all workers are busy: the next one that ends asks for more.
     pub fn next(&self) -> Option<Timestamp> {
         if self.is_busy() { None } else { self.schedule.next() }
     }
@@ -246,13 +246,13 @@ impl Statuses {
 
     fn render_pod(&mut self, pod: &ObjectName, now: Timestamp) -> Option<(StatusWrite, Written)> {
         let verdict = self.pods.get(pod)?.clone();
-        let (uid, seen) = self.seen_pods.get(pod)?;
+        let (uid, observed) = self.observed_pods.get(pod)?;
         if *uid != verdict.uid {
             return None;
         }
         // A condition that says so already was announced by its writer.
-        let known = *seen == SeenCondition::of(&verdict);
-        let patch = render::pod_condition(seen, &verdict, now).filter(|_| verdict.mark);
+        let known = *observed == ObservedCondition::of(&verdict);
+        let patch = render::pod_condition(observed, &verdict, now).filter(|_| verdict.mark);
         let target = Target::Pod(pod.clone());
         if self.announced.get(&target) != Some(&verdict.message) {
             self.announced.insert(target.clone(), verdict.message.clone());
@@ -263,11 +263,11 @@ impl Statuses {
                 self.events.push(event, now);
             }
         }
-        let written = Written::Pod(verdict.uid.clone(), SeenCondition::of(&verdict));
+        let written = Written::Pod(verdict.uid.clone(), ObservedCondition::of(&verdict));
         Some((StatusWrite::pod(pod, &verdict.uid, patch?), written))
     }
 
-    /// Tells of a group that waits, where that is news.
+    /// Records an event of a pending group, where that is news.
     fn announce_group(&mut self, name: &ObjectName, groups: &Groups, now: Timestamp) {
         let Some(object) = groups.get(name) else { return };
         let Some(verdict) = self.groups.get(name) else { return };
@@ -360,7 +360,7 @@ impl Statuses {
     }
 
     fn render_queue(&self, queue: &Text, now: Timestamp) -> Option<(StatusWrite, Written)> {
-        let seen = self.seen_queues.get(queue).filter(|_| self.settings.duties.queues)?;
+        let observed = self.observed_queues.get(queue).filter(|_| self.settings.duties.queues)?;
         let spec = self.accounts.queue(queue)?;
         let usage = self.accounts.usage(queue);
         let over = |resource: QueueResource| {
@@ -372,7 +372,7 @@ impl Statuses {
             is_over_quota: QueueResource::ALL.into_iter().any(over),
         };
         let children = self.accounts.children(queue).map(ToString::to_string).collect();
-        let (status, patch) = render::queue_status(seen, &usage, children, faults, now)?;
+        let (status, patch) = render::queue_status(observed, &usage, children, faults, now)?;
         let write = StatusWrite::queue(queue, json!({"status": patch}));
         Some((write, Written::Queue(status)))
     }
@@ -386,19 +386,23 @@ impl Statuses {
         };
         let written = self.in_flight.remove(&target);
         match (outcome, written) {
-            (write::Outcome::Done, Some(written)) => self.take_as_seen(&target, written, groups),
+            (write::Outcome::Done, Some(written)) => {
+                self.take_as_observed(&target, written, groups);
+            }
             (write::Outcome::Failed, _) => self.schedule.request_after(target, RETRY, now),
-            // The object changed or is gone: the watch tells what to do next.
+            // The object changed or is gone: the watch shows what to do next.
             (write::Outcome::Overtaken, _) | (write::Outcome::Done, None) => {}
         }
     }
 
     /// What was written counts as there, until the watch says otherwise.
-    fn take_as_seen(&mut self, target: &Target, written: Written, groups: &mut Groups) {
+    fn take_as_observed(&mut self, target: &Target, written: Written, groups: &mut Groups) {
         match (target, written) {
             (Target::Pod(pod), Written::Pod(uid, condition)) => {
-                if let Some(seen) = self.seen_pods.get_mut(pod).filter(|(seen, _)| *seen == uid) {
-                    seen.1 = condition;
+                if let Some(observed) =
+                    self.observed_pods.get_mut(pod).filter(|(observed, _)| *observed == uid)
+                {
+                    observed.1 = condition;
                 }
             }
             (Target::Group(name), Written::Group { conditions, resources }) => {
@@ -412,8 +416,8 @@ impl Statuses {
                 }
             }
             (Target::Queue(queue), Written::Queue(status)) => {
-                if let Some(seen) = self.seen_queues.get_mut(queue) {
-                    *seen = status;
+                if let Some(observed) = self.observed_queues.get_mut(queue) {
+                    *observed = status;
                 }
             }
             _ => {}

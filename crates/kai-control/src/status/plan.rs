@@ -1,4 +1,4 @@
-//! What a plan and the writes that follow it are told as.
+//! Statuses and events of a plan and of the writes that follow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -34,8 +34,11 @@ impl Statuses {
                 StepKind::Bind { node, .. } => {
                     placed.insert(&step.pod);
                     self.schedule.drop(&Target::Pod(step.pod.clone()));
-                    let bind =
-                        OrderedBind { uid: step.uid.clone(), node: node.clone(), told: false };
+                    let bind = OrderedBind {
+                        uid: step.uid.clone(),
+                        node: node.clone(),
+                        is_reported: false,
+                    };
                     self.binding.insert(step.pod.clone(), bind);
                 }
                 StepKind::Nominate { node, for_job, .. } => {
@@ -55,7 +58,7 @@ impl Statuses {
         }
         for (group, since) in &made.staleness {
             if since.is_some() {
-                self.tell_stale(group, groups, now);
+                self.report_stale(group, groups, now);
             }
         }
         self.note_waiting(made, groups, &placed, now);
@@ -69,7 +72,7 @@ impl Statuses {
         now: Timestamp,
     ) {
         let mut pods: BTreeMap<ObjectName, PodVerdict> = BTreeMap::new();
-        let mut told: BTreeMap<ObjectName, GroupVerdict> = BTreeMap::new();
+        let mut pending: BTreeMap<ObjectName, GroupVerdict> = BTreeMap::new();
         let mut headroom = QueueHeadroom::new(&self.accounts);
         for report in &made.waiting {
             let is_placed = |pod: &ObjectName| placed.contains(pod);
@@ -82,7 +85,7 @@ impl Statuses {
             }
             verdicts::mention_claims(&mut verdicts, &self.accounts, &self.claim_problems);
             pods.extend(verdicts.pods);
-            told.insert(report.job.clone(), verdicts.group);
+            pending.insert(report.job.clone(), verdicts.group);
         }
         let old_pods = std::mem::take(&mut self.pods);
         for (pod, verdict) in &pods {
@@ -92,14 +95,14 @@ impl Statuses {
                 self.schedule.request(Target::Pod(pod.clone()), now);
             }
         }
-        // A failed bind stays told until there is something newer to tell.
+        // A failed bind stays reported until there is something newer to report.
         let kept = old_pods.into_iter().filter(|(pod, verdict)| {
             let waits = self.accounts.member(pod).is_some_and(Member::waits);
             verdict.reason == BINDING_ERROR && waits && !placed.contains(pod)
         });
         self.pods = kept.collect();
         self.pods.extend(pods);
-        let old = std::mem::replace(&mut self.groups, told);
+        let old = std::mem::replace(&mut self.groups, pending);
         let news = self.groups.iter().filter(|(group, now)| old.get(*group) != Some(now));
         let gone = old.keys().filter(|group| !self.groups.contains_key(*group));
         for group in news.map(|(group, _)| group).chain(gone) {
@@ -118,7 +121,7 @@ impl Statuses {
         }
     }
 
-    fn tell_stale(&mut self, group: &ObjectName, groups: &Groups, now: Timestamp) {
+    fn report_stale(&mut self, group: &ObjectName, groups: &Groups, now: Timestamp) {
         let Some(subject) = subject_of(group, groups) else { return };
         let Some(account) = self.accounts.group(group) else { return };
         let active = |leaf: Option<&Text>| {
@@ -164,13 +167,13 @@ impl Statuses {
         self.evicting.remove(pod);
     }
 
-    /// A bind was carried out, or asked for. The watch may tell so first.
+    /// A bind was carried out, or requested. The watch may show it first.
     pub fn note_bound(&mut self, pod: &ObjectName, now: Timestamp) {
         if self.settings.events != Events::All {
             return;
         }
-        let Some(bind) = self.binding.get_mut(pod).filter(|bind| !bind.told) else { return };
-        bind.told = true;
+        let Some(bind) = self.binding.get_mut(pod).filter(|bind| !bind.is_reported) else { return };
+        bind.is_reported = true;
         let (node, pool) = (&bind.node, self.texts.shown_pool());
         let message = format!("Successfully assigned pod {pod} to node {node} at node-pool {pool}");
         let subject = Subject::Pod(pod.clone(), bind.uid.clone());
@@ -183,7 +186,7 @@ impl Statuses {
         self.events.push(Event::new(subject, Severity::Warning, CONTESTED_NODE, message), now);
     }
 
-    /// A bind failed.
+    /// A bind failed: the pod's condition and an event say why.
     pub fn note_bind_failed(&mut self, pod: &ObjectName, error: &str, now: Timestamp) {
         if !self.settings.duties.verdicts {
             return;
@@ -194,14 +197,14 @@ impl Statuses {
         self.events.push(Event::new(subject, Severity::Warning, "FailedBinding", message), now);
         let verdict = PodVerdict { uid, reason: BINDING_ERROR, message: error.into(), mark: true };
         self.pods.insert(pod.clone(), verdict);
-        // At once: the next plan may try it again, and then there would be nothing to tell any more.
+        // At once: the next plan may try it again, and then there would be nothing to report any more.
         let target = Target::Pod(pod.clone());
         self.schedule.drop(&target);
         self.schedule.request_after(target, seconds(0), now);
     }
 }
 
-/// Tells the group of a victim; where there is no object of it, the victim itself.
+/// The event is that of the victim's group; where there is no object of it, the victim itself.
 fn evict_event(
     step: &Step,
     for_job: Option<&ObjectName>,

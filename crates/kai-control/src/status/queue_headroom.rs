@@ -46,13 +46,13 @@ impl<'a> QueueHeadroom<'a> {
             return Some(OverLimit::Alone);
         }
         let usage = self.accounts.group(&report.job)?.usage();
-        let mut asked = usage.requested;
-        asked.subtract(&usage.allocated);
+        let mut pending = usage.requested;
+        pending.subtract(&usage.allocated);
         let chain = self.accounts.chain(&report.queue);
         for queue in &chain {
             let taken = self.taken_of(&queue.name);
             let is_over = |resource: QueueResource| {
-                let (limit, more) = (queue.limit[resource], asked.in_planner_units(resource));
+                let (limit, more) = (queue.limit[resource], pending.in_planner_units(resource));
                 let all = taken.in_planner_units(resource) + more;
                 limit != UNLIMITED && more > 0.0 && all > limit + TOLERANCE
             };
@@ -62,7 +62,7 @@ impl<'a> QueueHeadroom<'a> {
         }
         for queue in &chain {
             if let Some(taken) = self.taken.get_mut(&queue.name) {
-                taken.add(&asked);
+                taken.add(&pending);
             }
         }
         None

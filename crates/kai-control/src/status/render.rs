@@ -20,19 +20,19 @@ use super::accounts::Usage;
 use super::amounts::same_quantities;
 use super::verdicts::PodVerdict;
 
-/// The condition of a pod that tells whether it has a node.
+/// The condition of a pod that shows whether it has a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SeenCondition {
+pub struct ObservedCondition {
     /// `True`, `False` or empty.
     pub status: String,
-    /// One word.
+    /// The reason in one word.
     pub reason: String,
-    /// One sentence.
+    /// The message in one sentence.
     pub message: String,
 }
 
-impl SeenCondition {
-    /// What the condition says where a pod is told this.
+impl ObservedCondition {
+    /// The condition of a pod with this verdict.
     pub fn of(verdict: &PodVerdict) -> Self {
         Self {
             status: "False".to_owned(),
@@ -42,10 +42,14 @@ impl SeenCondition {
     }
 }
 
-/// The patch that makes a pod's condition say what the pod is told.
-pub fn pod_condition(seen: &SeenCondition, verdict: &PodVerdict, now: Timestamp) -> Option<Value> {
-    let wanted = SeenCondition::of(verdict);
-    if *seen == wanted {
+/// The patch that gives a pod the condition of its verdict.
+pub fn pod_condition(
+    observed: &ObservedCondition,
+    verdict: &PodVerdict,
+    now: Timestamp,
+) -> Option<Value> {
+    let wanted = ObservedCondition::of(verdict);
+    if *observed == wanted {
         return None;
     }
     let mut condition = json!({
@@ -54,7 +58,7 @@ pub fn pod_condition(seen: &SeenCondition, verdict: &PodVerdict, now: Timestamp)
         "reason": wanted.reason,
         "message": wanted.message,
     });
-    if seen.status != "False" {
+    if observed.status != "False" {
         json::set(&mut condition, &["lastTransitionTime"], time::format(now));
     }
     Some(json!({"status": {"conditions": [condition]}}))
@@ -74,9 +78,9 @@ pub(super) fn group_identity(group: &PodGroup, is_unchanged: bool) -> Identity {
 
 /// Whether a group can be placed on a node pool.
 pub enum PoolVerdict<'a> {
-    /// It cannot.
+    /// No pod of the group can be scheduled in this node pool.
     Unschedulable {
-        /// The pool.
+        /// Name of the node pool.
         pool: &'a str,
         /// Why, in one text.
         message: &'a str,
@@ -93,9 +97,9 @@ pub fn group_conditions(
     verdict: &PoolVerdict<'_>,
     now: Timestamp,
 ) -> Option<Vec<SchedulingCondition>> {
-    let seen = group.status.as_ref().map_or(&[][..], |status| &status.scheduling_conditions);
+    let observed = group.status.as_ref().map_or(&[][..], |status| &status.scheduling_conditions);
     let PoolVerdict::Unschedulable { pool, message, reasons } = verdict else {
-        return (!seen.is_empty()).then(Vec::new);
+        return (!observed.is_empty()).then(Vec::new);
     };
     let number = |condition: &SchedulingCondition| -> i64 {
         condition.transition_id.as_deref().and_then(|id| id.parse().ok()).unwrap_or(0)
@@ -107,11 +111,11 @@ pub fn group_conditions(
             && condition.message.as_deref() == Some(message)
             && condition.status.as_deref() == Some("True")
     };
-    let highest = seen.iter().map(number).max().unwrap_or(0);
-    if seen.last().is_some_and(|last| says_so(last) && number(last) == highest) {
+    let highest = observed.iter().map(number).max().unwrap_or(0);
+    if observed.last().is_some_and(|last| says_so(last) && number(last) == highest) {
         return None;
     }
-    let others = seen.iter().filter(|one| one.node_pool.as_deref() != Some(pool));
+    let others = observed.iter().filter(|one| one.node_pool.as_deref() != Some(pool));
     let mut wanted: Vec<SchedulingCondition> = others.cloned().collect();
     wanted.push(SchedulingCondition {
         type_: Some(UNSCHEDULABLE_ON_NODE_POOL.to_owned()),
@@ -136,21 +140,21 @@ pub fn group_resources(
     usage: &Usage,
 ) -> Option<(PodGroupResources, Map<String, Value>)> {
     let nothing = PodGroupResources::default();
-    let seen = group.status.as_ref().and_then(|status| status.resources_status.as_ref());
-    let seen = seen.unwrap_or(&nothing);
+    let observed = group.status.as_ref().and_then(|status| status.resources_status.as_ref());
+    let observed = observed.unwrap_or(&nothing);
     let wanted = PodGroupResources {
         allocated: usage.allocated.quantities(),
         allocated_non_preemptible: usage.fixed.quantities(),
         requested: usage.requested.quantities(),
     };
     let fields = [
-        ("allocated", &seen.allocated, &wanted.allocated),
+        ("allocated", &observed.allocated, &wanted.allocated),
         (
             "allocatedNonPreemptible",
-            &seen.allocated_non_preemptible,
+            &observed.allocated_non_preemptible,
             &wanted.allocated_non_preemptible,
         ),
-        ("requested", &seen.requested, &wanted.requested),
+        ("requested", &observed.requested, &wanted.requested),
     ];
     let patch = changed_lists(fields);
     (!patch.is_empty()).then_some((wanted, patch))
@@ -176,35 +180,35 @@ pub struct QueueFaults {
 
 /// The status a queue should have; none where it has it.
 pub fn queue_status(
-    seen: &QueueStatus,
+    observed: &QueueStatus,
     usage: &Usage,
     children: Vec<String>,
     faults: QueueFaults,
     now: Timestamp,
 ) -> Option<(QueueStatus, Map<String, Value>)> {
     let wanted = QueueStatus {
-        conditions: queue_conditions(&seen.conditions, faults, now),
+        conditions: queue_conditions(&observed.conditions, faults, now),
         child_queues: children,
         allocated: usage.allocated.quantities(),
         allocated_non_preemptible: usage.fixed.quantities(),
         requested: usage.requested.quantities(),
     };
     let fields = [
-        ("allocated", &seen.allocated, &wanted.allocated),
+        ("allocated", &observed.allocated, &wanted.allocated),
         (
             "allocatedNonPreemptible",
-            &seen.allocated_non_preemptible,
+            &observed.allocated_non_preemptible,
             &wanted.allocated_non_preemptible,
         ),
-        ("requested", &seen.requested, &wanted.requested),
+        ("requested", &observed.requested, &wanted.requested),
     ];
     let mut patch = changed_lists(fields);
-    let mut known = seen.child_queues.clone();
+    let mut known = observed.child_queues.clone();
     known.sort();
     if known != wanted.child_queues {
         patch.insert("childQueues".to_owned(), json!(wanted.child_queues));
     }
-    if seen.conditions != wanted.conditions {
+    if observed.conditions != wanted.conditions {
         patch.insert("conditions".to_owned(), json!(wanted.conditions));
     }
     (!patch.is_empty()).then_some((wanted, patch))
@@ -212,11 +216,11 @@ pub fn queue_status(
 
 /// A queue with which nothing was ever wrong has no conditions.
 fn queue_conditions(
-    seen: &[QueueCondition],
+    observed: &[QueueCondition],
     faults: QueueFaults,
     now: Timestamp,
 ) -> Vec<QueueCondition> {
-    let mut conditions = seen.to_vec();
+    let mut conditions = observed.to_vec();
     let parent = match faults.orphan {
         Some(OrphanReason::ParentNotFound) => {
             ("ParentNotFound", "The parent queue does not exist; pods of the queue stay pending")
@@ -264,9 +268,10 @@ type Quantities = BTreeMap<String, RawQuantity>;
 fn changed_lists<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a Quantities, &'a Quantities)>,
 ) -> Map<String, Value> {
-    let changed = fields.into_iter().filter(|(_, seen, wanted)| !same_quantities(seen, wanted));
-    let patch = changed.map(|(field, seen, wanted)| {
-        let gone = seen.keys().filter(|name| !wanted.contains_key(*name));
+    let changed =
+        fields.into_iter().filter(|(_, observed, wanted)| !same_quantities(observed, wanted));
+    let patch = changed.map(|(field, observed, wanted)| {
+        let gone = observed.keys().filter(|name| !wanted.contains_key(*name));
         let gone = gone.map(|name| (name.clone(), Value::Null));
         let there = wanted.iter().map(|(name, amount)| (name.clone(), json!(amount.0)));
         (field.to_owned(), Value::Object(gone.chain(there).collect()))
@@ -308,47 +313,50 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_once_and_keeps_the_moment_of_its_transition() {
+    fn a_condition_is_written_once_and_keeps_the_moment_of_its_transition() {
         let verdict = PodVerdict {
             uid: "u".into(),
             reason: UNSCHEDULABLE,
-            message: "no room".into(),
+            message: "no capacity".into(),
             mark: true,
         };
-        let patch = pod_condition(&SeenCondition::default(), &verdict, NOW).expect("a patch");
+        let patch = pod_condition(&ObservedCondition::default(), &verdict, NOW).expect("a patch");
         let condition = &patch["status"]["conditions"][0];
         assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
-        let told = SeenCondition::of(&verdict);
-        assert_eq!(pod_condition(&told, &verdict, NOW), None);
-        let other = PodVerdict { message: "still no room".into(), ..verdict };
-        let patch = pod_condition(&told, &other, NOW).expect("a patch");
+        let written = ObservedCondition::of(&verdict);
+        assert_eq!(pod_condition(&written, &verdict, NOW), None);
+        let other = PodVerdict { message: "still no capacity".into(), ..verdict };
+        let patch = pod_condition(&written, &other, NOW).expect("a patch");
         assert!(patch["status"]["conditions"][0].get("lastTransitionTime").is_none());
     }
 
     #[test]
     fn what_a_queue_no_longer_has_is_taken_out() {
         let list = |text: &str| BTreeMap::from([("cpu".to_owned(), RawQuantity(text.to_owned()))]);
-        let seen = QueueStatus {
+        let observed = QueueStatus {
             requested: list("2"),
             child_queues: vec!["b".into(), "a".into()],
             ..QueueStatus::default()
         };
         let children = vec!["a".to_owned(), "b".to_owned()];
-        let status = |seen: &QueueStatus, faults: QueueFaults| {
-            queue_status(seen, &Usage::default(), children.clone(), faults, NOW)
+        let status = |observed: &QueueStatus, faults: QueueFaults| {
+            queue_status(observed, &Usage::default(), children.clone(), faults, NOW)
         };
         let well = QueueFaults::default();
-        let (_, patch) = status(&seen, well).expect("news");
+        let (_, patch) = status(&observed, well).expect("news");
         assert_eq!(Value::Object(patch), json!({"requested": {"cpu": null}}));
         let empty = QueueStatus { child_queues: children.clone(), ..QueueStatus::default() };
         assert_eq!(status(&empty, well), None);
         let orphan =
             QueueFaults { orphan: Some(OrphanReason::ParentNotFound), is_over_quota: false };
-        let (told, _) = status(&empty, orphan).expect("news");
-        assert_eq!((&*told.conditions[0].type_, &*told.conditions[0].status), ("Orphan", "True"));
-        assert_eq!(status(&told, orphan), None);
-        let (told, _) = status(&told, well).expect("news");
-        assert_eq!(told.conditions[0].status, "False");
-        assert_eq!(told.conditions[0].reason.as_deref(), Some("ParentFound"));
+        let (written, _) = status(&empty, orphan).expect("news");
+        assert_eq!(
+            (&*written.conditions[0].type_, &*written.conditions[0].status),
+            ("Orphan", "True")
+        );
+        assert_eq!(status(&written, orphan), None);
+        let (written, _) = status(&written, well).expect("news");
+        assert_eq!(written.conditions[0].status, "False");
+        assert_eq!(written.conditions[0].reason.as_deref(), Some("ParentFound"));
     }
 }

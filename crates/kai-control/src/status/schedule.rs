@@ -7,10 +7,10 @@ use kai_core::time::{Span, Timestamp};
 use kai_settings::status::SETTLE;
 use kai_translate::time::seconds;
 
-/// The text a waiting pod is told changes with every other pod: it is not written more often than this.
+/// The message of a pending pod changes with every other pod: it is not written more often than this.
 const POD_PAUSE: Span = seconds(10);
 
-/// A status.
+/// An object whose status is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// The condition of a pod that waits.

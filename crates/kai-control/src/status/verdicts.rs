@@ -1,4 +1,4 @@
-//! What waiting pods and groups are told: KAI's texts from the report of a plan. Pure.
+//! Why pods and groups are pending: KAI's texts from the report of a plan. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,20 +24,20 @@ use super::queue_headroom::OverLimit;
 
 const UNABLE_TO_SCHEDULE_POD: &str = "Unable to schedule pod";
 
-/// What a pod is told.
+/// Why a pod is pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodVerdict {
-    /// Its UID.
+    /// UID of the pod, so that a later pod of the name is not meant.
     pub uid: Text,
     /// `Unschedulable`, `OverQueueLimit` or `BindingError`.
     pub reason: &'static str,
-    /// Why.
+    /// Why it is pending, in KAI's words.
     pub message: Text,
-    /// Its condition is set; false: only an event tells.
+    /// Its condition is set; false: only an event reports it.
     pub mark: bool,
 }
 
-/// What a group is told.
+/// Why a group is pending.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GroupVerdict {
     /// Too few of its pods exist.
@@ -53,9 +53,9 @@ pub enum GroupVerdict {
 
 /// A job's verdicts: its own, and those of its waiting pods.
 pub struct JobVerdicts {
-    /// The group.
+    /// The verdict about the group.
     pub group: GroupVerdict,
-    /// Its pods.
+    /// The verdicts about its pods.
     pub pods: Vec<(ObjectName, PodVerdict)>,
 }
 
@@ -77,7 +77,7 @@ impl TextOptions {
     }
 }
 
-/// What a job and its pods are told. `placed` are pods that the same plan gave a place.
+/// Why a job and its pods are pending. `placed` are pods that the same plan gave a place.
 pub fn of_job(
     report: &JobReport,
     object: Option<&PodGroup>,
@@ -97,7 +97,7 @@ pub fn of_job(
     };
     let message: Text = with_budgets(&group_message(report, options));
     let mark = object.and_then(|group| group.spec.mark_unschedulable).unwrap_or(true);
-    let told = |pod: &ObjectName| {
+    let message_of = |pod: &ObjectName| {
         let own = report.pods.binary_search_by(|entry| entry.pod.cmp(pod));
         match own.ok().map(|at| &report.pods[at].message) {
             Some(text) => with_budgets(text),
@@ -114,7 +114,7 @@ pub fn of_job(
         if pods.iter().any(|(lost, _)| lost == pod) {
             continue;
         }
-        let (uid, message) = (member.uid.clone(), told(pod));
+        let (uid, message) = (member.uid.clone(), message_of(pod));
         let verdict = PodVerdict { uid, reason: status::UNSCHEDULABLE, message, mark };
         pods.push((pod.clone(), verdict));
     }
@@ -172,7 +172,7 @@ fn without_doubled_stops(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Groups that give up after one failed attempt are told on which pool.
+/// Messages of groups that give up after one failed attempt name the pool.
 fn prefix(object: Option<&PodGroup>, options: &TextOptions) -> String {
     match object.and_then(|group| group.spec.scheduling_backoff) {
         Some(SINGLE_SCHEDULING_BACKOFF) => format!("Node-Pool '{}': ", options.shown_pool()),
@@ -245,7 +245,7 @@ fn lost_pods(report: &JobReport, accounts: &Accounts) -> Vec<(ObjectName, PodVer
     else {
         return Vec::new();
     };
-    let told = accounts.members(&report.job).filter_map(|(pod, member)| {
+    let verdicts = accounts.members(&report.job).filter_map(|(pod, member)| {
         let name = member.sub_group.as_ref().filter(|name| !group.leaves.contains_key(*name))?;
         let message = format!(
             "Pod references subgroup \"{name}\", which does not exist in PodGroup {}",
@@ -256,7 +256,7 @@ fn lost_pods(report: &JobReport, accounts: &Accounts) -> Vec<(ObjectName, PodVer
         let verdict = PodVerdict { uid, reason, message: message.into(), mark: true };
         member.waits().then(|| (pod.clone(), verdict))
     });
-    told.collect()
+    verdicts.collect()
 }
 
 fn reason_of(error: &Explanation, report: &JobReport, accounts: &Accounts) -> UnschedulableReason {

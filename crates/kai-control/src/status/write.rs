@@ -8,13 +8,13 @@ use kai_client::write::{Create, Identity, Patch, Target as Object, Write, Writer
 use kai_core::input::{ObjectName, Text};
 use serde_json::Value;
 
-use super::render::SeenCondition;
+use super::render::ObservedCondition;
 use super::schedule::Target;
 
-/// One request that tells something.
+/// One write of a status or an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusWrite {
-    /// Whose status it is; none: nobody waits for it.
+    /// Whose status it is; none: its outcome does not matter.
     target: Option<Target>,
     write: Write,
 }
@@ -23,15 +23,15 @@ pub struct StatusWrite {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Written {
     /// A pod of this UID and its condition.
-    Pod(Text, SeenCondition),
-    /// A group.
+    Pod(Text, ObservedCondition),
+    /// Conditions and resources of a pod group, where they were written.
     Group {
         /// Its conditions, where they changed.
         conditions: Option<Vec<SchedulingCondition>>,
         /// Its sums, where they changed.
         resources: Option<PodGroupResources>,
     },
-    /// A queue.
+    /// The whole status of a queue.
     Queue(QueueStatus),
 }
 
@@ -40,18 +40,18 @@ pub enum Written {
 pub struct Ended {
     /// Whose status it was.
     pub target: Option<Target>,
-    /// How it ended.
+    /// How the write ended.
     pub outcome: Outcome,
 }
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is written.
+    /// The API server accepted the write.
     Done,
     /// The object is gone or changed meanwhile.
     Overtaken,
-    /// Something went wrong.
+    /// The write failed and is retried.
     Failed,
 }
 
@@ -65,7 +65,7 @@ impl StatusWrite {
         }
     }
 
-    /// A condition that nobody waits for.
+    /// A condition whose outcome does not matter.
     pub(super) fn pod_note(pod: &ObjectName, uid: &str, fields: Value) -> Self {
         Self { target: None, ..Self::pod(pod, uid, fields) }
     }

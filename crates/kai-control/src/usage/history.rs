@@ -37,7 +37,7 @@ struct Sample {
     queues: Usages,
 }
 
-/// The record.
+/// Usage of queues over time, in buckets that cover the window.
 pub struct History {
     window: Window,
     half_life: Option<Span>,
@@ -46,7 +46,7 @@ pub struct History {
 }
 
 impl History {
-    /// An empty record.
+    /// A history that no sample was added to.
     pub fn new(window: Window, half_life: Option<Span>) -> Self {
         Self { window, half_life, buckets: VecDeque::new(), latest: None }
     }
@@ -63,7 +63,7 @@ impl History {
         self.width(now).min(LONGEST_STEP)
     }
 
-    /// What is used from now on, and what there is. What was told before was so until now.
+    /// What is used from now on, and what there is. The sample before counts until now.
     pub fn look(&mut self, now: Timestamp, capacity: Amounts, queues: Usages) {
         if let Some(sample) = self.latest.take() {
             self.add(&sample, now);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_survives_and_never_grows_beyond_its_room() {
+    fn a_record_survives_and_never_exceeds_its_size() {
         let new = || History::new(Window::Sliding(seconds(86_400)), None);
         let mut history = new();
         for minute in 0..=1440 {

@@ -1,4 +1,4 @@
-//! Past usage of queues, which bends their fair shares (KAI's time-based fair share): asked of Prometheus, or recorded by
+//! Past usage of queues, which bends their fair shares (KAI's time-based fair share): queried from Prometheus, or recorded by
 //! ourselves.
 //!
 //! | module | subject |
@@ -28,36 +28,36 @@ pub type Usages = BTreeMap<Text, Amounts>;
 /// Asks Prometheus again and again and reports, while reports are received. What was learnt counts until more is.
 pub(crate) async fn follow(
     env: Env,
-    asked: Box<PrometheusSettings>,
+    source: Box<PrometheusSettings>,
     settings: UsageSettings,
     reports: Sender<Report>,
 ) {
-    let client = match prometheus::connect(&asked) {
+    let client = match prometheus::connect(&source) {
         Ok(client) => client,
         Err(error) => return tracing::error!(%error, "past usage is not looked at"),
     };
     let mut latest: Option<Timestamp> = None;
-    let mut told_stale = false;
+    let mut is_reported_stale = false;
     loop {
         let begin = env.now();
         let fetched = tokio::select! { biased;
             () = reports.closed() => return,
-            fetched = prometheus::fetch(&client, &asked, &settings, begin) => Some(fetched),
-            () = env.sleep(asked.timeout) => None,
+            fetched = prometheus::fetch(&client, &source, &settings, begin) => Some(fetched),
+            () = env.sleep(source.timeout) => None,
         };
         match fetched {
             Some(Ok(usages)) => {
-                (latest, told_stale) = (Some(begin), false);
+                (latest, is_reported_stale) = (Some(begin), false);
                 let latency = env.now().since(begin);
                 let _ = reports.send(Report::Usage { usages, latency }).await;
             }
-            Some(Err(error)) => tracing::warn!(%error, "past usage was not told"),
-            None => tracing::warn!("past usage was not told in time"),
+            Some(Err(error)) => tracing::warn!(%error, "failed to query past usage"),
+            None => tracing::warn!("the query of past usage timed out"),
         }
         let age = latest.map(|latest| env.now().since(latest));
-        if age.is_some_and(|age| age > settings.staleness) && !told_stale {
-            told_stale = true;
-            tracing::warn!("past usage is stale: what was told last still counts");
+        if age.is_some_and(|age| age > settings.staleness) && !is_reported_stale {
+            is_reported_stale = true;
+            tracing::warn!("past usage is stale: the latest answer still counts");
         }
         tokio::select! { biased;
             () = reports.closed() => return,

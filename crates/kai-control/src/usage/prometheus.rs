@@ -1,5 +1,5 @@
 //! Past usage from a Prometheus that scrapes queues and nodes: one query per resource for what queues used, one for what
-//! there was. A window that began at a certain moment is asked for by its length up to now.
+//! there was. A window that began at a certain moment is source for by its length up to now.
 
 use kai_client::path::escape;
 use kai_core::fairness::{Amounts, QueueResource};
@@ -22,9 +22,9 @@ pub enum QueryError {
     /// No answer, or a refusal.
     #[error("query {query}: {why}")]
     Refused {
-        /// The query.
+        /// The query, in the language of Prometheus.
         query: String,
-        /// What was answered.
+        /// What is wrong with the answer.
         why: String,
     },
     /// The answer is of a form that nothing can be read from.
@@ -46,16 +46,16 @@ pub fn connect(settings: &PrometheusSettings) -> Result<Client, QueryError> {
 /// Share of what there was that each queue used, per resource.
 pub async fn fetch(
     client: &Client,
-    asked: &PrometheusSettings,
+    source: &PrometheusSettings,
     settings: &UsageSettings,
     now: Timestamp,
 ) -> Result<Usages, QueryError> {
     let mut usages = Usages::new();
-    for (resource, allocated, capacity) in &asked.metrics {
-        let query = expression(capacity, asked, settings, now);
+    for (resource, allocated, capacity) in &source.metrics {
+        let query = expression(capacity, source, settings, now);
         let all = vector(client, &query, now).await?;
         let all = all.first().ok_or(QueryError::NoCapacity(query))?.number();
-        let query = expression(allocated, asked, settings, now);
+        let query = expression(allocated, source, settings, now);
         for sample in vector(client, &query, now).await? {
             add(&mut usages, *resource, &sample, all);
         }
@@ -74,7 +74,7 @@ fn add(usages: &mut Usages, resource: QueueResource, sample: &Sample, all: f64) 
 /// The sum of a metric over the window, later samples counting more where use decays.
 fn expression(
     metric: &str,
-    asked: &PrometheusSettings,
+    source: &PrometheusSettings,
     settings: &UsageSettings,
     now: Timestamp,
 ) -> String {
@@ -85,7 +85,7 @@ fn expression(
             format!("(({metric}) * (0.5^(({now} - time()) / {life:.6})))")
         }
     };
-    let resolution = asked.resolution;
+    let resolution = source.resolution;
     let window = now.since(settings.window.began(now)).max(resolution);
     format!("sum_over_time(({decayed})[{}:{}])", shown(window), shown(resolution))
 }
@@ -147,7 +147,7 @@ fn reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} {}", status.code, status.message),
         kube::Error::SerdeError(error) => format!("the answer cannot be read: {error}"),
-        _ => "nobody answers".to_owned(),
+        _ => "no answer".to_owned(),
     }
 }
 
@@ -162,8 +162,8 @@ mod tests {
 
     const NOW: Timestamp = Timestamp { nanos: 1_767_229_200_000_000_000 };
 
-    fn told(window: Window, half_life: Option<Span>) -> String {
-        let asked = PrometheusSettings {
+    fn expression_of(window: Window, half_life: Option<Span>) -> String {
+        let source = PrometheusSettings {
             address: String::new(),
             timeout: seconds(10),
             resolution: seconds(60),
@@ -177,23 +177,27 @@ mod tests {
             staleness: seconds(300),
             wait: seconds(60),
         };
-        expression("m", &asked, &settings, NOW)
+        expression("m", &source, &settings, NOW)
     }
 
     #[test]
     fn every_window_is_asked_for_by_its_length() {
         let week = Window::Sliding(seconds(604_800));
-        assert_eq!(told(week.clone(), None), "sum_over_time((m)[604800s:60s])");
+        assert_eq!(expression_of(week.clone(), None), "sum_over_time((m)[604800s:60s])");
         assert_eq!(
-            told(week, Some(seconds(15))),
+            expression_of(week, Some(seconds(15))),
             "sum_over_time((((m) * (0.5^((1767229200 - time()) / 15.000000))))[604800s:60s])"
         );
         let start = Timestamp { nanos: NOW.nanos - 100_500_000_000 };
         let tumbling = Window::Tumbling { start, size: seconds(3600) };
-        assert_eq!(told(tumbling, None), "sum_over_time((m)[100500ms:60s])");
+        assert_eq!(expression_of(tumbling, None), "sum_over_time((m)[100500ms:60s])");
         let daily = Window::Cron(Cron::parse("@daily").expect("an expression"));
-        assert_eq!(told(daily, None), "sum_over_time((m)[3600s:60s])");
+        assert_eq!(expression_of(daily, None), "sum_over_time((m)[3600s:60s])");
         let hourly = Window::Cron(Cron::parse("@hourly").expect("an expression"));
-        assert_eq!(told(hourly, None), "sum_over_time((m)[60s:60s])", "one sample at least");
+        assert_eq!(
+            expression_of(hourly, None),
+            "sum_over_time((m)[60s:60s])",
+            "one sample at least"
+        );
     }
 }

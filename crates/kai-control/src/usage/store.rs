@@ -18,7 +18,7 @@ use crate::orders::Report;
 pub const STORE_EVERY: Span = seconds(300);
 /// The record is made to fit into so many bytes; a config map holds a million.
 pub const MOST_BYTES: usize = 700_000;
-/// Time before the record is asked for again.
+/// Time before the record is read again.
 const AGAIN: Span = seconds(10);
 
 const KEY: &str = "usage.json";
@@ -70,7 +70,7 @@ pub async fn load(client: Client, env: Env, place: Place, reports: Sender<Report
     }
 }
 
-/// Writes the record.
+/// Writes the record to its config map; a failure is only logged.
 pub async fn save(writer: &Writer, place: &Place, text: &str) {
     let object = json!({
         "apiVersion": "v1",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kai_client::env::{Env, TokioSpawner};
-use kai_control::explain::{Asked, ExplainError, explain};
+use kai_control::explain::{ExplainError, ExplainTarget, explain};
 use kai_core::input::ObjectName;
 use kai_settings::flags::Flagged;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn objects() -> Vec<(&'static str, Value)> {
 fn ask(
     objects: Vec<(&'static str, Value)>,
     faults: Vec<Fault>,
-    asked: &Asked,
+    asked: &ExplainTarget,
 ) -> Result<String, ExplainError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -57,8 +57,8 @@ fn ask(
     })
 }
 
-fn pod_p() -> Asked {
-    Asked::Pod(ObjectName::new("a", "p"))
+fn pod_p() -> ExplainTarget {
+    ExplainTarget::Pod(ObjectName::new("a", "p"))
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_settings_of_the_shard_count_that_the_pod_belongs_to() {
     suited[0].1["metadata"]["labels"]["node-role.kubernetes.io/cpu-worker"] = json!("");
     let answer = ask(suited, Vec::new(), &pod_p()).expect("an answer");
     assert!(answer.contains("a plan made now binds it to n1"), "{answer}");
-    let answer = ask(objects(), Vec::new(), &Asked::Queue("q".into())).expect("an answer");
+    let answer = ask(objects(), Vec::new(), &ExplainTarget::Queue("q".into())).expect("an answer");
     assert!(answer.ends_with("Planned as shard strict plans\n"), "{answer}");
 }
 

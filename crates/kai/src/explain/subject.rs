@@ -1,7 +1,7 @@
 //! What is to be explained: a pod, a pod group, a queue, or a workload, explained by one of its pods.
 
 use anyhow::{Context, bail, ensure};
-use kai_control::explain::Asked;
+use kai_control::explain::ExplainTarget;
 use kai_core::input::ObjectName;
 use kube::Client;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) enum Subject {
 
 /// The object to explain, and a line about how it was found.
 pub(super) struct Found {
-    pub(super) asked: Asked,
+    pub(super) asked: ExplainTarget,
     pub(super) head: String,
 }
 
@@ -61,9 +61,9 @@ impl Subject {
     pub(super) async fn find(self, client: &Client, namespace: &str) -> anyhow::Result<Found> {
         let object = |name: &str| ObjectName::new(namespace, name);
         let asked = match &self {
-            Self::Pod(name) => Asked::Pod(object(name)),
-            Self::PodGroup(name) => Asked::PodGroup(object(name)),
-            Self::Queue(name) => Asked::Queue(name.as_str().into()),
+            Self::Pod(name) => ExplainTarget::Pod(object(name)),
+            Self::PodGroup(name) => ExplainTarget::PodGroup(object(name)),
+            Self::Queue(name) => ExplainTarget::Queue(name.as_str().into()),
             Self::Workload { kind, name } => {
                 let pods = pods_of(client, namespace, kind, name).await?;
                 let Some(pod) = pods.iter().find(|pod| is_pending(pod)).or(pods.first()) else {
@@ -74,7 +74,7 @@ impl Subject {
                 let pending = pods.iter().filter(|pod| is_pending(pod)).count();
                 let head =
                     format!("{pending} of {} pods of {kind} {name} are pending.\n", pods.len());
-                return Ok(Found { asked: Asked::Pod(object(name_of(pod))), head });
+                return Ok(Found { asked: ExplainTarget::Pod(object(name_of(pod))), head });
             }
         };
         Ok(Found { asked, head: String::new() })

@@ -1,4 +1,4 @@
-//! What the cluster shows of what was told.
+//! Statuses as the cluster shows them.
 
 use kai_api::names::components::BINDER;
 use kai_api::names::status::{BINDING_ERROR, BOUND, POD_BOUND, POD_SCHEDULED};
@@ -13,14 +13,14 @@ use kai_translate::{time, view};
 use serde_json::json;
 
 use super::events::{Event, Severity, Subject};
-use super::render::SeenCondition;
+use super::render::ObservedCondition;
 use super::schedule::Target;
 use super::write::StatusWrite;
 use super::{Events, Statuses};
 
 impl Statuses {
-    /// Takes over what a watch tells. `by_request`: a binder carries out a request for the bind of the pod.
-    pub fn see(
+    /// Takes over an observed change. `by_request`: a binder carries out a request for the bind of the pod.
+    pub fn observe(
         &mut self,
         change: &Change,
         by_request: impl Fn(&ObjectName) -> bool,
@@ -30,9 +30,9 @@ impl Statuses {
             self.set_problem(*kind, name, "", None);
         }
         match change {
-            Change::Pod(pod) => self.see_pod(pod, by_request, now),
+            Change::Pod(pod) => self.observe_pod(pod, by_request, now),
             Change::Object(name, Observed::Queue(queue)) => {
-                self.see_queue(&name.name, queue.status.clone().unwrap_or_default(), now);
+                self.observe_queue(&name.name, queue.status.clone().unwrap_or_default(), now);
             }
             Change::Object(name, Observed::PodGroup(_)) => {
                 self.schedule.request(Target::Group(name.clone()), now);
@@ -48,14 +48,14 @@ impl Statuses {
                 self.announced.remove(&target);
             }
             Change::Gone(Kind::Queue, queue) => {
-                self.seen_queues.remove(&queue.name);
+                self.observed_queues.remove(&queue.name);
                 self.schedule.drop(&Target::Queue(queue.name.clone()));
             }
             _ => {}
         }
     }
 
-    fn see_pod(
+    fn observe_pod(
         &mut self,
         pod: &view::Pod,
         by_request: impl Fn(&ObjectName) -> bool,
@@ -75,47 +75,47 @@ impl Statuses {
             }
             self.binding.remove(&name);
             if ours && self.settings.events == Events::All && !by_request(&name) {
-                self.tell_bound(&name, &pod.metadata.uid, node, now);
+                self.report_bound(&name, &pod.metadata.uid, node, now);
             }
             return;
         }
         let conditions = &pod.status.conditions;
         let condition = conditions.iter().find(|one| one.type_ == POD_SCHEDULED);
-        let condition = condition.map(|one| SeenCondition {
+        let condition = condition.map(|one| ObservedCondition {
             status: one.status.clone(),
             reason: one.reason.clone(),
             message: one.message.clone(),
         });
-        let seen = (pod.metadata.uid.as_str().into(), condition.unwrap_or_default());
-        let old = self.seen_pods.insert(name.clone(), seen.clone());
-        if self.pods.contains_key(&name) && old.is_some_and(|old| old != seen) {
+        let observed = (pod.metadata.uid.as_str().into(), condition.unwrap_or_default());
+        let old = self.observed_pods.insert(name.clone(), observed.clone());
+        if self.pods.contains_key(&name) && old.is_some_and(|old| old != observed) {
             self.schedule.request(Target::Pod(name), now);
         }
     }
 
-    /// A bind request was carried out here, or could not be. Success is reported where that is asked for; failure also
+    /// A bind request was carried out here, or could not be. Success is reported where settings require it; failure also
     /// where the scheduler, which reports it as well, is another process.
     pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
         let EndedBind { pod, uid, node, failure } = ended;
         let all = self.settings.events == Events::All;
         match failure {
-            None if all => self.tell_bound(pod, uid, node, now),
+            None if all => self.report_bound(pod, uid, node, now),
             Some(reason) if all || !self.settings.duties.verdicts => {
                 let message = format!("Failed to bind pod {pod} to node {node}: {reason}");
-                self.tell_bind(pod, uid, (Severity::Warning, BINDING_ERROR), &message, now);
+                self.report_bind(pod, uid, (Severity::Warning, BINDING_ERROR), &message, now);
             }
             None | Some(_) => {}
         }
     }
 
     /// KAI's habit: an event and a condition for a bind that went well.
-    fn tell_bound(&mut self, pod: &ObjectName, uid: &str, node: &str, now: Timestamp) {
+    fn report_bound(&mut self, pod: &ObjectName, uid: &str, node: &str, now: Timestamp) {
         let message = format!("Pod bound successfully to node {node}");
-        self.tell_bind(pod, uid, (Severity::Normal, BOUND), &message, now);
+        self.report_bind(pod, uid, (Severity::Normal, BOUND), &message, now);
     }
 
     /// An event and a condition in the name of the binder.
-    fn tell_bind(
+    fn report_bind(
         &mut self,
         pod: &ObjectName,
         uid: &str,
@@ -142,15 +142,15 @@ impl Statuses {
         self.extra.push_back(StatusWrite::pod_note(pod, uid, fields));
     }
 
-    fn see_queue(&mut self, name: &Text, status: QueueStatus, now: Timestamp) {
-        if self.seen_queues.insert(name.clone(), status.clone()) != Some(status) {
+    fn observe_queue(&mut self, name: &Text, status: QueueStatus, now: Timestamp) {
+        if self.observed_queues.insert(name.clone(), status.clone()) != Some(status) {
             self.schedule.request(Target::Queue(name.clone()), now);
         }
     }
 
     /// What the condition of a pod without a node says.
     pub fn condition_of(&self, pod: &ObjectName) -> Option<&str> {
-        self.seen_pods.get(pod).map(|(_, condition)| condition.message.as_str())
+        self.observed_pods.get(pod).map(|(_, condition)| condition.message.as_str())
     }
 
     /// The pod waits no longer.
@@ -159,6 +159,6 @@ impl Statuses {
         self.schedule.drop(&target);
         self.announced.remove(&target);
         self.pods.remove(pod);
-        self.seen_pods.remove(pod);
+        self.observed_pods.remove(pod);
     }
 }
