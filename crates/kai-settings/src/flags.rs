@@ -214,7 +214,7 @@ const NO_PROFILER: &str = "there is no Go profiler";
 pub const FLAGS: &[Flag] = &[
     planners(
         "scheduler-name",
-        "kai-scheduler",
+        objects::SCHEDULER_NAME,
         "Schedule pods with this spec.schedulerName",
         |to, value| {
             value.clone_into(&mut to.settings.rules.scheduler_name);
@@ -226,7 +226,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     process(
         "namespace",
-        "kai-scheduler",
+        objects::NAMESPACE,
         "Namespace of leases and other objects of the installation",
         |to, value| {
             value.clone_into(&mut to.namespace);
@@ -240,7 +240,7 @@ pub const FLAGS: &[Flag] = &[
     }),
     planners(
         "resource-reservation-app-label",
-        "kai-resource-reservation",
+        objects::RESERVATION,
         "Value of the label app of reservation pods",
         |to, value| {
             value.clone_into(&mut to.settings.rules.reservation_app);
@@ -277,7 +277,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     planners(
         "nodepool-label-key",
-        "kai.scheduler/node-pool",
+        workload::NODE_POOL,
         "Node label that divides the cluster into shards; empty disables shards",
         |to, value| {
             value.clone_into(&mut to.settings.partition.key);
@@ -289,7 +289,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     planners(
         "queue-label-key",
-        "kai.scheduler/queue",
+        workload::QUEUE,
         "Label that names the queue of a workload",
         |to, value| {
             to.settings.config.params.queue_label_key = value.into();

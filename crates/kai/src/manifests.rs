@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use kai_api::names::defaults::IMAGE_PULL_POLICY;
 use kai_api::names::objects::SCHEDULER_NAME;
 use kai_install::deployments;
 use kai_install::deployments::{Layout, Wanted};
@@ -51,7 +52,7 @@ pub(crate) struct ManifestsArguments {
     openshift: bool,
 
     /// Image pull policy of all containers, reservation pods included
-    #[arg(long, default_value = "IfNotPresent", value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
+    #[arg(long, default_value = IMAGE_PULL_POLICY, value_name = "POLICY", value_parser = ["IfNotPresent", "Always", "Never"])]
     pull_policy: String,
 
     /// Replicas of each Deployment; one is the leader, the others are standbys

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use kai_api::names::objects::{NAMESPACE, RESERVATION, SCHEDULER_NAME};
+use kai_api::names::workload::QUEUE;
 use kai_client::client;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
@@ -27,19 +29,19 @@ pub(super) struct ClusterArguments {
     kubeconfig: Option<PathBuf>,
 
     /// Check pods with this spec.schedulerName.
-    #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
+    #[arg(long, default_value = SCHEDULER_NAME, value_name = "NAME")]
     scheduler_name: String,
 
     /// Label that names the queue of a workload.
-    #[arg(long, default_value = "kai.scheduler/queue", value_name = "KEY")]
+    #[arg(long, default_value = QUEUE, value_name = "KEY")]
     queue_label_key: String,
 
     /// Namespace of the installation.
-    #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
+    #[arg(long, default_value = NAMESPACE, value_name = "NAME")]
     namespace: String,
 
     /// Namespace of reservation pods.
-    #[arg(long, default_value = "kai-resource-reservation", value_name = "NAME")]
+    #[arg(long, default_value = RESERVATION, value_name = "NAME")]
     resource_reservation_namespace: String,
 
     /// Check only what matters when a cluster is taken over from the KAI Scheduler.
