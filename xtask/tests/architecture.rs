@@ -281,6 +281,19 @@ fn a_module_that_is_only_part_of_a_word_is_missing() {
     assert!(section(map, "crates/c").is_none());
 }
 
+/// Each field of the planner is a part with state and tests of its own.
+const MOST_PLANNER_FIELDS: usize = 12;
+
+#[test]
+fn planner_is_a_coordinator_of_few_parts() {
+    let file = workspace_root().join("crates/kai-control/src/planner/mod.rs");
+    let source = fs::read_to_string(file).expect("the planner");
+    let fields = source.split_once("pub struct Planner {\n").expect("the planner").1;
+    let fields = fields.split_once("\n}").expect("its end").0.lines();
+    let fields: Vec<&str> = fields.filter(|line| !line.trim().starts_with("//")).collect();
+    assert!(!fields.is_empty() && fields.len() <= MOST_PLANNER_FIELDS, "{fields:#?}");
+}
+
 /// Steps of the walks: a file below `crates/`, and a function in it.
 fn steps(map: &str) -> Vec<(&str, &str)> {
     let walks = map.split_once("\n## Walks\n").map_or("", |(_, walks)| walks);
