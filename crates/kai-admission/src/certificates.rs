@@ -46,7 +46,7 @@ pub enum CertificateError {
 
 /// Makes keys. Chance is an input, as time is: a test that plays a story twice brings the same keys.
 pub trait KeyMaker: Send + Sync {
-    /// A new key.
+    /// Generates a key pair.
     fn make(&self) -> Result<KeyPair, rcgen::Error>;
 }
 
@@ -67,16 +67,14 @@ pub struct Making<'a> {
     pub names: &'a BTreeSet<String>,
     /// Where its keys come from.
     pub keys: &'a dyn KeyMaker,
-    /// Now.
     pub now: Timestamp,
 }
 
 /// The Secret that all replicas share.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// Its namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the Secret.
     pub secret: &'a str,
 }
 
@@ -86,9 +84,7 @@ pub struct Bundle {
     /// Certificates that clients trust, the newest first.
     pub trusted: String,
     authority_key: String,
-    /// Our certificate.
     pub certificate: String,
-    /// Its key.
     pub key: String,
     names: BTreeSet<String>,
     renew_authority: Timestamp,

@@ -8,13 +8,11 @@ use serde_json::{Map, Value};
 /// Fields that no rule looks at; a patch writes them back unchanged.
 type OtherFields = Map<String, Value>;
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Pod {
     /// Name, namespace, annotations and owners.
     pub metadata: Metadata,
-    /// Containers and volumes.
     pub spec: Spec,
 }
 
@@ -31,10 +29,8 @@ pub struct Metadata {
     /// Prefix of a generated name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generate_name: Option<String>,
-    /// Annotations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Owners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_references: Option<Vec<Owner>>,
 }
@@ -43,7 +39,6 @@ pub struct Metadata {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Owner {
-    /// Its name.
     pub name: String,
 }
 
@@ -57,16 +52,12 @@ pub struct Spec {
     /// Node that the pod is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Runtime class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_class_name: Option<String>,
-    /// Containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub containers: Option<Vec<Container>>,
-    /// Init containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_containers: Option<Vec<Container>>,
-    /// Volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<Volume>>,
     /// Security context of all containers.
@@ -77,14 +68,12 @@ pub struct Spec {
     pub image_pull_secrets: Option<Vec<Value>>,
 }
 
-/// A container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
     /// Unique within the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Environment variables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<Variable>>,
     /// Objects whose keys become environment variables.
@@ -119,7 +108,6 @@ pub struct VolumeMount {
     others: OtherFields,
 }
 
-/// An environment variable.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Variable {
@@ -158,7 +146,6 @@ impl Variable {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VariableSource {
-    /// A config map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map_ref: Option<ConfigMapReference>,
     #[serde(flatten)]
@@ -213,7 +200,6 @@ pub struct Resources {
     others: OtherFields,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Volume {
@@ -234,12 +220,10 @@ impl Volume {
 }
 
 impl Pod {
-    /// An annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Writes an annotation.
     pub fn set_annotation(&mut self, key: &str, value: &str) {
         let annotations = self.metadata.annotations.get_or_insert_default();
         annotations.insert(key.to_owned(), value.to_owned());

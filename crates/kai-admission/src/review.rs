@@ -18,11 +18,9 @@ use super::{
 pub struct Known<'a> {
     /// Pods with this `spec.schedulerName` are ours.
     pub scheduler: &'a str,
-    /// Rules for pods.
     pub rules: &'a PodRules,
     /// The queues that exist; none where they could not be listed.
     pub queues: Option<&'a [Queue]>,
-    /// Rules for queues.
     pub queue_rules: QueueRules,
 }
 

@@ -35,7 +35,6 @@ const MANAGER: &str = "kai-admission";
 /// How often certificate and registrations are looked at.
 const LOOK_AGAIN: kai_core::time::Span = seconds(60 * 60);
 const TRY_AGAIN: kai_core::time::Span = seconds(5);
-/// Every path.
 const PATHS: [&str; 5] = [
     paths::MUTATE_POD_PATH,
     paths::VALIDATE_POD_PATH,
@@ -47,13 +46,13 @@ const PATHS: [&str; 5] = [
 /// Why admission does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
-    /// No certificate.
+    /// There is no certificate to serve with.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// No port.
+    /// The port cannot be opened.
     #[error("cannot listen on port {0}: {1}")]
     Listen(u16, std::io::Error),
     /// The API server does not take the registrations.

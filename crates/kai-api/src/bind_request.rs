@@ -27,7 +27,6 @@ pub struct BindRequestSpec {
     /// The pod, in the namespace of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_name: Option<String>,
-    /// The node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected_node: Option<String>,
     /// `Regular`, `Fraction` or `MigInstance`.
@@ -81,7 +80,6 @@ pub struct FractionalGpuGroup {
 /// Devices, and the share of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedGpu {
-    /// Number of devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
     /// Share of each, as a decimal string.
@@ -95,7 +93,6 @@ pub struct ResourceClaimAllocation {
     /// Name of the claim in the pod's spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What was allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
 }
@@ -104,7 +101,6 @@ pub struct ResourceClaimAllocation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtendedResourceClaimAllocation {
-    /// What was allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationResult>,
     /// The requests of the claim to make.
@@ -119,9 +115,7 @@ pub struct ExtendedResourceClaimAllocation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerMapping {
-    /// The container.
     pub container_name: String,
-    /// The extended resource.
     pub resource_name: String,
     /// The request of the claim.
     pub request_name: String,

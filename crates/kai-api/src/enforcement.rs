@@ -6,7 +6,7 @@ pub enum Enforcement {
     /// Nothing; memory is not even counted.
     #[default]
     Off,
-    /// Memory is counted.
+    /// Memory is counted, and nothing is denied.
     Report,
     /// Allocations above the limit fail.
     Enforce,
@@ -34,7 +34,7 @@ impl Enforcement {
 /// How pods share GPUs, `global.gpuSharingMode` of KAI 0.18.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuSharingMode {
-    /// They do not.
+    /// Pods do not share GPUs.
     Disabled,
     /// Memory is counted when pods are placed, and not limited.
     NonMemoryEnforced,
@@ -47,7 +47,6 @@ pub enum GpuSharingMode {
 }
 
 impl GpuSharingMode {
-    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Disabled, Self::NonMemoryEnforced, Self::HamiCore, Self::NvFractions, Self::Guard];
 

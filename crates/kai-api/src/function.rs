@@ -39,7 +39,6 @@ impl Function {
         Self::QueueController,
         Self::NodeScaleAdjuster,
     ];
-    /// Every function.
     pub const ALL: [Self; 7] = [
         Self::Scheduler,
         Self::PodGrouper,

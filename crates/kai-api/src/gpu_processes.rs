@@ -24,7 +24,6 @@ pub struct PodProcesses {
 pub enum ObservedGuard {
     /// It refuses allocations above the limit.
     Enforcing,
-    /// It counts.
     Reporting,
     /// It is switched off.
     Off,

@@ -23,10 +23,7 @@ pub enum GpuRequest {
     #[default]
     None,
     /// Whole devices.
-    Whole {
-        /// Number of devices.
-        count: i64,
-    },
+    Whole { count: i64 },
     /// The same share of each of several devices.
     Shared {
         /// Share of each device.
@@ -56,7 +53,7 @@ impl GpuRequest {
 }
 
 impl fmt::Display for GpuRequest {
-    /// Short, for tables.
+    /// Renders the request in a few characters, for tables.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("0"),

@@ -127,10 +127,10 @@ pub struct PodGroupCondition {
     /// When it last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// One word.
+    /// Reason in one word, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// One sentence.
+    /// Sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -142,7 +142,6 @@ pub struct SchedulingCondition {
     /// `UnschedulableOnNodePool`.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
-    /// The node pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_pool: Option<String>,
     /// Deprecated twin of the first of `reasons`.
@@ -171,7 +170,7 @@ pub struct UnschedulableReason {
     /// A code of [`crate::names::status::reason`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// One sentence.
+    /// Sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Numbers behind the sentence.
@@ -198,7 +197,7 @@ pub struct QueueDetails {
     /// What all its workloads ask for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queue_requested_resources: BTreeMap<String, RawQuantity>,
-    /// Its quota.
+    /// Quota of the queue.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queue_deserved_resources: BTreeMap<String, RawQuantity>,
     /// What its workloads have.
@@ -207,7 +206,6 @@ pub struct QueueDetails {
     /// What its non-preemptible workloads have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queue_allocated_non_preemptible_resources: BTreeMap<String, RawQuantity>,
-    /// Its limit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queue_resource_limits: BTreeMap<String, RawQuantity>,
     /// What the pod group asks for.

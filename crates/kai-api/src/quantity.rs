@@ -50,7 +50,6 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Reads a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = split(text)?;
         let (format, exponent, shift) = suffix(parts.suffix)?;
@@ -236,7 +235,6 @@ fn write_binary(f: &mut fmt::Formatter<'_>, whole: i128) -> fmt::Result {
 pub struct RawQuantity(pub String);
 
 impl RawQuantity {
-    /// The amount.
     pub fn parse(&self) -> Result<Quantity, QuantityError> {
         Quantity::parse(&self.0)
     }

@@ -80,7 +80,7 @@ pub struct QueueStatus {
     /// Conditions of the queue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<QueueCondition>,
-    /// Queues right below.
+    /// Names of the child queues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub child_queues: Vec<String>,
     /// In use, by this queue and all below.
@@ -109,10 +109,10 @@ pub struct QueueCondition {
     /// When it last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// One word.
+    /// Reason in one word, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// One sentence.
+    /// Sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -30,7 +30,6 @@ pub struct SchedulingShardSpec {
     /// Scheduler flags by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub args: BTreeMap<String, String>,
-    /// Pack or spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement_strategy: Option<PlacementStrategy>,
     /// How many workloads of a queue each action looks at.
@@ -57,7 +56,7 @@ pub struct SchedulingShardSpec {
     /// Share of the memory limit that may be used, in (0, 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub go_mem_limit_ratio: Option<f64>,
-    /// Memory ceiling.
+    /// Memory limit of the Go runtime of KAI's scheduler; without meaning here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub go_mem_limit: Option<RawQuantity>,
 }
@@ -77,10 +76,10 @@ pub struct PlacementStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MinRuntime {
-    /// Before preemption.
+    /// Time that a pod runs before it may be preempted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempt_min_runtime: Option<String>,
-    /// Before reclaim.
+    /// Time that a pod runs before it may be reclaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_min_runtime: Option<String>,
 }
@@ -91,7 +90,7 @@ pub struct MinRuntime {
 pub struct UsageDbConfig {
     /// `prometheus`, or `recorder` for our own record.
     pub client_type: String,
-    /// Address.
+    /// Address of Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_string: Option<String>,
     /// Environment variable that holds the address.
@@ -142,7 +141,7 @@ pub struct ScenarioSearchBudgets {
     /// Per action: `default`, `reclaim`, `preempt`, `consolidation`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub max_action_search_duration: BTreeMap<String, DurationText>,
-    /// Per workload.
+    /// Longest search for the victims of one workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_job_search_duration: Option<DurationText>,
     /// What each workload gets at least.
@@ -156,13 +155,11 @@ pub struct ScenarioSearchBudgets {
 /// A plugin to change or add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginConfig {
-    /// Does it run?
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Higher comes first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
-    /// Its settings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, String>,
 }
@@ -170,7 +167,6 @@ pub struct PluginConfig {
 /// An action to change or add.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionConfig {
-    /// Does it run?
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Higher comes first.

@@ -10,7 +10,6 @@ pub const DEEPEST: usize = 64;
 /// A sub-group by its name and that of the sub-group above; the uppermost have an empty parent.
 #[derive(Clone, Copy, Debug)]
 pub struct Link<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Name of the sub-group above, or empty.
     pub parent: &'a str,
@@ -27,7 +26,6 @@ pub enum TreeProblem {
     Duplicate {
         /// Place of the second.
         at: usize,
-        /// The name.
         name: String,
     },
     /// A parent is not there.
@@ -51,7 +49,6 @@ pub enum TreeProblem {
     TooDeep {
         /// Place of the lowest.
         at: usize,
-        /// Its name.
         name: String,
     },
 }

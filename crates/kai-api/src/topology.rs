@@ -3,7 +3,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// The levels.
+/// Levels of a topology.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "kai.scheduler",
@@ -20,7 +20,6 @@ pub struct TopologySpec {
     pub levels: Vec<TopologyLevel>,
 }
 
-/// One level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyLevel {

@@ -8,7 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
-    /// Name.
     pub name: String,
     /// Namespace; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -16,13 +15,10 @@ pub struct ObjectMeta {
     /// Identity that survives no re-creation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Labels.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Owners.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
     /// When it was created (RFC 3339).
@@ -49,11 +45,9 @@ impl ObjectMeta {
 pub struct OwnerReference {
     /// Group and version, `batch/v1`.
     pub api_version: String,
-    /// Kind.
     pub kind: String,
     /// Name, in the namespace of the owned object.
     pub name: String,
-    /// Identity.
     pub uid: String,
     /// Does this owner manage the object?
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,11 +58,9 @@ pub struct OwnerReference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Metadata.
     pub metadata: ObjectMeta,
     /// What is asked for.
     pub spec: PodSpec,
-    /// Status.
     pub status: PodStatus,
 }
 
@@ -76,7 +68,7 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Who places it.
+    /// Scheduler of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
     /// Where it was placed.
@@ -132,12 +124,10 @@ pub struct PodStatus {
 }
 
 impl Pod {
-    /// A label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.get(key).map(String::as_str)
     }
 
-    /// An annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.get(key).map(String::as_str)
     }

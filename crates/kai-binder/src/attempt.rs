@@ -26,7 +26,6 @@ use kai_settings::binder::BinderPlugin;
 /// How long members that are ready wait for the rest of their gang.
 const GANG_PATIENCE: Span = seconds(60);
 
-/// An attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     id: u64,

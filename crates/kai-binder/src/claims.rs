@@ -22,7 +22,6 @@ use super::index::Index;
 use super::request::Request;
 use super::writes::BindStep;
 
-/// A claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
     uid: Text,
@@ -37,7 +36,6 @@ pub(super) struct Claim {
     made_for: Option<Text>,
 }
 
-/// All claims.
 #[derive(Default)]
 pub(super) struct Claims {
     by_name: BTreeMap<ObjectName, Claim>,

@@ -93,7 +93,6 @@ pub(super) struct Vanished {
     pub(super) uid: Text,
 }
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PodFacts {
     pub(super) uid: Text,
@@ -112,7 +111,7 @@ pub(super) struct PodFacts {
     pub(super) given: BTreeMap<Text, Text>,
     /// All of it, while it is ours and has no node.
     pub(super) view: Option<Box<view::Pod>>,
-    /// Taints it tolerates.
+    /// Taints that the pod tolerates.
     pub(super) tolerations: Vec<view::Toleration>,
     /// How its limit of GPU memory is kept, since it has a node.
     pub(super) limits: PodLimits,
@@ -127,10 +126,8 @@ pub(super) enum Life {
     Ended,
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(super) struct NodeFacts {
-    /// All of it.
     pub(super) view: Box<view::Node>,
     labels: Labels,
 }

@@ -22,7 +22,6 @@ use super::{Binder, BinderSettings, DeviceKey, SharedDevice};
 /// The GPUs of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeGpus {
-    /// The node.
     pub node: String,
     /// Devices that its device plugin advertises.
     pub advertised: i64,
@@ -50,11 +49,10 @@ impl NodeGpus {
 pub struct DeviceGpus {
     /// Groups of pods on it; more than one were put there by a scheduler that did not know.
     pub groups: Vec<String>,
-    /// Its UUID.
     pub uuid: String,
     /// MiB that were given away.
     pub used_mib: i64,
-    /// MiB it has.
+    /// Memory of the device in MiB.
     pub total_mib: i64,
     /// MiB of each pod on it.
     pub pods: BTreeMap<String, i64>,

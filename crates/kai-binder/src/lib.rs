@@ -93,7 +93,6 @@ const TRIES: u32 = 6;
 /// A device of a node that pods share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceKey {
-    /// The node.
     pub node: Text,
     /// The group of pods that share it.
     pub group: Text,
@@ -135,11 +134,8 @@ pub struct Binder {
 /// A bind that was carried out, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedBind {
-    /// The pod.
     pub pod: ObjectName,
-    /// Its UID.
     pub uid: Text,
-    /// The node.
     pub node: Text,
     /// Why not; none: it is bound.
     pub failure: Option<String>,

@@ -41,7 +41,7 @@ pub(super) struct NodeUpdate {
 /// A device that is shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedDevice {
-    /// MiB it has.
+    /// Memory of the device in MiB.
     pub total_mib: i64,
     /// MiB of each pod on it.
     pub pods: BTreeMap<String, i64>,

@@ -65,7 +65,7 @@ impl NvmlFallbacks {
         failed.any(|(rung, why)| rung.has_class() && why.ends_with(NEVER_CREATED))
     }
 
-    /// Some rung works.
+    /// Whether one of the fallbacks works.
     pub(super) fn works(&self) -> bool {
         self.works.is_some()
     }

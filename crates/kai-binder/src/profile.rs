@@ -23,9 +23,8 @@ const KUBELET_VOLUME: &str = "kubelet-pod-resources";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Rung {
-    /// Nothing.
+    /// No special settings.
     Plain,
-    /// A runtime class.
     RuntimeClass,
     /// The folders of NVIDIA's libraries.
     Libraries,
@@ -95,7 +94,6 @@ pub(super) fn runtime_class<'a>(
 /// What there is to give.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Means {
-    /// A runtime class.
     pub(super) runtime_class: bool,
     /// Privilege, where it is needed.
     pub(super) privilege: bool,

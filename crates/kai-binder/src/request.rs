@@ -6,7 +6,6 @@ use kai_core::input::{ObjectName, Text};
 
 use super::DeviceKey;
 
-/// A bind request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) uid: Text,
@@ -30,7 +29,6 @@ pub(super) enum Progress {
     Open,
     /// It failed and is not tried again.
     Failed,
-    /// It is done.
     Succeeded,
 }
 

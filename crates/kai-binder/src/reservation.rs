@@ -38,7 +38,6 @@ const FINAL_WORDS: [&str; 2] = ["unable to ", "found "];
 pub(super) const NEVER_CREATED: &str =
     "its container was never made: kubectl describe pod tells why";
 
-/// A reservation pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reservation {
     pub(super) uid: Text,
@@ -192,7 +191,6 @@ pub(super) struct Blueprint<'a> {
     pub(super) observes_processes: bool,
 }
 
-/// The reservation pod.
 pub(super) fn manifest(blueprint: Blueprint<'_>, settings: &ReservationSettings) -> Value {
     let Blueprint { name, device, tolerations, rung, platform, class, .. } = blueprint;
     let field = |variable: &str, path: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}});

@@ -104,7 +104,6 @@ pub(super) fn request_problem(pod: &view::Pod) -> Option<String> {
 
 /// What config maps say about the devices of a pod.
 pub(super) struct GrantedDevices<'a> {
-    /// The devices.
     pub(super) devices: &'a [&'a str],
     /// Its part of each.
     pub(super) portion: &'a str,

@@ -17,7 +17,6 @@ use super::writes::BindStep;
 /// The provisioner of classes whose volumes are made by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// A volume claim.
 #[derive(Clone, Debug, PartialEq)]
 struct VolumeClaim {
     uid: Text,
@@ -29,7 +28,6 @@ struct VolumeClaim {
     is_lost: bool,
 }
 
-/// A volume.
 #[derive(Clone, Debug, PartialEq)]
 struct Volume {
     uid: Text,
@@ -65,7 +63,7 @@ pub(super) struct SelectNode {
     pub(super) claim: ObjectName,
     pub(super) uid: Text,
     pub(super) version: String,
-    /// None: no longer.
+    /// The selected node; none once the selection is revoked.
     pub(super) node: Option<Text>,
 }
 

@@ -64,7 +64,7 @@ pub(super) enum BindStep {
     Undo(Undo),
     /// Write how it ended.
     WriteStatus(StatusUpdate),
-    /// Remove the request.
+    /// Deletes the bind request.
     Drop { uid: Text },
 }
 
@@ -93,7 +93,7 @@ impl Undo {
 /// What the API server answered to a write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// Nothing that matters.
+    /// No write is needed.
     Nothing,
     /// The pod as it is now.
     Pod(Box<view::Pod>),

@@ -26,27 +26,17 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// An object other than a pod or a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observed {
-    /// A queue.
     Queue(Box<Queue>),
-    /// A pod group.
     PodGroup(Box<PodGroup>),
-    /// A bind request.
     BindRequest(Box<BindRequest>),
-    /// A topology.
     Topology(Box<Topology>),
-    /// A priority class.
     PriorityClass(Box<PriorityClass>),
-    /// A disruption budget.
     PodDisruptionBudget(Box<PodDisruptionBudget>),
     /// A config map, of which only the name is read.
     ConfigMap,
-    /// A volume claim.
     PersistentVolumeClaim(Box<PersistentVolumeClaim>),
-    /// A volume.
     PersistentVolume(Box<PersistentVolume>),
-    /// A storage class.
     StorageClass(Box<StorageClass>),
-    /// A CSI driver.
     CsiDriver(Box<CSIDriver>),
     /// Free storage of a class.
     CsiStorageCapacity(Box<CSIStorageCapacity>),
@@ -58,9 +48,7 @@ pub enum Observed {
     ResourceClaim(Box<ResourceClaim>),
     /// NUMA zones of a node.
     NodeResourceTopology(Box<NodeResourceTopology>),
-    /// A namespace.
     Namespace(Box<Namespace>),
-    /// A runtime class.
     RuntimeClass(RuntimeClass),
     /// Settings of NVIDIA's GPU operator.
     ClusterPolicy(Box<ClusterPolicy>),
@@ -70,7 +58,6 @@ pub enum Observed {
     SchedulingShard(Box<SchedulingShard>),
 }
 
-/// A runtime class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RuntimeClass {
@@ -120,7 +107,6 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    /// Logs the problem.
     pub fn log(&self) {
         let Problem { object, field, message } = &self.problem;
         tracing::warn!(object, field, "{message}");

@@ -17,33 +17,21 @@ impl Resource {
         Self { api, plural }
     }
 
-    /// Pods.
     pub const PODS: Self = Self::new("/api/v1", "pods");
-    /// Nodes.
     pub const NODES: Self = Self::new("/api/v1", "nodes");
-    /// Config maps.
     pub const CONFIG_MAPS: Self = Self::new("/api/v1", "configmaps");
-    /// Secrets.
     pub const SECRETS: Self = Self::new("/api/v1", "secrets");
-    /// Events.
     pub const EVENTS: Self = Self::new("/api/v1", "events");
-    /// Volumes.
     pub const PERSISTENT_VOLUMES: Self = Self::new("/api/v1", "persistentvolumes");
-    /// Volume claims.
     pub const PERSISTENT_VOLUME_CLAIMS: Self = Self::new("/api/v1", "persistentvolumeclaims");
     /// Claims of devices.
     pub const RESOURCE_CLAIMS: Self = Self::new("/apis/resource.k8s.io/v1", "resourceclaims");
-    /// Leases.
     pub const LEASES: Self = Self::new("/apis/coordination.k8s.io/v1", "leases");
-    /// Bind requests.
     pub const BIND_REQUESTS: Self = Self::new("/apis/scheduling.run.ai/v1alpha2", "bindrequests");
-    /// Pod groups.
     pub const POD_GROUPS: Self = Self::new("/apis/scheduling.run.ai/v2alpha2", "podgroups");
-    /// Queues.
     pub const QUEUES: Self = Self::new("/apis/scheduling.run.ai/v2", "queues");
     /// Settings of the installation.
     pub const CONFIGS: Self = Self::new("/apis/kai.scheduler/v1", "configs");
-    /// Shards.
     pub const SCHEDULING_SHARDS: Self = Self::new("/apis/kai.scheduler/v1", "schedulingshards");
 
     /// Path of all objects in a namespace; of the kind without namespaces where it is empty.

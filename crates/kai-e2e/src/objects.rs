@@ -65,14 +65,12 @@ impl Pod {
         self.with(json!({"priorityClassName": class}))
     }
 
-    /// Adds a label.
     #[must_use]
     pub fn labelled(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), json!(value));
         self
     }
 
-    /// Adds an annotation.
     #[must_use]
     pub fn annotated(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), json!(value));

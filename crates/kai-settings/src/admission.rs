@@ -8,7 +8,6 @@ use kai_api::names::{defaults, objects, workload};
 
 use crate::planner::Settings;
 
-/// Rules for pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRules {
     /// Pods may share devices.
@@ -58,7 +57,6 @@ impl Default for PodRules {
     }
 }
 
-/// Rules for queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueRules {
     /// Quotas are compared with those of the parent queue and the child queues.
@@ -113,7 +111,6 @@ pub struct AdmissionSettings {
     pub port: u16,
     /// Address the API server calls; none: the Service of our namespace.
     pub url: Option<String>,
-    /// Our namespace.
     pub namespace: String,
     /// Pods with this `spec.schedulerName` are ours.
     pub scheduler_name: String,
@@ -121,13 +118,11 @@ pub struct AdmissionSettings {
     pub queue_label_key: String,
     /// Service accounts need the verb `use` on queues and priority classes.
     pub authorize_queues: bool,
-    /// Rules for pods.
     pub pods: PodRules,
     /// Which pods are looked at, of those that are ours.
     pub scope: PodScope,
-    /// Queues are checked.
+    /// Whether the webhook checks queues.
     pub queues: bool,
-    /// Rules for queues.
     pub queue_rules: QueueRules,
     /// Pod groups are checked.
     pub pod_groups: bool,

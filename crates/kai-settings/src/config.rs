@@ -27,9 +27,7 @@ use crate::sharing_mode;
 /// What `Config` says about the parts of the process that are no planners. What is none is as the command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfiguredProcess {
-    /// Logs are JSON.
     pub json_log: Option<bool>,
-    /// Admission.
     pub admission: ConfiguredAdmission,
 }
 
@@ -54,7 +52,7 @@ pub struct ConfiguredAdmission {
     pub namespace_labels: BTreeMap<String, String>,
     /// Only pods with these labels are looked at.
     pub pod_labels: BTreeMap<String, String>,
-    /// Queues are checked.
+    /// Whether the webhook checks queues.
     pub queues: Option<bool>,
     /// Pod groups are checked.
     pub pod_groups: Option<bool>,

@@ -4,7 +4,6 @@
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is honoured.
     Honoured,
     /// It is accepted and changes nothing.
     Nothing,

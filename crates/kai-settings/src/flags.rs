@@ -20,9 +20,9 @@ pub const FOREVER: &str = "forever";
 pub struct Flagged {
     /// How the cluster is scheduled.
     pub settings: Settings,
-    /// Where leases are.
+    /// Namespace of the leases.
     pub namespace: String,
-    /// Leaders are elected.
+    /// Whether replicas elect a leader.
     pub leader_elect: bool,
     /// Where metrics are; none: nowhere.
     pub listen: Option<SocketAddr>,
@@ -32,7 +32,6 @@ pub struct Flagged {
     pub scheduler_conf: Option<PathBuf>,
     /// How much is logged.
     pub verbosity: u8,
-    /// Logs are JSON.
     pub log_json: bool,
     /// The version is logged at the start.
     pub log_version: bool,
@@ -72,11 +71,10 @@ pub enum Scope {
 pub enum Meaning {
     /// It sets something; what is wrong with its value otherwise.
     Sets(Scope, fn(&mut Flagged, &str) -> Result<(), String>),
-    /// Nothing, and why.
+    /// Without meaning here; the reason.
     Nothing(&'static str),
 }
 
-/// A flag.
 #[derive(Clone, Copy)]
 pub struct Flag {
     /// Name without dashes.
@@ -87,7 +85,6 @@ pub struct Flag {
     pub help: &'static str,
     /// It may be given without a value.
     pub is_switch: bool,
-    /// What it does.
     pub meaning: Meaning,
 }
 
@@ -110,9 +107,7 @@ pub enum FlagError {
     /// Its value makes no sense.
     #[error("invalid argument {value:?} for \"--{name}\" flag: {why}")]
     Value {
-        /// The flag.
         name: &'static str,
-        /// What was given.
         value: String,
         /// What is wrong with it.
         why: String,
@@ -122,13 +117,12 @@ pub enum FlagError {
 /// What came of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was set.
     Set,
     /// It means nothing here; why.
     Nothing(&'static str),
 }
 
-/// Sets a flag.
+/// Applies the value of a flag.
 pub fn apply(flagged: &mut Flagged, name: &str, value: &str) -> Result<Applied, FlagError> {
     let flag = FLAGS.iter().find(|flag| flag.name == name);
     let flag = flag.ok_or_else(|| FlagError::Unknown(name.to_owned()))?;

@@ -53,7 +53,7 @@ pub struct Settings {
     pub evictions_per_second: Option<u32>,
     /// What is published about all this.
     pub status: StatusSettings,
-    /// What is measured.
+    /// Settings of the metrics.
     pub metrics: MetricsSettings,
     /// Where objects of the installation are.
     pub namespace: String,
@@ -61,7 +61,7 @@ pub struct Settings {
     pub own_image: Option<String>,
     /// How everything that exists is learnt at first.
     pub lists: Lists,
-    /// Our functions.
+    /// Functions that this process runs.
     pub functions: BTreeSet<Function>,
     /// Past usage, where it counts.
     pub usage: Option<UsageSettings>,
@@ -97,7 +97,7 @@ pub enum BindRequests {
 /// When a pod that is its own group gets a `PodGroup` object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publish {
-    /// At once.
+    /// Without delay.
     Always,
     /// When it has waited this long.
     AfterWaiting(Span),

@@ -28,7 +28,6 @@ struct QueueRule {
 /// What wants to use a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Applicant<'a> {
-    /// Its namespace.
     pub namespace: &'a str,
     /// Labels of the namespace; none: they are not known.
     pub namespace_labels: Option<&'a BTreeMap<String, String>>,

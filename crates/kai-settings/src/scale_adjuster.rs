@@ -13,11 +13,9 @@ pub struct ScaleAdjusterSettings {
     pub node_pool_label_key: String,
     /// Namespace of scaling pods.
     pub namespace: String,
-    /// Their service account.
     pub service_account: String,
     /// Value of their `app` label.
     pub app_label: String,
-    /// Their image.
     pub image: String,
     /// When their image is pulled.
     pub pull_policy: String,

@@ -29,13 +29,13 @@ pub struct Duties {
 /// How statuses are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusSettings {
-    /// Which are ours.
+    /// Statuses that this process writes.
     pub duties: Duties,
     /// Which events are written.
     pub events: Events,
     /// Changes that come within this time are written together.
     pub settle: Span,
-    /// Writes at once.
+    /// Status writes in flight at a time.
     pub workers: usize,
     /// Pods over a limit of their queue get a reason of their own, for which autoscalers add no nodes.
     pub marks_over_limit: bool,

@@ -242,7 +242,6 @@ impl Tool {
     }
 }
 
-/// Helm.
 pub fn helm() -> anyhow::Result<Result<PathBuf, Impossible>> {
     let (own, minor) = ("helm.sh/helm/v3", USUAL.minor);
     let kubernetes = ["pkg/chartutil", "pkg/lint/rules"].map(|package| {

@@ -16,7 +16,6 @@ pub(crate) type ResourceList = BTreeMap<String, RawQuantity>;
 pub(crate) struct Amounts {
     /// Millicores.
     pub(crate) cpu_milli: i64,
-    /// Bytes.
     pub(crate) memory_bytes: i64,
     /// Pod slots.
     pub(crate) pods: i64,

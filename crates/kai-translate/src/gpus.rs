@@ -56,7 +56,6 @@ pub struct Probed {
     pub uuids: Vec<String>,
     /// How many devices it has.
     pub count: Option<i64>,
-    /// MiB of each.
     pub memory_mib: Option<i64>,
     /// MiB of each that the driver keeps for itself.
     pub reserve_mib: Option<i64>,

@@ -15,7 +15,6 @@ use crate::view::null_is_default;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeResourceTopology {
-    /// Metadata.
     pub metadata: ObjectMeta,
     /// Zones of every type.
     #[serde(deserialize_with = "null_is_default")]
@@ -28,17 +27,13 @@ pub struct NodeResourceTopology {
     pub attributes: Vec<Attribute>,
 }
 
-/// An attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Attribute {
-    /// Name.
     pub name: String,
-    /// Value.
     pub value: String,
 }
 
-/// A zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Zone {
@@ -47,7 +42,6 @@ pub struct Zone {
     /// `Node` for NUMA zones.
     #[serde(rename = "type")]
     pub type_: String,
-    /// What it has.
     #[serde(deserialize_with = "null_is_default")]
     pub resources: Vec<ZoneResource>,
 }
@@ -60,7 +54,6 @@ pub struct ZoneResource {
     pub name: String,
     /// What pods may use.
     pub allocatable: RawQuantity,
-    /// What is free.
     pub available: RawQuantity,
 }
 

@@ -90,7 +90,6 @@ impl PlacementSigner {
 pub struct Placement {
     /// UID of the pod.
     pub uid: String,
-    /// Its node.
     pub node: String,
     /// Labels; none: the pod did not have it.
     pub labels: BTreeMap<String, Option<String>>,

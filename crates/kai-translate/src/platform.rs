@@ -21,7 +21,6 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",

@@ -18,7 +18,6 @@ use crate::queue::{created, span};
 use crate::selectors::non_empty;
 use crate::time;
 
-/// A pod group.
 pub fn translate(
     group: &PodGroup,
     classes: &PriorityClasses,

@@ -13,7 +13,6 @@ use kai_core::time::{Span, Timestamp};
 use crate::problem::{Complaints, Translated, annotation_path};
 use crate::selectors::non_empty;
 
-/// A queue.
 pub fn translate(queue: &Queue) -> Translated<QueueSpec> {
     let name = queue.metadata.name.clone().unwrap_or_default();
     let mut complaints = Complaints::about(format!("Queue {name}"));
@@ -90,7 +89,6 @@ fn gpu_types(queue: &Queue, complaints: &mut Complaints) -> Vec<GpuTypeBound> {
     bounds.into_values().collect()
 }
 
-/// `TYPE=GPUS,...`.
 fn parse_gpu_types(text: &str) -> Result<Vec<(String, f64)>, String> {
     let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
     entries

@@ -36,7 +36,6 @@ fn bytes(quantity: Option<&ApiQuantity>, field: &str, complaints: &mut Complaint
     complaints.check(|| field.to_owned(), read).map_or(0, |read| read.value())
 }
 
-/// A volume claim.
 pub fn claim(claim: &PersistentVolumeClaim) -> Translated<VolumeClaimSpec> {
     let name = object_name(&claim.metadata);
     let mut complaints = Complaints::about(format!("PersistentVolumeClaim {name}"));
@@ -70,7 +69,6 @@ pub fn claim(claim: &PersistentVolumeClaim) -> Translated<VolumeClaimSpec> {
     complaints.only_if_sound(object)
 }
 
-/// A volume.
 pub fn volume(volume: &PersistentVolume) -> Translated<VolumeSpec> {
     let name = volume.metadata.name.as_deref().unwrap_or_default();
     let mut complaints = Complaints::about(format!("PersistentVolume {name}"));
@@ -101,7 +99,6 @@ pub fn volume(volume: &PersistentVolume) -> Translated<VolumeSpec> {
     complaints.only_if_sound(object)
 }
 
-/// A storage class.
 pub fn class(class: &StorageClass) -> Translated<StorageClassSpec> {
     let mode = class.volume_binding_mode.as_deref();
     let terms = class.allowed_topologies.iter().flatten();

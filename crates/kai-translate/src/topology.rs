@@ -6,7 +6,6 @@ use kai_core::input::{TopologyLevel, TopologySpec};
 use crate::problem::Translated;
 use crate::selectors::non_empty;
 
-/// A topology.
 pub fn translate(topology: &Topology) -> Translated<TopologySpec> {
     let levels = topology.spec.levels.iter().map(|level| TopologyLevel {
         label: level.node_label.as_str().into(),

@@ -8,19 +8,15 @@ use super::{ClientConfig, Image, PortMapping, Resources, Service, Vpa};
 use crate::shard::PluginConfig;
 
 settings! {
-    /// The grouper.
     PodGrouper {
-        /// How it runs.
         service: Service,
-        /// Number of replicas.
         replicas: i32,
         /// Pods handled at once.
         max_concurrent_reconciles: i64,
         /// Rate limits towards the API server.
         k8s_client_config: ClientConfig,
-        /// Its settings.
         args: PodGrouperArgs,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
@@ -34,19 +30,15 @@ settings! {
         generic_karta_fallback: bool,
         /// `ConfigMap` with defaults per kind.
         default_priorities_config_map_name: String,
-        /// Its namespace.
         default_priorities_config_map_namespace: String,
     }
 }
 
 settings! {
-    /// The binder.
     Binder {
-        /// How it runs.
         service: Service,
-        /// Number of replicas.
         replicas: i32,
-        /// Binds at once.
+        /// Binds in flight at a time.
         max_concurrent_reconciles: i64,
         /// How long volumes and claims may take.
         volume_binding_timeout_seconds: i64,
@@ -60,7 +52,7 @@ settings! {
         plugins: BTreeMap<String, PluginConfig>,
         /// Reservation pods.
         resource_reservation: ResourceReservation,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
@@ -68,17 +60,13 @@ settings! {
 settings! {
     /// Pods that hold a device for those who share it.
     ResourceReservation {
-        /// Their image.
         image: Image,
         /// Seconds until a reservation must have its device.
         allocation_timeout: i64,
-        /// Their namespace.
         namespace: String,
-        /// Their service account.
         service_account_name: String,
-        /// Their `app` label.
+        /// Value of the label `app` of reservation pods.
         app_label: String,
-        /// Their runtime class.
         runtime_class_name: String,
         /// Their requests and limits; devices are added.
         pod_resources: Resources,
@@ -112,13 +100,9 @@ settings! {
 }
 
 settings! {
-    /// Admission.
     Admission {
-        /// How it runs.
         service: Service,
-        /// Number of replicas.
         replicas: i32,
-        /// Its ports.
         webhook: AdmissionPorts,
         /// May pods share devices?
         gpu_sharing: bool,
@@ -134,13 +118,12 @@ settings! {
         gpu_fraction_runtime_class_name: String,
         /// Deprecated name of the same.
         gpu_pod_runtime_class_name: String,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
 
 settings! {
-    /// Ports of admission.
     AdmissionPorts {
         /// Port of the Service.
         port: i64,
@@ -154,18 +137,14 @@ settings! {
 }
 
 settings! {
-    /// The scheduler.
     Scheduler {
-        /// How it runs.
         service: Service,
         /// Accepted; a Go setting without meaning here.
         #[serde(rename = "GOGC")]
         gogc: i64,
-        /// Its Service.
         scheduler_service: SchedulerService,
-        /// Number of replicas.
         replicas: i32,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
@@ -186,13 +165,9 @@ settings! {
 settings! {
     /// The queue status controller.
     QueueController {
-        /// How it runs.
         service: Service,
-        /// Number of replicas.
         replicas: i32,
-        /// Its Service.
         controller_service: ControllerService,
-        /// Its admission webhooks.
         webhooks: Webhooks,
         /// First part of the metrics' names.
         metrics_namespace: String,
@@ -200,7 +175,7 @@ settings! {
         queue_label_to_metric_label: String,
         /// Their values where a queue has none.
         queue_label_to_default_metric_value: String,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
@@ -208,17 +183,13 @@ settings! {
 settings! {
     /// The pod-group status controller.
     PodGroupController {
-        /// How it runs.
         service: Service,
-        /// Number of replicas.
         replicas: i32,
         /// Pod groups handled at once.
         max_concurrent_reconciles: i64,
-        /// Its Service.
         controller_service: WebhookService,
-        /// Its admission webhooks.
         webhooks: Webhooks,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
@@ -244,7 +215,7 @@ settings! {
 settings! {
     /// Admission webhooks of a controller.
     Webhooks {
-        /// Are objects validated?
+        /// Whether the webhook validates objects.
         enable_validation: bool,
         /// First part of the name of the registration.
         webhook_configuration_name_prefix: String,
@@ -254,11 +225,9 @@ settings! {
 settings! {
     /// The node scale adjuster.
     NodeScaleAdjuster {
-        /// How it runs.
         service: Service,
-        /// Its settings.
         args: NodeScaleAdjusterArgs,
-        /// Its autoscaler.
+        /// Vertical pod autoscaler of the Deployment.
         vpa: Vpa,
     }
 }
@@ -280,11 +249,9 @@ settings! {
 }
 
 settings! {
-    /// Prometheus.
     Prometheus {
         /// Is there an instance of our own?
         enabled: bool,
-        /// Its name.
         instance_name: String,
         /// How long it keeps data.
         retention_period: String,
@@ -300,11 +267,10 @@ settings! {
         external_prometheus_url: String,
         /// Health checks of that instance.
         external_prometheus_health_probe: HealthProbe,
-        /// What is scraped.
+        /// Settings of the `ServiceMonitor`.
         service_monitor: ServiceMonitor,
         /// Label on service monitors.
         accounting_label_key: String,
-        /// Its value.
         accounting_label_value: String,
     }
 }
@@ -322,9 +288,8 @@ settings! {
 }
 
 settings! {
-    /// What is scraped.
+    /// Settings of the `ServiceMonitor`.
     ServiceMonitor {
-        /// Is anything scraped?
         enabled: bool,
         /// Time between two scrapes.
         interval: String,
@@ -342,7 +307,7 @@ settings! {
         service: Service,
         /// Nodes it runs on.
         node_selector: BTreeMap<String, String>,
-        /// Taints it tolerates.
+        /// Taints that the pods tolerate.
         tolerations: Vec<Toleration>,
         /// Time between two looks.
         poll_interval: String,
@@ -350,7 +315,6 @@ settings! {
         drift_resync_interval: String,
         /// Folder of the kubelet's socket.
         pod_resources_host_path: String,
-        /// The socket.
         pod_resources_socket: String,
         /// Where sysfs is on the host.
         sysfs_host_path: String,

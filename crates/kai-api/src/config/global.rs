@@ -33,7 +33,6 @@ settings! {
         require_default_pod_anti_affinity_term: bool,
         /// Deprecated: one pull secret.
         images_pull_secret: String,
-        /// Pull secrets.
         additional_image_pull_secrets: Vec<String>,
         /// Priority class of the components' pods.
         priority_class_name: String,
@@ -47,7 +46,6 @@ settings! {
         gpu_memory_enforcement: String,
         /// MiB of each GPU that are never given out, until a reservation pod measured what the driver keeps.
         gpu_memory_reserve_mib: i64,
-        /// Logs as JSON.
         json_log: bool,
         /// Autoscaler of components that say nothing else.
         vpa: Vpa,

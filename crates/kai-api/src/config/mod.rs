@@ -51,16 +51,12 @@ pub struct ConfigSpec {
     /// What holds for all components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global: Option<Global>,
-    /// The grouper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_grouper: Option<PodGrouper>,
-    /// The binder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binder: Option<Binder>,
-    /// Admission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
-    /// The scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
     /// The queue status controller.
@@ -72,7 +68,6 @@ pub struct ConfigSpec {
     /// The node scale adjuster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_scale_adjuster: Option<NodeScaleAdjuster>,
-    /// Prometheus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<Prometheus>,
     /// The NUMA placement exporter.

@@ -9,9 +9,7 @@ use crate::quantity::RawQuantity;
 settings! {
     /// How a component runs.
     Service {
-        /// Does it run?
         enabled: bool,
-        /// Its image.
         image: Image,
         /// Requests and limits.
         resources: Resources,
@@ -19,7 +17,6 @@ settings! {
         k8s_client_config: ClientConfig,
         /// Where its pods run.
         affinity: Affinity,
-        /// Its disruption budget.
         pod_disruption_budget: PodDisruptionBudget,
     }
 }
@@ -27,11 +24,8 @@ settings! {
 settings! {
     /// An image: `repository/name:tag`.
     Image {
-        /// Repository.
         repository: String,
-        /// Name.
         name: String,
-        /// Tag.
         tag: String,
         /// `Always`, `IfNotPresent` or `Never`.
         pull_policy: String,
@@ -65,7 +59,7 @@ settings! {
     ClientConfig {
         /// Requests per second.
         qps: i64,
-        /// Requests at once.
+        /// Requests that may exceed the rate for a moment.
         burst: i64,
     }
 }
@@ -73,7 +67,6 @@ settings! {
 settings! {
     /// A disruption budget, where there are several replicas.
     PodDisruptionBudget {
-        /// Is there one?
         enabled: bool,
         /// How many pods may be away.
         max_unavailable: i64,
@@ -95,7 +88,6 @@ settings! {
 settings! {
     /// A vertical pod autoscaler.
     Vpa {
-        /// Is there one?
         enabled: bool,
         /// How recommendations are applied.
         update_policy: VpaUpdatePolicy,

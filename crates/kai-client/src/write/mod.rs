@@ -183,7 +183,6 @@ impl Patch {
 /// Writes of a class share a limit, and wait for no other class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Binds.
     Bind,
     /// Bind requests: a plan may make thousands, and binds of the first ones do not queue behind them.
     BindRequest,

@@ -81,7 +81,6 @@ impl Schedule {
         Some(target)
     }
 
-    /// It was written.
     pub fn wrote(&mut self, target: Target, now: Timestamp) {
         self.paused.retain(|_, until| *until > now);
         let until = now.plus(target.pause());

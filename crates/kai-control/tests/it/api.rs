@@ -27,13 +27,11 @@ pub(crate) type Clock = Arc<dyn Fn() -> f64 + Send + Sync>;
 /// Requests that are refused.
 #[derive(Clone)]
 pub(crate) struct Fault {
-    /// Method.
     pub(crate) method: &'static str,
     /// Part of the path.
     pub(crate) path: &'static str,
     /// Status of the answer.
     pub(crate) code: u16,
-    /// How often.
     pub(crate) times: u32,
     /// The request is carried out, only the answer says otherwise.
     pub(crate) carried_out: bool,
@@ -53,7 +51,6 @@ pub(crate) enum Moment {
 pub(crate) struct Race {
     /// Method and part of the path of the request.
     pub(crate) request: (&'static str, &'static str),
-    /// When.
     pub(crate) moment: Moment,
     /// The path of its list, and the object.
     pub(crate) object: (&'static str, Value),

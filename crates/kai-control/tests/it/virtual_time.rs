@@ -24,7 +24,7 @@ use crate::api::{Api, Fault, Race};
 /// 2026-01-01T00:00:00Z
 pub(crate) const BEGINNING: i64 = 1_767_225_600_000_000_000;
 
-/// What happens.
+/// A scripted sequence of events.
 #[derive(Clone, Default)]
 pub(crate) struct Story {
     /// Objects that exist at the start, by the path of their list.

@@ -12,7 +12,6 @@ use crate::test_space::TestSpace;
 
 /// Preemptible, low.
 const LOW: &str = "train";
-/// Preemptible, high.
 const HIGH: &str = "build-preemptible";
 /// Not preemptible, low.
 const LOW_FIXED: &str = "build";

@@ -3,21 +3,14 @@
 use super::{Origin, Resource, ScalePaths, Version};
 use crate::store::ResourceId;
 
-/// Pods.
 pub const PODS: (&str, &str) = ("", "pods");
-/// Nodes.
 pub const NODES: (&str, &str) = ("", "nodes");
-/// Namespaces.
 pub const NAMESPACES: (&str, &str) = ("", "namespaces");
 /// Events; `events.k8s.io` serves the same objects with other field names.
 pub const EVENTS: (&str, &str) = ("", "events");
-/// Config maps.
 pub const CONFIG_MAPS: (&str, &str) = ("", "configmaps");
-/// Service accounts.
 pub const SERVICE_ACCOUNTS: (&str, &str) = ("", "serviceaccounts");
-/// Claims of volumes.
 pub const PERSISTENT_VOLUME_CLAIMS: (&str, &str) = ("", "persistentvolumeclaims");
-/// Priority classes.
 pub const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
 /// Custom resource definitions.
 pub const CRDS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
@@ -198,7 +191,6 @@ const ROWS: &[Row] = &[
     global(STORAGE, "volumeattachments", "volumeattachment", "VolumeAttachment").status(),
 ];
 
-/// Every built-in resource.
 pub(super) fn resources() -> impl Iterator<Item = Resource> {
     ROWS.iter().map(|row| Resource {
         id: ResourceId::new(row.group, row.plural),

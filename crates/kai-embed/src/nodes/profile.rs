@@ -57,7 +57,6 @@ pub struct NodeProfile {
     pub machine: Machine,
     /// Number of CPU cores.
     pub cpu: u32,
-    /// Memory in GiB.
     pub memory_gib: u32,
     /// Number of physical GPUs.
     pub gpus: u32,

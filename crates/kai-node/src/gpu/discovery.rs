@@ -11,7 +11,6 @@ use crate::gpu::visible::VisibleDevices;
 pub struct Device {
     /// Its place among those that are seen.
     pub index: u32,
-    /// Its UUID.
     pub uuid: String,
     /// What it is called.
     pub name: Option<String>,
@@ -21,7 +20,7 @@ pub struct Device {
     pub free_mib: Option<u64>,
 }
 
-/// What NVML tells.
+/// Devices that NVML reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// Version of the driver.
@@ -50,7 +49,7 @@ pub enum DiscoveryError {
     NotOne {
         /// UUIDs that are seen.
         seen: Vec<String>,
-        /// What restricts them.
+        /// Devices that the container may use.
         visible: VisibleDevices,
     },
 }

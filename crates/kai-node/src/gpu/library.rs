@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::gpu::nvml::{Nvml, NvmlFault};
 
-/// The library.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// Folders that are looked into last. Tegra systems keep the library in folders of its own, which the system does not
@@ -54,7 +53,6 @@ pub enum OpenError {
     /// It is in this folder, and what it needs is not where the system looks. It can be loaded by a process whose
     /// `LD_LIBRARY_PATH` names the folder.
     NeedsLibraryPath {
-        /// The folder.
         folder: PathBuf,
         /// What the system said.
         why: String,
@@ -63,7 +61,7 @@ pub enum OpenError {
     Fault {
         /// Where it was found.
         library: PathBuf,
-        /// What it said.
+        /// Error that the library returned.
         fault: NvmlFault,
     },
 }

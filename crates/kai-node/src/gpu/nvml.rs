@@ -8,13 +8,12 @@ pub trait Nvml {
     fn driver_version(&self) -> Result<String, NvmlFault>;
     /// How many devices this process sees.
     fn device_count(&self) -> Result<u32, NvmlFault>;
-    /// One of them.
+    /// The device at this index.
     fn device(&self, index: u32) -> Result<Box<dyn NvmlDevice + '_>, NvmlFault>;
 }
 
-/// A device.
 pub trait NvmlDevice {
-    /// Its UUID, `GPU-…`.
+    /// UUID of the device, `GPU-…`.
     fn uuid(&self) -> Result<String, NvmlFault>;
     /// What it is called.
     fn name(&self) -> Result<String, NvmlFault>;
@@ -29,7 +28,6 @@ pub trait NvmlDevice {
 /// A process that uses a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuProcess {
-    /// Its PID.
     pub pid: u32,
     /// Bytes of the device that it holds; none: the driver does not tell.
     pub used_bytes: Option<u64>,

@@ -35,7 +35,6 @@ const LOOKS_PER_SEARCH: u32 = 4;
 /// A process that uses a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ObservedProcess {
-    /// Its PID.
     pub pid: u32,
     /// UID of its pod; none: it runs in no pod.
     pub pod: Option<String>,

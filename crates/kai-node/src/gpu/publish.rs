@@ -12,7 +12,6 @@ use crate::gpu::visible::VisibleDevices;
 /// The device that a reservation pod keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// The device.
     pub device: Device,
     /// Version of the driver.
     pub driver: Option<String>,

@@ -12,14 +12,14 @@ pub enum VisibleDevices {
     /// Nothing restricts them. Containers that get devices by CDI are told `void` and see what was injected.
     #[default]
     Unrestricted,
-    /// These.
+    /// The container may use the listed devices alone.
     Only(Vec<DeviceRef>),
 }
 
 /// How a device is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceRef {
-    /// By its place.
+    /// Position in the order of NVML.
     Index(u32),
     /// By its UUID, or a beginning of it that no other device shares.
     Uuid(String),

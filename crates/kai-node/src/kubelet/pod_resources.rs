@@ -14,14 +14,10 @@ const PATIENCE: Span = seconds(10);
 /// Where the kubelet listens.
 pub const SOCKET: &str = "/var/lib/kubelet/pod-resources/kubelet.sock";
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodResources {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its containers.
     pub containers: Vec<ContainerResources>,
 }
 
@@ -37,18 +33,15 @@ impl PodResources {
 /// What a container was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerResources {
-    /// Devices.
     pub devices: Vec<Devices>,
     /// Cores of its own.
     pub cores: Vec<i64>,
-    /// Memory.
     pub memory: Vec<Memory>,
 }
 
 /// Devices of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
-    /// The resource.
     pub resource: String,
     /// Their names, as the device plugin chose them.
     pub ids: Vec<String>,
@@ -61,7 +54,6 @@ pub struct Devices {
 pub struct Memory {
     /// `memory` or `hugepages-…`.
     pub kind: String,
-    /// Bytes.
     pub bytes: u64,
     /// Zones it is in.
     pub zones: Vec<i64>,
@@ -83,7 +75,7 @@ impl Kubelet for Socket {
     }
 }
 
-/// Asks the kubelet.
+/// Lists the devices and memory of all pods from the kubelet's socket.
 pub async fn list(env: &Env, socket: &Path) -> Result<Vec<PodResources>, CallError> {
     let answer = wire::call(env, socket, METHOD, PATIENCE).await?;
     pods(&answer).ok_or(CallError::Unreadable)

@@ -10,7 +10,7 @@ use kai_client::env::Env;
 use kai_core::time::Span;
 use tokio::net::UnixStream;
 
-/// Largest answer.
+/// Longest answer of the kubelet that is read.
 const MOST_BYTES: usize = 16 << 20;
 /// A flag and the length of what follows.
 const PREFIX: usize = 5;
@@ -18,10 +18,9 @@ const PREFIX: usize = 5;
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// Nobody is there.
+    /// The socket does not exist, or nothing listens on it.
     #[error("{0}: {1}")]
     Unreachable(String, std::io::Error),
-    /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] hyper::Error),
     /// No answer came, or it was too long.
@@ -108,7 +107,6 @@ fn unframed(body: &Bytes) -> Result<Bytes, CallError> {
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field<'a> {
-    /// A number.
     Number(u64),
     /// Text, bytes or another message.
     Bytes(&'a [u8]),

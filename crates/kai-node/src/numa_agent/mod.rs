@@ -161,7 +161,7 @@ impl<K: Kubelet> Agent<K> {
         }
     }
 
-    /// Tells trouble once.
+    /// Logs a problem when it is new.
     fn tell(&mut self, trouble: &str) {
         if self.trouble.as_deref() != Some(trouble) {
             tracing::warn!("{trouble}");

@@ -58,13 +58,10 @@ impl BinderSettings {
 pub struct ReservationSettings {
     /// Namespace of reservation pods.
     pub namespace: String,
-    /// Their service account.
     pub service_account: String,
     /// Value of their `app` label.
     pub app_label: String,
-    /// Their image.
     pub image: String,
-    /// Their runtime class.
     pub runtime_class: RuntimeClassSetting,
     /// When their image is pulled.
     pub pull_policy: String,
@@ -91,9 +88,7 @@ pub enum CdiSetting {
     /// As NVIDIA's operator is set up, if it is there.
     #[default]
     Auto,
-    /// They do.
     On,
-    /// They do not.
     Off,
 }
 
@@ -129,9 +124,7 @@ pub enum TegraMode {
     /// Those that say so.
     #[default]
     Auto,
-    /// All.
     On,
-    /// None.
     Off,
 }
 
@@ -142,10 +135,8 @@ pub enum Privilege {
     /// Where they need it.
     #[default]
     Auto,
-    /// They may.
     #[serde(rename = "true")]
     Yes,
-    /// They may not.
     #[serde(rename = "false")]
     No,
 }

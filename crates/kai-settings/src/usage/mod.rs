@@ -33,7 +33,7 @@ pub struct UsageSettings {
 pub enum Source {
     /// A Prometheus that scrapes queues and nodes.
     Prometheus(Box<PrometheusSettings>),
-    /// Our own record.
+    /// Usage that `kai` records itself.
     Recorder,
 }
 
@@ -57,7 +57,6 @@ pub const RECORDER: &str = "recorder";
 
 /// What of the environment a configuration may refer to.
 pub struct Environment<'a> {
-    /// Environment variables.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The Prometheus of the installation.
     pub prometheus: Option<&'a str>,

@@ -13,7 +13,7 @@ pub enum Window {
     Tumbling {
         /// When one of them began.
         start: Timestamp,
-        /// Their length.
+        /// Length of a window.
         size: Span,
     },
     /// Windows that begin when an expression says so.

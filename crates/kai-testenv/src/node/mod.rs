@@ -54,9 +54,7 @@ pub enum NvidiaRuntime {
 /// A program of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeProgram {
-    /// The kubelet.
     Kubelet,
-    /// Containerd.
     Containerd,
 }
 

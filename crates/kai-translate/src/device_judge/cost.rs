@@ -58,7 +58,7 @@ pub(super) struct Outcome {
     pub(super) is_true: bool,
     /// The budget was spent before the end.
     pub(super) is_over_budget: bool,
-    /// What was spent.
+    /// Steps spent so far.
     pub(super) steps: u64,
 }
 

@@ -18,7 +18,6 @@ impl Opaque for QuantityValue {
     }
 }
 
-/// A version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VersionValue(pub(super) semver::Version);
 
@@ -30,7 +29,7 @@ impl Opaque for VersionValue {
 
 type Answer<T> = Result<T, ExecutionError>;
 
-/// The language itself.
+/// The CEL environment with Kubernetes' libraries.
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib().with_optional_support(true);
     // These fail only where a name is declared twice.

@@ -79,7 +79,6 @@ pub fn name(pod: &view::Pod) -> ObjectName {
     ObjectName::new(pod.metadata.namespace.as_str(), pod.metadata.name.as_str())
 }
 
-/// A pod.
 pub fn translate(pod: &view::Pod, rules: &PodRules) -> Translated<PodSpec> {
     let name = name(pod);
     let mut complaints = Complaints::about(format!("Pod {name}"));

@@ -6,15 +6,12 @@ use serde::Deserialize;
 use super::null_is_default;
 use crate::amounts::ResourceList;
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Node {
-    /// Metadata.
     pub metadata: ObjectMeta,
     /// What is asked of it.
     pub spec: NodeSpec,
-    /// Status.
     pub status: NodeStatus,
 }
 
@@ -22,20 +19,16 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Cordoned.
+    /// Whether the node is cordoned.
     pub unschedulable: bool,
-    /// Taints.
     #[serde(deserialize_with = "null_is_default")]
     pub taints: Vec<Taint>,
 }
 
-/// A taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Taint {
-    /// Key.
     pub key: String,
-    /// Value.
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
@@ -45,16 +38,13 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// What it has.
     #[serde(deserialize_with = "null_is_default")]
     pub capacity: ResourceList,
     /// What pods may use.
     #[serde(deserialize_with = "null_is_default")]
     pub allocatable: ResourceList,
-    /// Conditions.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: Vec<Condition>,
-    /// The system.
     #[serde(rename = "nodeInfo", deserialize_with = "null_is_default")]
     pub node_info: NodeInfo,
     /// Runtimes of containers that it has, where it reports them.
@@ -80,7 +70,6 @@ pub struct NodeInfo {
     pub kernel_version: String,
 }
 
-/// A condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Condition {

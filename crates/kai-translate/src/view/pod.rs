@@ -9,15 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::null_is_default;
 use crate::amounts::ResourceList;
 
-/// A pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Metadata.
     pub metadata: ObjectMeta,
     /// What it asks for.
     pub spec: PodSpec,
-    /// Status.
     pub status: PodStatus,
 }
 
@@ -25,7 +22,7 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Who places it.
+    /// Scheduler of the pod.
     pub scheduler_name: Option<String>,
     /// Where it was placed.
     pub node_name: Option<String>,
@@ -35,7 +32,6 @@ pub struct PodSpec {
     pub workload_ref: Option<WorkloadReference>,
     /// The Kubernetes `PodGroup` it belongs to.
     pub scheduling_group: Option<SchedulingGroup>,
-    /// Containers.
     #[serde(deserialize_with = "null_is_default")]
     pub containers: Vec<Container>,
     /// Containers that run first; those that always restart stay.
@@ -49,13 +45,12 @@ pub struct PodSpec {
     pub node_selector: BTreeMap<String, String>,
     /// Nodes and pods it wants or does not want to be near.
     pub affinity: Option<Box<Affinity>>,
-    /// Taints it tolerates.
+    /// Taints that the pod tolerates.
     #[serde(deserialize_with = "null_is_default")]
     pub tolerations: Vec<Toleration>,
     /// What must be lifted before it may be placed.
     #[serde(deserialize_with = "null_is_default")]
     pub scheduling_gates: Vec<NamedSource>,
-    /// Volumes.
     #[serde(deserialize_with = "null_is_default")]
     pub volumes: Vec<Volume>,
     /// Claims of devices.
@@ -63,27 +58,22 @@ pub struct PodSpec {
     pub resource_claims: Vec<PodResourceClaim>,
 }
 
-/// A container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Name.
     pub name: String,
     /// What it asks for.
     #[serde(deserialize_with = "null_is_default")]
     pub resources: Resources,
-    /// Ports.
     #[serde(deserialize_with = "null_is_default")]
     pub ports: Vec<ContainerPort>,
     /// `Always` makes an init container a sidecar.
     pub restart_policy: Option<String>,
-    /// Environment variables.
     #[serde(deserialize_with = "null_is_default")]
     pub env: Vec<EnvVar>,
     /// Sources of environment variables.
     #[serde(deserialize_with = "null_is_default")]
     pub env_from: Vec<EnvFrom>,
-    /// Volumes it mounts.
     #[serde(deserialize_with = "null_is_default")]
     pub volume_mounts: Vec<VolumeMount>,
 }
@@ -117,7 +107,6 @@ pub struct ContainerPort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvVar {
-    /// Name.
     pub name: String,
     /// Where its value comes from.
     pub value_from: Option<EnvSource>,
@@ -135,7 +124,6 @@ pub struct EnvSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvFrom {
-    /// A config map.
     pub config_map_ref: Option<NamedSource>,
 }
 
@@ -143,7 +131,6 @@ pub struct EnvFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NamedSource {
-    /// Name.
     pub name: String,
     /// The pod starts without it.
     pub optional: Option<bool>,
@@ -161,13 +148,11 @@ pub struct VolumeMount {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
-    /// Name.
     pub name: String,
     /// A claim by name.
     pub persistent_volume_claim: Option<VolumeClaimSource>,
     /// A claim made for the pod.
     pub ephemeral: Option<EphemeralSource>,
-    /// A config map.
     pub config_map: Option<NamedSource>,
     /// Several sources in one.
     pub projected: Option<Projected>,
@@ -190,7 +175,6 @@ pub struct VolumeClaimSource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Projected {
-    /// The sources.
     #[serde(deserialize_with = "null_is_default")]
     pub sources: Vec<ProjectedSource>,
 }
@@ -199,11 +183,9 @@ pub struct Projected {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProjectedSource {
-    /// A config map.
     pub config_map: Option<NamedSource>,
 }
 
-/// A toleration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
@@ -213,7 +195,6 @@ pub struct Toleration {
     /// `Exists` or `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// Value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Effect; empty: every effect.
@@ -263,7 +244,6 @@ pub struct PodStatus {
     /// Status of its init containers; those that stay can be resized too.
     #[serde(deserialize_with = "null_is_default")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// Conditions.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: Vec<PodCondition>,
 }
@@ -295,7 +275,7 @@ pub struct ContainerStatus {
 pub struct ContainerState {
     /// It does not run yet.
     pub waiting: Option<ContainerStateReason>,
-    /// It ran.
+    /// The container has ended.
     pub terminated: Option<ContainerStateReason>,
 }
 
@@ -320,10 +300,10 @@ pub struct PodCondition {
     pub status: String,
     /// Since when it has this status.
     pub last_transition_time: Option<String>,
-    /// One word.
+    /// Reason in one word, for programs.
     #[serde(deserialize_with = "null_is_default")]
     pub reason: String,
-    /// One sentence.
+    /// Sentence for people.
     #[serde(deserialize_with = "null_is_default")]
     pub message: String,
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::world::World;
 use crate::{QUEUE, open};
 
-/// A free port.
 pub(crate) fn free_port() -> u16 {
     kai_testenv::free_port().expect("a port")
 }

@@ -208,7 +208,6 @@ impl World {
         pod
     }
 
-    /// Creates a pod.
     pub(crate) async fn create_pod(&self, pod: &Value) {
         self.create(&format!("/api/v1/namespaces/{}/pods", self.name), pod).await;
     }
