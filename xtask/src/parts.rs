@@ -10,7 +10,7 @@ use anyhow::Context;
 use crate::process::{cargo, show};
 use crate::tally::Tally;
 use crate::test_output::Failures;
-use crate::{guard, instructions, licences, scenarios, second_try, soak};
+use crate::{guard, instructions, licences, scenarios, second_try};
 
 /// One part: its name and what it does.
 struct Part {
@@ -208,18 +208,14 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// The properties over more worlds: those of two seeds that every run has, and those of a seed that no run had before.
+/// The properties over more worlds. The same ones in every run: a world that breaks a rule since long must not stop a
+/// change that has nothing to do with it. `cargo xtask soak` looks for such worlds, with seeds that no run had before.
 fn other_properties(root: &Path) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
-    let fresh_seed = soak::fresh_seed().to_string();
-    for seed in OTHER_SEEDS.into_iter().chain([&*fresh_seed]) {
+    for seed in OTHER_SEEDS {
         println!("random worlds from {SEED_VARIABLE}={seed}");
         let arguments = [TEST.as_slice(), &["--test", "properties"]].concat();
-        let counts = counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, seed)]))?;
-        if counts.failed > 0 {
-            println!("failed with {SEED_VARIABLE}={seed}: the same seed repeats the failure");
-        }
-        tally += counts;
+        tally += counted(root, cargo_with(&arguments, &[(SEED_VARIABLE, seed)]))?;
     }
     Ok(tally)
 }

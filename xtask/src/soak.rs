@@ -51,7 +51,7 @@ impl Rates {
 }
 
 /// A seed from the system's source of randomness, short enough to be typed.
-pub(crate) fn fresh_seed() -> u64 {
+fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 

@@ -2,7 +2,7 @@
 //! while its queue, before that unit, holds more than its fair share, and the queue that takes stays within its
 //! own fair share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kai_core::config::ActionKind;
 use kai_core::fairness::{
@@ -27,6 +27,8 @@ struct Replay<'w> {
     tree: QueueTree,
     /// What each pod costs its queue by now.
     charged: BTreeMap<TaskId, Amounts>,
+    /// Pods that the plan bound so far.
+    bound: BTreeSet<TaskId>,
 }
 
 /// A number without the noise of sums.
@@ -71,7 +73,7 @@ impl<'w> Replay<'w> {
                 charged.insert(id, task.state.accepted.amounts());
             }
         }
-        Self { world, tree: world.queue_tree().clone(), charged }
+        Self { world, tree: world.queue_tree().clone(), charged, bound: BTreeSet::new() }
     }
 
     /// Whether by the planner's arithmetic more may be allocated than the bound.
@@ -108,6 +110,7 @@ impl<'w> Replay<'w> {
             StepKind::Evict { .. } => {
                 let allocated = self.charged.remove(&task).unwrap_or(Amounts::ZERO);
                 self.charge(task, allocated, -1.0);
+                self.bound.remove(&task);
             }
             StepKind::Bind { node, .. } | StepKind::Nominate { node, .. } => {
                 let node = self.world.node_named(node).expect("plans speak of nodes there are");
@@ -116,6 +119,9 @@ impl<'w> Replay<'w> {
                 let amounts = self.world.node(node).accepted(shape, compatibility).amounts();
                 self.charged.insert(task, amounts);
                 self.charge(task, amounts, 1.0);
+                if matches!(step.kind, StepKind::Bind { .. }) {
+                    self.bound.insert(task);
+                }
             }
         }
     }
@@ -193,7 +199,8 @@ impl<'w> Replay<'w> {
     fn staying(&self, all: &[TaskId], gone: &[TaskId]) -> usize {
         let holds = |task: &&TaskId| {
             let status = self.world.task(**task).state.status;
-            self.charged.contains_key(task) && status.is_active_allocated()
+            let is_bound = status.is_active_allocated() || self.bound.contains(task);
+            self.charged.contains_key(task) && is_bound
         };
         all.iter().filter(holds).filter(|task| !gone.contains(task)).count()
     }
