@@ -22,8 +22,10 @@ fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
     for (_, since) in &mut plan.staleness {
         *since = since.filter(|since| *since != at);
     }
-    let newly_delayed = plan.reclaim_delays.iter().any(|(_, since)| *since == at);
-    plan.reclaim_delays.retain(|(_, since)| *since != at);
+    // A delay that a skewed clock dated into the future starts now, until that moment has come.
+    let is_new = |since: Timestamp| since == at || since > now();
+    let newly_delayed = plan.reclaim_delays.iter().any(|(_, since)| is_new(*since));
+    plan.reclaim_delays.retain(|(_, since)| !is_new(*since));
     for victims in plan.waiting.iter_mut().flat_map(|report| &mut report.victims) {
         victims.budgets_until = None;
     }
