@@ -91,6 +91,9 @@ async fn a_pod_that_has_not_started_gives_way_to_a_pod_of_another_scheduler() {
     world.wait("an event says why", async || gave_way(&world, "ours", "other").await).await;
 }
 
+/// So often in a row the GPU has one user before the race counts as decided.
+const OBSERVATIONS: u32 = 10;
+
 #[tokio::test]
 async fn gpu_is_used_by_one_pod_whichever_bind_comes_first() {
     let Some(world) = one_gpu("raced").await else { return };
@@ -103,14 +106,18 @@ async fn gpu_is_used_by_one_pod_whichever_bind_comes_first() {
             world.create_pod(&foreign(&world, &other)).await;
         };
         tokio::join!(world.create_pod(&pod), late);
+        // A bind that was in flight may still arrive, and is then reverted.
         world
-            .wait("the other pod alone holds the GPU", async || {
-                holds_the_gpu(&world, &other).await && !holds_the_gpu(&world, &mine).await
-            })
-            .await;
-        world
-            .stays("it does not change", Duration::from_millis(200), async || {
-                !holds_the_gpu(&world, &mine).await
+            .wait("the other pod alone keeps the GPU", async || {
+                for _ in 0..OBSERVATIONS {
+                    let alone =
+                        holds_the_gpu(&world, &other).await && !holds_the_gpu(&world, &mine).await;
+                    if !alone {
+                        return false;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                true
             })
             .await;
         reverted += u32::from(gave_way(&world, &mine, &other).await);
