@@ -2,6 +2,7 @@
 //! it stands for: there is a place now, so that the scaling pod is removed first. It holds no other pod up.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kai_api::names::objects;
 use kai_core::input::node::NodeSpec;
@@ -36,7 +37,7 @@ struct Waiting {
     origin: ObjectName,
     pool: Option<Text>,
     devices: i64,
-    constraints: PodConstraints,
+    constraints: Arc<PodConstraints>,
 }
 
 impl ScalingPods {
@@ -111,7 +112,7 @@ impl Waiting {
     }
 
     fn suits(&self, node: &NodeSpec) -> bool {
-        let PodConstraints { node_selector, node_terms, tolerations, .. } = &self.constraints;
+        let PodConstraints { node_selector, node_terms, tolerations, .. } = &*self.constraints;
         let has = |(key, value): &(Text, Text)| node.labels.get(key) == Some(value);
         let matches = node_terms.is_empty()
             || node_terms.iter().any(|term| term.matches(&node.name, &node.labels));

@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod orders;
 mod panics;
 pub mod planner;
+mod pool;
 pub mod run;
 pub mod scale_adjuster;
 pub mod serve;

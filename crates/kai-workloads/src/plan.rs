@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use kai_api::names::objects::POD_GROUP_PREFIX;
 use kai_api::pod_group::TopologyConstraint;
 use kai_api::view::{OwnerReference, Pod};
+use serde::{Deserialize, Serialize};
 
 use crate::queue::QueueLabel;
 
 /// How much of a group, or of a part of it, must be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Minimum {
     /// At least this many pods.
     Members(i32),
@@ -18,7 +19,7 @@ pub enum Minimum {
 }
 
 /// The pod group of a pod.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodGroupPlan {
     /// Name of the pod group, which follows from its workload.
     pub name: String,
@@ -64,7 +65,7 @@ impl PodGroupPlan {
 }
 
 /// A part of a pod group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubGroupPlan {
     /// Name of the sub-group, unique in its pod group; pods carry it as a label.
     pub name: String,
@@ -104,7 +105,7 @@ impl SubGroupPlan {
 }
 
 /// A warning for the user, recorded as an event.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Notice {
     /// Labels name different queues.
     #[error("queue {chosen} is used, although {} names queue {}", other.place(), other.value)]

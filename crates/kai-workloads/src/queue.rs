@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use kai_api::names::{legacy, objects, workload};
+use serde::{Deserialize, Serialize};
 
 /// Labels of an object, and what the object is called in messages.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +18,7 @@ pub struct LabelSource<'a> {
 }
 
 /// A label that names a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueLabel {
     /// The object that carries it.
     pub object: String,

@@ -223,7 +223,7 @@ impl BindState<'_> {
                 let bound = entry.started.filter(|_| entry.base.node.is_some());
                 let by = match bound {
                     None if self.binds.request(name).is_some() => RevertBy::RemoveRequest,
-                    _ if entry.has_controller() => RevertBy::Evict,
+                    _ if entry.has_controller => RevertBy::Evict,
                     _ => RevertBy::LeaveToNode,
                 };
                 Revertible { pod: name.clone(), bound, uid: entry.base.uid.clone(), by }

@@ -130,8 +130,9 @@ impl Planner {
             if let Some(zones) = numa_zones {
                 annotations.insert(scheduling::NUMA_PREDICTED.into(), zones.to_string());
             }
-            let placement =
-                self.settings.signer().sign(&entry.view.metadata, node, &[], &annotations);
+            let placement = entry.view.unpack().and_then(|view| {
+                self.settings.signer().sign(&view.metadata, node, &[], &annotations)
+            });
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));
             let bind = BindPod { pod, uid: step.uid.clone(), node: node.clone(), annotations };
             self.orders.push(Order::Bind(bind));

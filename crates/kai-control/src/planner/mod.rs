@@ -19,9 +19,11 @@ mod namespaces;
 mod node_gpus;
 mod nominations;
 mod objects;
+mod packed;
 mod planned_world;
 mod pod_entry;
 mod pods;
+mod shared_parts;
 mod workloads;
 
 use kai_binder::EndedBind;

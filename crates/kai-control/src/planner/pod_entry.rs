@@ -9,12 +9,16 @@ use kai_core::time::Timestamp;
 use kai_translate::{time, view};
 use kai_workloads::PodGroupPlan;
 
+use super::packed::Packed;
+
 /// A pod with its membership and the fields that binding reads.
 pub(super) struct PodEntry {
     /// As the cluster shows it.
     pub(super) base: PodSpec,
     /// The fields that rules of grouping read.
-    pub(super) view: GroupingView,
+    pub(super) view: Packed<GroupingView>,
+    /// A controller creates another pod when this one is gone.
+    pub(super) has_controller: bool,
     /// Device claims: name in the pod to name of the object.
     pub(super) claims: BTreeMap<String, String>,
     /// Names of its containers, init containers first, while it has no node.
@@ -37,11 +41,28 @@ pub(super) enum Membership {
     /// The grouper is deciding.
     Requested,
     /// The pod is its own group.
-    Own {
-        plan: Box<PodGroupPlan>,
-        /// The object of the group was ordered.
-        published: bool,
-    },
+    Own(OwnGroup),
+}
+
+/// The group of a pod that is alone in it.
+pub(super) struct OwnGroup {
+    pub(super) name: ObjectName,
+    /// Its leaf in the tree of the group.
+    pub(super) sub_group: Option<Text>,
+    pub(super) plan: Packed<PodGroupPlan>,
+    /// The object of the group was ordered.
+    pub(super) published: bool,
+}
+
+impl OwnGroup {
+    pub(super) fn new(plan: &PodGroupPlan, published: bool) -> Self {
+        Self {
+            name: group_name(plan),
+            sub_group: plan.pod_sub_group.as_deref().map(Text::from),
+            plan: Packed::new(plan),
+            published,
+        }
+    }
 }
 
 impl PodEntry {
@@ -60,7 +81,8 @@ impl PodEntry {
         let containers = containers.filter(|_| !has_node).map(|one| one.name.as_str().into());
         Self {
             base,
-            view: view.for_grouping(),
+            view: Packed::new(&view.for_grouping()),
+            has_controller: !view.metadata.owner_references.is_empty(),
             claims: claims.collect(),
             containers: containers.collect(),
             group,
@@ -78,11 +100,6 @@ impl PodEntry {
     pub(super) fn named_group(&self) -> Option<ObjectName> {
         named_group(&self.base)
     }
-
-    /// A controller creates another pod when this one is gone.
-    pub(super) fn has_controller(&self) -> bool {
-        !self.view.metadata.owner_references.is_empty()
-    }
 }
 
 /// The group that a pod names.
@@ -92,7 +109,7 @@ pub(super) fn named_group(pod: &PodSpec) -> Option<ObjectName> {
 }
 
 /// The name of a planned group.
-pub(super) fn group_name(plan: &PodGroupPlan) -> ObjectName {
+fn group_name(plan: &PodGroupPlan) -> ObjectName {
     ObjectName::new(plan.namespace.as_str(), plan.name.as_str())
 }
 

@@ -1,15 +1,17 @@
 //! Observed pods and decisions of the grouper into the parts and the world.
 
+use std::sync::Arc;
+
 use kai_client::kinds::Kind;
 use kai_core::input::pod::{Backoff, PodRole};
-use kai_core::input::{Delta, Object, ObjectKey, ObjectName, Text};
+use kai_core::input::{Delta, Object, ObjectKey, ObjectName};
 use kai_core::time::Timestamp;
 use kai_translate::{pod, view};
 use kai_workloads::PodGroupPlan;
 
 use super::gangs::Gangs;
 use super::node_gpus::ChangedReservations;
-use super::pod_entry::{Membership, PodEntry, group_name, requests_amd_gpus};
+use super::pod_entry::{Membership, PodEntry, requests_amd_gpus};
 use super::workloads::{FoundGroup, Publication};
 use super::{Planner, Publish, Wait, log_problems};
 use crate::grouper::{Grouped, Grouping, for_its_author};
@@ -26,13 +28,15 @@ impl Planner {
             let problem = summary(&translated.problems);
             self.statuses.set_problem(Kind::Pod, &name, &view.metadata.uid, problem);
         }
-        let Some(base) = log_problems(translated) else {
+        let Some(mut base) = log_problems(translated) else {
             self.remove_pod(&name);
             return;
         };
         if !self.workloads.is_current(&name, &base.uid) {
             self.remove_pod(&name);
         }
+        self.workloads.share_parts(&mut base);
+        let name = base.name.clone();
         self.observe_contest(&base);
         let was_dirty = self.world.is_dirty();
         let confirmed = self.confirms_eviction(&base).then(|| base.clone());
@@ -79,11 +83,10 @@ impl Planner {
         self.forget_object(ObjectKey::Pod(name.clone()));
         self.forget_object(ObjectKey::BindRequest(name.clone()));
         self.world.forget(name);
-        if let Membership::Own { plan, .. } = entry.group {
-            let group = group_name(&plan);
-            if self.workloads.group(&group).is_none() {
-                self.forget_object(ObjectKey::PodGroup(group));
-            }
+        if let Membership::Own(own) = entry.group
+            && self.workloads.group(&own.name).is_none()
+        {
+            self.forget_object(ObjectKey::PodGroup(own.name));
         }
     }
 
@@ -174,7 +177,7 @@ impl Planner {
 
     /// Applies the group that a pod is to the world, or the object of it.
     pub(super) fn apply_own_group(&mut self, pod: &ObjectName) {
-        let Some(group) = self.workloads.own_plan(pod).map(group_name) else { return };
+        let Some(group) = self.workloads.own_group(pod).map(|own| own.name.clone()) else { return };
         if self.workloads.group(&group).is_some() {
             self.apply_group(&group);
             return;
@@ -183,7 +186,7 @@ impl Planner {
             return;
         };
         let class = self.workloads.class_of(&group);
-        spec.denied = self.namespaces.denial(&group, &spec.queue, class);
+        spec.denied = self.namespaces.denial(&group, &spec.queue, class.as_deref());
         self.apply_delta(Delta::Set(Object::PodGroup(Box::new(spec))));
     }
 
@@ -195,7 +198,7 @@ impl Planner {
         let spec = self.valid_part(Kind::PodGroup, name, uid.as_deref(), translated);
         let Some(mut spec) = spec else { return };
         let class = self.workloads.class_of(name);
-        spec.denied = self.namespaces.denial(name, &spec.queue, class);
+        spec.denied = self.namespaces.denial(name, &spec.queue, class.as_deref());
         spec.half_bound = self.gangs().has_failed_binds(name);
         self.apply_delta(Delta::Set(Object::PodGroup(Box::new(spec))));
     }
@@ -240,9 +243,9 @@ impl Planner {
         if let Some(node) = &spec.node {
             spec.gpu_groups = self.devices.gpus.merged_groups(node, &spec.gpu_groups);
         }
-        if let Some(plan) = self.workloads.own_plan(name) {
-            spec.group = Some(plan.name.as_str().into());
-            spec.sub_group = plan.pod_sub_group.as_deref().map(Text::from);
+        if let Some(own) = self.workloads.own_group(name) {
+            spec.group = Some(own.name.name.clone());
+            spec.sub_group.clone_from(&own.sub_group);
         }
         if let Some(node) = self.nominations.node_of(name) {
             spec.nominated_node = Some(node.clone());
@@ -253,7 +256,10 @@ impl Planner {
             protected_until: self.backoffs.until(name, uid, Wait::Eviction),
         };
         if spec.node.is_none() {
-            spec.constraints.avoided_nodes = self.backoffs.avoided(name, uid);
+            let avoided = self.backoffs.avoided(name, uid);
+            if !avoided.is_empty() {
+                Arc::make_mut(&mut spec.constraints).avoided_nodes = avoided;
+            }
         }
         self.apply_delta(Delta::Set(Object::Pod(Box::new(spec))));
     }

@@ -14,7 +14,8 @@ use kai_translate::priority::PriorityClasses;
 use kai_translate::{Translated, pod_group};
 use kai_workloads::{Decision, Facts, GrouperConfig, PodGroupPlan, group_pod};
 
-use super::pod_entry::{Membership, PodEntry, group_name, named_group};
+use super::pod_entry::{Membership, OwnGroup, PodEntry, named_group};
+use super::shared_parts::SharedParts;
 use crate::status::Groups;
 
 /// Annotations of a pod group that a plan sets, or removes where there is no value.
@@ -32,6 +33,7 @@ pub(super) struct Workloads {
     members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
     classes: PriorityClasses,
     facts: Facts,
+    shared: SharedParts,
 }
 
 /// A group that is to become an object.
@@ -92,6 +94,12 @@ impl Workloads {
         self.groups.get(name)
     }
 
+    /// Lets a pod that was observed share what other pods have too.
+    pub(super) fn share_parts(&mut self, pod: &mut PodSpec) {
+        let known = self.pods.get(&pod.name).map(|entry| &entry.base);
+        self.shared.share(pod, known.filter(|known| known.uid == pod.uid));
+    }
+
     /// Takes a pod over. True when its group looks otherwise with it: it started, or it is the whole group.
     pub(super) fn set_pod(&mut self, name: &ObjectName, entry: PodEntry) -> bool {
         let group = entry.named_group();
@@ -116,8 +124,8 @@ impl Workloads {
                 self.members.remove(&group);
             }
         }
-        if let Membership::Own { plan, .. } = &entry.group {
-            self.own_groups.remove(&group_name(plan));
+        if let Membership::Own(own) = &entry.group {
+            self.own_groups.remove(&own.name);
         }
         Some(entry)
     }
@@ -130,12 +138,12 @@ impl Workloads {
         let old = self.pods.get_mut(&pod.name);
         let old = old.map(|old| std::mem::replace(&mut old.group, Membership::Unknown));
         match (old, &pod.group) {
-            (Some(Membership::Own { plan, published }), Some(group)) => {
-                let is_written = self.groups.contains_key(&group_name(&plan));
-                if *plan.name == **group && !is_written {
-                    return Membership::Own { plan, published };
+            (Some(Membership::Own(own)), Some(group)) => {
+                let is_written = self.groups.contains_key(&own.name);
+                if own.name.name == *group && !is_written {
+                    return Membership::Own(own);
                 }
-                self.own_groups.remove(&group_name(&plan));
+                self.own_groups.remove(&own.name);
                 Membership::Named
             }
             (_, Some(_)) => Membership::Named,
@@ -150,18 +158,17 @@ impl Workloads {
         if !matches!(entry.group, Membership::Unknown) {
             return FoundGroup::Nothing;
         }
-        let view = &entry.view;
+        let Some(view) = entry.view.unpack() else { return FoundGroup::Nothing };
         let is_alone = view.metadata.owner_references.is_empty();
-        match is_alone.then(|| group_pod(view, &[], &self.facts, config)) {
-            Some(Ok(Decision::Group(plan))) if plan.is_own_group_of(view) => FoundGroup::Own(plan),
+        match is_alone.then(|| group_pod(&view, &[], &self.facts, config)) {
+            Some(Ok(Decision::Group(plan))) if plan.is_own_group_of(&view) => FoundGroup::Own(plan),
             Some(Ok(Decision::Skip(_))) => {
                 entry.group = Membership::Named;
                 FoundGroup::Nothing
             }
             _ => {
-                let view = Box::new(view.clone());
                 entry.group = Membership::Requested;
-                FoundGroup::Request(view)
+                FoundGroup::Request(Box::new(view))
             }
         }
     }
@@ -186,11 +193,12 @@ impl Workloads {
         published: bool,
     ) -> Option<Publication> {
         let entry = self.pods.get_mut(name)?;
-        let view = Box::new(entry.view.clone());
-        let publication = published.then(|| Publication { view, plan: plan.clone() });
-        self.own_groups.insert(group_name(&plan), name.clone());
-        entry.group = Membership::Own { plan, published };
-        publication
+        let mut own = OwnGroup::new(&plan, published);
+        own.name.namespace = name.namespace.clone();
+        self.own_groups.insert(own.name.clone(), name.clone());
+        entry.group = Membership::Own(own);
+        let view = Box::new(entry.view.unpack().filter(|_| published)?);
+        Some(Publication { view, plan })
     }
 
     /// The pod that is its own group of this name.
@@ -204,9 +212,9 @@ impl Workloads {
     }
 
     /// The group that a pod is.
-    pub(super) fn own_plan(&self, pod: &ObjectName) -> Option<&PodGroupPlan> {
+    pub(super) fn own_group(&self, pod: &ObjectName) -> Option<&OwnGroup> {
         match &self.pods.get(pod)?.group {
-            Membership::Own { plan, .. } => Some(plan),
+            Membership::Own(own) => Some(own),
             _ => None,
         }
     }
@@ -252,7 +260,7 @@ impl Workloads {
         };
         let due = entry.base.created.plus(patience);
         match &entry.group {
-            Membership::Own { published: false, .. } if due > now => PublishDue::At(due),
+            Membership::Own(OwnGroup { published: false, .. }) if due > now => PublishDue::At(due),
             _ => entry.publish().map_or(PublishDue::Never, PublishDue::Now),
         }
     }
@@ -268,7 +276,7 @@ impl Workloads {
             let Some(entry) = self.pods.get_mut(name) else { continue };
             if matches!(entry.group, Membership::Named) && is_ours(&entry.base) {
                 entry.group = Membership::Requested;
-                views.push(entry.view.clone());
+                views.extend(entry.view.unpack());
             }
         }
         views
@@ -404,8 +412,8 @@ impl Workloads {
         partition: &Partition,
     ) -> Option<PodGroupSpec> {
         let entry = self.pods.get(pod)?;
-        let plan = self.own_plan(pod)?;
-        let name = group_name(plan);
+        let own = self.own_group(pod)?;
+        let (name, plan) = (own.name.clone(), own.plan.unpack()?);
         if self.groups.contains_key(&name) || !partition.holds(&plan.labels) {
             return None;
         }
@@ -435,12 +443,12 @@ impl Workloads {
     }
 
     /// The priority class of a group, whether it is an object or a pod.
-    pub(super) fn class_of(&self, group: &ObjectName) -> Option<&str> {
+    pub(super) fn class_of(&self, group: &ObjectName) -> Option<String> {
         if let Some(object) = self.groups.get(group) {
-            return object.spec.priority_class_name.as_deref();
+            return object.spec.priority_class_name.clone();
         }
-        let plan = self.own_plan(self.own_groups.get(group)?)?;
-        Some(&plan.priority_class_name)
+        let own = self.own_group(self.own_groups.get(group)?)?;
+        Some(own.plan.unpack()?.priority_class_name)
     }
 
     /// The object that a cycle is about when it tries this group: the pod that is the group, or else none.
@@ -452,11 +460,14 @@ impl Workloads {
 impl PodEntry {
     /// The group that this pod is, unless its object was ordered; it counts as ordered now.
     fn publish(&mut self) -> Option<Publication> {
-        let Membership::Own { plan, published: published @ false } = &mut self.group else {
+        let Membership::Own(own) = &mut self.group else { return None };
+        if std::mem::replace(&mut own.published, true) {
             return None;
-        };
-        *published = true;
-        Some(Publication { view: Box::new(self.view.clone()), plan: plan.clone() })
+        }
+        Some(Publication {
+            view: Box::new(self.view.unpack()?),
+            plan: Box::new(own.plan.unpack()?),
+        })
     }
 }
 
@@ -508,7 +519,7 @@ mod tests {
         else {
             panic!("a pod without owners is its own group");
         };
-        let group = group_name(&plan);
+        let group = OwnGroup::new(&plan, false).name;
         assert_eq!(workloads.set_own_group(&name("p"), plan, false), None);
         (workloads, group)
     }
@@ -543,7 +554,8 @@ mod tests {
         let (mut workloads, group) = own_group();
         let partition = Partition::default();
         let planned = workloads.own_group_spec(&name("p"), &partition).expect("a group");
-        let plan = workloads.own_plan(&name("p")).expect("a plan").clone();
+        let own = workloads.own_group(&name("p")).expect("a group");
+        let plan = own.plan.unpack().expect("a plan");
         let mut object = kai_workloads::write::planned_group(&plan);
         object.metadata.uid = Some("uid-p".to_owned());
         object.metadata.creation_timestamp =

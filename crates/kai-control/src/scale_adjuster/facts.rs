@@ -204,9 +204,9 @@ impl Facts {
         let pool = pod.metadata.labels.get(&self.settings.node_pool_label_key).cloned();
         let class = Class {
             pool: pool.clone(),
-            node_selector: spec.constraints.node_selector,
-            node_terms: spec.constraints.node_terms,
-            tolerations: spec.constraints.tolerations,
+            node_selector: spec.constraints.node_selector.clone(),
+            node_terms: spec.constraints.node_terms.clone(),
+            tolerations: spec.constraints.tolerations.clone(),
         };
         let blueprint = Blueprint {
             devices,

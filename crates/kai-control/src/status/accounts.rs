@@ -2,6 +2,7 @@
 //! of the sums of its group and its queue; what queues above have is summed when it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kai_api::names::gpu;
 use kai_core::compatibility::Compatibility;
@@ -18,6 +19,7 @@ use kai_core::world::gpu_facts::GpuFacts;
 
 use super::amounts::{Demand, Sum, is_over};
 use super::claimed::Claimed;
+use crate::pool::Pool;
 
 /// What is in use and waited for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,8 +60,8 @@ pub struct Member {
     /// Its claims, as names of objects.
     claims: Vec<Text>,
     /// What it asks for and has but for its claims.
-    plain: Demand,
-    demand: Demand,
+    plain: Arc<Demand>,
+    demand: Arc<Demand>,
 }
 
 impl Member {
@@ -77,7 +79,7 @@ pub struct Group {
     /// It may not be preempted.
     pub fixed: bool,
     /// Needed pods by leaf.
-    pub leaves: BTreeMap<Text, u32>,
+    pub leaves: Arc<BTreeMap<Text, u32>>,
     /// Pods of the group, by name.
     pub members: BTreeSet<ObjectName>,
     demand: Demand,
@@ -127,6 +129,8 @@ pub struct Accounts {
     sliced: BTreeMap<Text, (i64, i64)>,
     claimed: Claimed,
     touched: Touched,
+    shared_demands: Pool<Demand>,
+    shared_leaves: Pool<BTreeMap<Text, u32>>,
 }
 
 impl Accounts {
@@ -283,6 +287,7 @@ impl Accounts {
         let group = ObjectName { namespace: pod.name.namespace.clone(), name: group };
         let device_mib = pod.node.as_ref().and_then(|node| self.device_mib.get(node));
         let plain = Demand::of(pod, device_mib.copied(), self.whole_gpus_of(&pod.name));
+        let plain = self.shared_demands.share(&Arc::new(plain));
         let mut member = Member {
             uid: pod.uid.clone(),
             status: pod.status,
@@ -290,7 +295,7 @@ impl Accounts {
             group: group.clone(),
             has_node: pod.node.is_some(),
             claims: pod.claims.clone(),
-            demand: plain.clone(),
+            demand: Arc::clone(&plain),
             plain,
         };
         self.count_claims(&pod.name, &mut member);
@@ -331,7 +336,12 @@ impl Accounts {
     fn count_claims(&self, pod: &ObjectName, member: &mut Member) {
         if !is_over(member.status) {
             let claimed = self.claimed.sum(pod, &member.claims);
-            member.demand = member.plain.with_claimed(&claimed, member.has_node);
+            let claims_nothing = claimed == Sum::default();
+            member.demand = if claims_nothing {
+                Arc::clone(&member.plain)
+            } else {
+                Arc::new(member.plain.with_claimed(&claimed, member.has_node))
+            };
         }
     }
 
@@ -401,6 +411,7 @@ impl Accounts {
         let tree = is_semi.then(|| Box::new(spec.tree.clone()));
         let mut leaves = BTreeMap::new();
         collect_leaves(&spec.tree, &mut leaves);
+        let leaves = self.shared_leaves.share(&Arc::new(leaves));
         self.change_group(&spec.name, |entry| {
             entry.queue = Some(spec.queue.clone());
             entry.fixed = fixed;

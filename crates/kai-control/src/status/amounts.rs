@@ -15,7 +15,7 @@ const MILLI: i128 = UNIT / 1000;
 
 /// Amounts by resource, in the order of names. What is nothing is not listed. A list, as there are few resources and several
 /// sums per pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sum(Vec<(Text, i128)>);
 
 impl Sum {
@@ -117,7 +117,7 @@ fn quantity(resource: &str, nano: i128) -> Quantity {
 }
 
 /// What a pod asks for and what it has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Demand {
     /// In use or waited for.
     pub requested: Sum,

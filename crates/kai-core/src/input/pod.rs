@@ -1,5 +1,7 @@
 //! A pod as an input of the planner.
 
+use std::sync::Arc;
+
 use crate::input::node::{Taint, TaintEffect};
 use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
 use crate::input::{ObjectName, Text};
@@ -27,14 +29,14 @@ pub struct PodSpec {
     pub node: Option<Text>,
     /// When a `Releasing` pod starts to count as stuck.
     pub stuck_at: Option<Timestamp>,
-    /// Labels of the pod: affinity, disruption budgets and task order read them.
-    pub labels: Labels,
+    /// Labels of the pod: affinity, disruption budgets and task order read them. Pods of one workload share them.
+    pub labels: Arc<Labels>,
     /// What it asks for.
     pub request: PodRequest,
     /// Ids of the shared devices it sits on.
     pub gpu_groups: Vec<Text>,
-    /// Where it may run.
-    pub constraints: PodConstraints,
+    /// Where it may run. Pods of one workload share it.
+    pub constraints: Arc<PodConstraints>,
     /// Resource claims it uses.
     pub claims: Vec<Text>,
     /// Node it was nominated to in an earlier cycle.

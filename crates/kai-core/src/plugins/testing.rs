@@ -1,6 +1,7 @@
 //! Small worlds for tests of the plugins that look at nodes, devices and zones.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::compatibility::Compatibility;
 use crate::config::{Config, PluginSpec};
@@ -74,7 +75,7 @@ pub(crate) fn pod(name: &str, group: &str, gpus: i64) -> PodSpec {
         status: Status::Pending,
         node: None,
         stuck_at: None,
-        labels: BTreeMap::new(),
+        labels: Arc::default(),
         request: PodRequest {
             cpu_milli: 1_000,
             memory_bytes: 1_000_000_000,
@@ -82,7 +83,7 @@ pub(crate) fn pod(name: &str, group: &str, gpus: i64) -> PodSpec {
             ..PodRequest::default()
         },
         gpu_groups: Vec::new(),
-        constraints: PodConstraints::default(),
+        constraints: Arc::default(),
         claims: Vec::new(),
         nominated_node: None,
         backoff: Backoff::default(),

@@ -139,8 +139,7 @@ impl World {
         } else {
             0
         };
-        let constraints = Arc::new(spec.constraints.clone());
-        let shape = Shape::new(&spec.request, claimed, &constraints, &mut self.names);
+        let shape = Shape::new(&spec.request, claimed, &spec.constraints, &mut self.names);
         self.shapes.intern(shape)
     }
 

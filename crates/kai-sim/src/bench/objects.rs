@@ -1,10 +1,10 @@
 //! Objects of generated worlds, with the defaults of the scenario format.
 
+use std::sync::Arc;
+
 use kai_core::fairness::{Amounts, UNLIMITED};
 use kai_core::input::node::{Allocatable, ObservedGpus};
-use kai_core::input::pod::{
-    Backoff, GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, PodSpec,
-};
+use kai_core::input::pod::{Backoff, GpuRequest, NumaDemand, PodRequest, PodRole, PodSpec};
 use kai_core::input::pod_group::{
     DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility, TopologyConstraint,
 };
@@ -225,7 +225,7 @@ impl JobSketch {
             status: if self.node.is_some() { Status::Running } else { Status::Pending },
             node: self.node.clone(),
             stuck_at: None,
-            labels: Labels::new(),
+            labels: Arc::default(),
             request: PodRequest {
                 cpu_milli: 1000,
                 memory_bytes: 1_000_000_000,
@@ -233,7 +233,7 @@ impl JobSketch {
                 ..PodRequest::default()
             },
             gpu_groups: Vec::new(),
-            constraints: PodConstraints::default(),
+            constraints: Arc::default(),
             claims: Vec::new(),
             nominated_node: None,
             backoff: Backoff::default(),

@@ -9,6 +9,8 @@ mod numa;
 mod request;
 mod status;
 
+use std::sync::Arc;
+
 use kai_api::names::{defaults, gpu as gpu_names, objects, workload};
 use kai_core::input::pod::{Backoff, PodRole};
 use kai_core::input::{ObjectName, PodSpec, Text};
@@ -107,10 +109,10 @@ pub fn translate(pod: &view::Pod, rules: &PodRules) -> Translated<PodSpec> {
         status,
         node: selectors::non_empty(pod.spec.node_name.as_ref()),
         stuck_at,
-        labels: selectors::labels(&pod.metadata.labels),
+        labels: Arc::new(selectors::labels(&pod.metadata.labels)),
         request,
         gpu_groups: gpu_groups(pod),
-        constraints,
+        constraints: Arc::new(constraints),
         claims: claims(pod),
         nominated_node: selectors::non_empty(pod.status.nominated_node_name.as_ref()),
         backoff: Backoff::default(),

@@ -106,6 +106,8 @@ fn names_no_node(term: &NodeTerm) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::compatibility::Compatibility;
     use crate::input::node::TaintEffect;
@@ -213,7 +215,7 @@ mod tests {
         let mut refused = |build: fn(crate::plugins::predicates::testing::PodBuilder) -> _,
                            terms: Vec<NodeTerm>| {
             let mut pod: crate::plugins::predicates::testing::PodBuilder = build(pod("p"));
-            pod.spec.constraints.node_terms = terms;
+            Arc::make_mut(&mut pod.spec.constraints).node_terms = terms;
             let task = cluster.pod(pod);
             cluster.refusal(task, "n").is_some()
         };

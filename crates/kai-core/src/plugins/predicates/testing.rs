@@ -1,5 +1,7 @@
 //! Small clusters for tests: nodes, queues, groups and pods with only what a test is about.
 
+use std::sync::Arc;
+
 use crate::compatibility::Compatibility;
 use crate::config::Config;
 use crate::fairness::{Amounts, UNLIMITED};
@@ -242,14 +244,14 @@ pub(crate) fn pod(name: &str) -> PodBuilder {
             status: Status::Pending,
             node: None,
             stuck_at: None,
-            labels: Labels::new(),
+            labels: Arc::default(),
             request: PodRequest {
                 cpu_milli: 1000,
                 memory_bytes: 1_000_000_000,
                 ..PodRequest::default()
             },
             gpu_groups: Vec::new(),
-            constraints: PodConstraints::default(),
+            constraints: Arc::default(),
             claims: Vec::new(),
             nominated_node: None,
             backoff: Backoff::default(),
@@ -318,47 +320,47 @@ impl PodBuilder {
     }
 
     pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
-        self.spec.labels.insert(key.into(), value.into());
+        Arc::make_mut(&mut self.spec.labels).insert(key.into(), value.into());
         self
     }
 
     pub(crate) fn port(mut self, port: HostPort) -> Self {
-        self.spec.constraints.host_ports.push(port);
+        Arc::make_mut(&mut self.spec.constraints).host_ports.push(port);
         self
     }
 
     pub(crate) fn tolerating(mut self, toleration: Toleration) -> Self {
-        self.spec.constraints.tolerations.push(toleration);
+        Arc::make_mut(&mut self.spec.constraints).tolerations.push(toleration);
         self
     }
 
     pub(crate) fn selecting(mut self, key: &str, value: &str) -> Self {
-        self.spec.constraints.node_selector.push((key.into(), value.into()));
+        Arc::make_mut(&mut self.spec.constraints).node_selector.push((key.into(), value.into()));
         self
     }
 
     pub(crate) fn near(mut self, term: PodTerm) -> Self {
-        self.spec.constraints.pod_affinity.push(term);
+        Arc::make_mut(&mut self.spec.constraints).pod_affinity.push(term);
         self
     }
 
     pub(crate) fn away_from(mut self, term: PodTerm) -> Self {
-        self.spec.constraints.pod_anti_affinity.push(term);
+        Arc::make_mut(&mut self.spec.constraints).pod_anti_affinity.push(term);
         self
     }
 
     pub(crate) fn preferring(mut self, weight: i64, term: PodTerm) -> Self {
-        self.spec.constraints.preferred_pod_terms.push((weight, term));
+        Arc::make_mut(&mut self.spec.constraints).preferred_pod_terms.push((weight, term));
         self
     }
 
     pub(crate) fn mounting(mut self, claim: &str) -> Self {
-        self.spec.constraints.volume_claims.push(claim.into());
+        Arc::make_mut(&mut self.spec.constraints).volume_claims.push(claim.into());
         self
     }
 
     pub(crate) fn config_map(mut self, name: &str) -> Self {
-        self.spec.constraints.config_maps.push(name.into());
+        Arc::make_mut(&mut self.spec.constraints).config_maps.push(name.into());
         self
     }
 }

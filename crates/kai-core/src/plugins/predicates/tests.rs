@@ -1,5 +1,7 @@
 //! The two questions as a whole: what is asked, in which order, and how objections are reported.
 
+use std::sync::Arc;
+
 use super::testing::{Cluster, NAMESPACE, gpu_node, node, pod, queue};
 use super::{TaskContext, check_task, check_task_beyond_eviction};
 use crate::compatibility::Compatibility;
@@ -50,7 +52,7 @@ fn all_objections_are_reported_at_once_and_victims_change_only_some() {
     cluster.node(node("n"));
     let named = |name: &str| requirement("metadata.name", Operator::In, &[name]);
     let mut hopeless = pod("p").gpus(1).config_map("a").mounting("data");
-    hopeless.spec.constraints.node_terms =
+    Arc::make_mut(&mut hopeless.spec.constraints).node_terms =
         vec![NodeTerm { labels: Vec::new(), fields: vec![named("n"), named("m")] }];
     let task = cluster.pod(hopeless);
     assert_eq!(
@@ -68,7 +70,7 @@ fn all_objections_are_reported_at_once_and_victims_change_only_some() {
     );
     let conflict_only = {
         let mut pod = pod("q");
-        pod.spec.constraints.node_terms =
+        Arc::make_mut(&mut pod.spec.constraints).node_terms =
             vec![NodeTerm { labels: Vec::new(), fields: vec![named("n"), named("m")] }];
         cluster.pod(pod)
     };
@@ -82,7 +84,7 @@ fn nodes_on_which_a_bind_failed_are_avoided() {
     cluster.node(node("n"));
     cluster.node(node("m"));
     let mut failed = pod("p");
-    failed.spec.constraints.avoided_nodes = vec!["n".into()];
+    Arc::make_mut(&mut failed.spec.constraints).avoided_nodes = vec!["n".into()];
     let task = cluster.pod(failed);
     let text = "node(s) failed to bind the Pod a moment ago";
     assert_eq!(cluster.refusal(task, "n").unwrap(), text);

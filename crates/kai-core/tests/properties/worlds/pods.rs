@@ -1,6 +1,7 @@
 //! Random pods and pod groups: every way to ask for GPUs, every status, trees of sub-groups.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kai_core::input::pod::{
     Backoff, GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, Toleration,
@@ -131,10 +132,10 @@ pub(crate) fn bare_pod(name: &str) -> PodSpec {
         status: Status::Pending,
         node: None,
         stuck_at: None,
-        labels: BTreeMap::new(),
+        labels: Arc::default(),
         request: PodRequest::default(),
         gpu_groups: Vec::new(),
-        constraints: PodConstraints::default(),
+        constraints: Arc::default(),
         claims: Vec::new(),
         nominated_node: None,
         backoff: Backoff::default(),
@@ -321,9 +322,9 @@ fn pods_of(group: &PodGroupSpec, parts: &GroupParts) -> Vec<PodSpec> {
             if parts.leaves.len() > 1 {
                 pod.sub_group = Some(leaf_name(at, parts.leaves.len()));
             }
-            pod.labels = Labels::from([("group".into(), group.name.name.clone())]);
+            pod.labels = Arc::new(Labels::from([("group".into(), group.name.name.clone())]));
             pod.request = leaf.request.clone();
-            pod.constraints = leaf.constraints.clone();
+            pod.constraints = Arc::new(leaf.constraints.clone());
             enliven(&mut pod, life);
             pods.push(pod);
         }

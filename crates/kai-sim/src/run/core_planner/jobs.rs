@@ -1,5 +1,7 @@
 //! Jobs, tasks, bindings under way, foreign pods and disruption budgets in the core's words.
 
+use std::sync::Arc;
+
 use kai_core::input::pod::{
     Backoff, ComputeMode, GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole,
     PodTerm, TermNamespaces, Toleration,
@@ -128,14 +130,14 @@ fn pod(job: &Job, task: &Task) -> PodSpec {
         status: if by_request { Status::Pending } else { status(task.status) },
         node: task.node.as_deref().filter(|_| !by_request).map(text),
         stuck_at: None,
-        labels: labels(&task.labels),
+        labels: Arc::new(labels(&task.labels)),
         request: PodRequest {
             legacy_mig: task.legacy_mig,
             compute_mode: compute_mode(task.compute_mode),
             ..request(&task.request)
         },
         gpu_groups: texts(&task.gpu_groups),
-        constraints: constraints(task),
+        constraints: Arc::new(constraints(task)),
         claims,
         nominated_node: task.nominated_node.as_deref().map(text),
         backoff: Backoff::default(),
@@ -161,14 +163,14 @@ fn foreign_pod(name: ObjectName, foreign: &format::ForeignPod) -> PodSpec {
         status: Status::Running,
         node: Some(text(&foreign.node)),
         stuck_at: None,
-        labels: labels(&foreign.labels),
+        labels: Arc::new(labels(&foreign.labels)),
         request: request(&foreign.request),
         gpu_groups: Vec::new(),
-        constraints: PodConstraints {
+        constraints: Arc::new(PodConstraints {
             host_ports: foreign.host_ports.iter().map(host_port).collect(),
             pod_anti_affinity: foreign.pod_anti_affinity.iter().map(pod_term).collect(),
             ..PodConstraints::default()
-        },
+        }),
         claims: Vec::new(),
         nominated_node: None,
         backoff: Backoff::default(),
