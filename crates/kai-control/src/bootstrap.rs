@@ -2,6 +2,7 @@
 //! where they are missing. An installation is one `kubectl apply` or one `helm install`, and an upgrade needs no Job.
 
 use kai_api::crds::CRDS;
+use kai_api::names::components::SCHEDULER;
 use kai_client::env::Env;
 use kai_client::failure::Failure;
 use kai_client::path::{Resource, object_path, with_query};
@@ -24,6 +25,10 @@ const LONGEST_RETRY: Span = seconds(60);
 pub struct Bootstrap {
     /// Apply the custom resource definitions of this version.
     pub upgrade_crds: bool,
+    /// Namespace of the Deployment that this process may be part of.
+    pub namespace: String,
+    /// Image of this process; none: it is not known, and the process is not part of a Deployment.
+    pub image: Option<String>,
     /// Queues to create where they are missing; existing ones are never changed.
     pub queues: Vec<Value>,
 }
@@ -41,13 +46,12 @@ pub fn read_queues(text: &str) -> Result<Vec<Value>, String> {
 /// Applies definitions, then creates queues. What fails is retried: an account may get its rights, and a webhook its
 /// server, only after this process has started.
 pub async fn run(client: Client, env: Env, bootstrap: Bootstrap) {
-    let Bootstrap { upgrade_crds, queues } = bootstrap;
     let mut pause = Pause::default();
-    while upgrade_crds && let Err(error) = apply_definitions(&client).await {
+    while let Err(error) = upgrade_definitions(&client, &bootstrap).await {
         tracing::warn!(%error, "custom resource definitions are not applied yet, retrying");
         pause.wait(&env).await;
     }
-    for queue in queues {
+    for queue in bootstrap.queues {
         let mut pause = Pause::default();
         while let Err(error) = create_queue(&client, &queue).await {
             let name = queue["metadata"]["name"].as_str().unwrap_or_default();
@@ -72,6 +76,38 @@ impl Pause {
         let doubled = self.0.nanos.saturating_mul(2);
         self.0 = Span { nanos: doubled.min(LONGEST_RETRY.nanos) };
     }
+}
+
+async fn upgrade_definitions(client: &Client, bootstrap: &Bootstrap) -> Outcome<()> {
+    if !bootstrap.upgrade_crds {
+        return Ok(());
+    }
+    if let Some(next) = next_image(client, bootstrap).await? {
+        tracing::info!(next, "a roll-out replaces this process: its definitions are not applied");
+        return Ok(());
+    }
+    apply_definitions(client).await
+}
+
+/// The image of the version that replaces this process; none: the Deployment asks for the image of this process. A replica
+/// that restarts in the middle of a roll-out must not put older definitions back, and after `helm rollback` the older version
+/// is the one that the Deployment asks for.
+async fn next_image(client: &Client, bootstrap: &Bootstrap) -> Outcome<Option<String>> {
+    let Some(own) = &bootstrap.image else { return Ok(None) };
+    let name = ObjectName::new(bootstrap.namespace.as_str(), SCHEDULER);
+    let path = object_path("/apis/apps/v1", "deployments", &name);
+    let deployment: Value = match read(client, &path).await {
+        Ok(deployment) => deployment.unwrap_or_default(),
+        // Installed with the roles of an earlier version.
+        Err(Failure::Forbidden { .. }) => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    let containers = deployment.pointer("/spec/template/spec/containers");
+    let containers = containers.and_then(Value::as_array).into_iter().flatten();
+    let images: Vec<&str> =
+        containers.filter_map(|container| container["image"].as_str()).collect();
+    let is_replaced = !images.contains(&own.as_str());
+    Ok(images.first().filter(|_| is_replaced).map(|image| (*image).to_owned()))
 }
 
 async fn apply_definitions(client: &Client) -> Outcome<()> {

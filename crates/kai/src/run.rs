@@ -83,7 +83,7 @@ pub(crate) struct RunArguments {
     #[arg(long, env = kai_api::names::env::IMAGE, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// Apply the custom resource definitions of this version at the start
+    /// Apply the custom resource definitions of this version at the start, unless a roll-out replaces this process
     #[arg(long)]
     upgrade_crds: bool,
 
@@ -193,7 +193,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
         requests: Arc::new(RequestMetrics::new(&flagged.settings.metrics.namespace)),
     };
     let requests = Arc::clone(&served.requests);
-    let bootstrap = bootstrap(arguments)?;
+    let bootstrap = bootstrap(arguments, &flagged)?;
     env.spawn("bootstrap", bootstrap::run(client.clone(), env.clone(), bootstrap));
     let (question_sink, questions) = serve::questions();
     serve::start(&client, &env, &served, question_sink).await.context(
@@ -217,14 +217,19 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
 }
 
 /// What this version brings to the cluster.
-fn bootstrap(arguments: &RunArguments) -> anyhow::Result<Bootstrap> {
+fn bootstrap(arguments: &RunArguments, flagged: &Flagged) -> anyhow::Result<Bootstrap> {
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         bootstrap::read_queues(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
     };
     let queues = arguments.default_queues.as_ref().map(read).transpose()?.unwrap_or_default();
-    Ok(Bootstrap { upgrade_crds: arguments.upgrade_crds, queues })
+    Ok(Bootstrap {
+        upgrade_crds: arguments.upgrade_crds,
+        namespace: flagged.namespace.clone(),
+        image: arguments.image.clone().filter(|image| !image.is_empty()),
+        queues,
+    })
 }
 
 /// Takes over the defaults per kind that the command line points to.

@@ -4,6 +4,7 @@ mod admission;
 mod api;
 mod bind_requests;
 mod binder;
+mod bootstrap;
 mod budget_delays;
 mod compute_modes;
 mod contested_nodes;

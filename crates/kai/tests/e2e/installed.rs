@@ -104,6 +104,7 @@ async fn start_kai(world: &mut World) -> PathBuf {
     let arguments = [
         "--leader-elect",
         "--upgrade-crds",
+        "--image=kai",
         "--default-queues",
         &path,
         "--watch-list=false",
