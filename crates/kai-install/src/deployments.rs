@@ -3,7 +3,7 @@
 
 use kai_api::function::Function;
 use kai_api::names::components::{ADMISSION, NUMA_PLACEMENT_EXPORTER, SCHEDULER};
-use kai_api::names::defaults::WEBHOOK_PORT;
+use kai_api::names::defaults::{IMAGE_PULL_POLICY, WEBHOOK_PORT};
 use kai_api::names::env;
 use kai_api::names::node::MEMORY_NUMA;
 use kai_api::names::objects::{APP, NAMESPACE, SCHEDULER_NAME};
@@ -86,6 +86,9 @@ impl Wanted<'_> {
         }
         if functions.contains(&Function::Admission) {
             all.push(format!("--gpu-sharing-enabled={}", self.gpu_sharing));
+            if self.gpu_sharing && self.pull_policy != IMAGE_PULL_POLICY {
+                all.push(format!("--guard-pull-policy={}", self.pull_policy));
+            }
         }
         if functions.contains(&Function::Binder) {
             all.push(format!("--resource-reservation-pull-policy={}", self.pull_policy));

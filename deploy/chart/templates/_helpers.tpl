@@ -1,18 +1,42 @@
-{{/* Image of every container. */}}
-{{- define "kai.image" -}}
-{{ .Values.global.registry | trimSuffix "/" }}/{{ .Values.image.name }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.global.tag | default .Chart.AppVersion }}{{ end }}
+{{/*
+Adds sections that the values lack and the defaults have: `helm upgrade --reuse-values` brings the values of an earlier version,
+or of KAI's chart, without the defaults of this one.
+*/}}
+{{- define "kai.completeValues" -}}
+{{- include "kai.addSections" (dict "values" .Values "defaults" (.Files.Get "files/values.yaml" | fromYaml)) -}}
 {{- end -}}
 
-{{/* There is one image, so there is one pull policy: the first that is set. */}}
+{{- define "kai.addSections" -}}
+{{- range $key, $default := .defaults -}}
+{{- if kindIs "map" $default -}}
+{{- if kindIs "map" (get $.values $key) -}}
+{{- include "kai.addSections" (dict "values" (get $.values $key) "defaults" $default) -}}
+{{- else -}}
+{{- $_ := set $.values $key $default -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Image of every container. */}}
+{{- define "kai.image" -}}
+{{ .Values.global.registry | default "localhost/kai-scheduler" | trimSuffix "/" }}/{{ .Values.image.name }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.global.tag | default .Chart.AppVersion }}{{ end }}
+{{- end -}}
+
+{{/*
+There is one image, so there is one pull policy: that of all components, or else of the first that has one. IfNotPresent, which
+KAI's chart sets everywhere, gives way to any other.
+*/}}
 {{- define "kai.pullPolicy" -}}
-{{- $policy := "" -}}
-{{- range $component := list "scheduler" "crdupgrader" "binder" "admission" "podgrouper" "podgroupcontroller" "queuecontroller" "operator" -}}
-{{- $image := dig "image" dict (index $.Values $component | default dict) -}}
-{{- if and (not $policy) (kindIs "map" $image) -}}
-{{- $policy = get $image "pullPolicy" -}}
+{{- $usual := "IfNotPresent" -}}
+{{- $policies := list .Values.global.imagePullPolicy -}}
+{{- range $component := list "scheduler" "crdupgrader" "binder" "admission" "podgrouper" "podgroupcontroller" "queuecontroller" "operator" "nodescaleadjuster" "numaPlacementExporter" "kaiConfigDeployer" "topologyMigration" "postCleanup" -}}
+{{- range $image := list "image" "resourceReservationImage" "scalingPodImage" -}}
+{{- $image = get (get $.Values $component | default dict) $image -}}
+{{- if kindIs "map" $image -}}{{- $policies = append $policies (get $image "pullPolicy") -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- .Values.global.imagePullPolicy | default $policy | default "IfNotPresent" -}}
+{{- without $policies nil "" $usual | first | default $usual -}}
 {{- end -}}
 
 {{/* Not empty on OpenShift. */}}
@@ -40,7 +64,12 @@
 {{- $mode := .Values.global.gpuSharingMode | default "" -}}
 {{- if $mode -}}
 {{- if ne $mode "Disabled" -}}true{{- end -}}
-{{- else if .Values.global.gpuSharing -}}true{{- end -}}
+{{- else if eq (toString .Values.global.gpuSharing) "true" -}}true{{- end -}}
+{{- end -}}
+
+{{/* Namespace of scaling pods. */}}
+{{- define "kai.scalingNamespace" -}}
+{{- .Values.nodescaleadjuster.scalingPodNamespace | default "kai-scale-adjust" -}}
 {{- end -}}
 
 {{/* How limits of GPU memory are treated at least; empty: they are off. */}}
@@ -111,13 +140,23 @@
 {{- if $v.global.blockNvidiaVisibleDevices -}}{{- $args = append $args "--block-nvidia-visible-devices" -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "HamiCore" -}}{{- $args = append $args "--hami-core-enabled" -}}{{- end -}}
 {{- if include "kai.gpuSharing" . -}}
-{{- with $v.global.imagePullPolicy -}}{{- $args = append $args (printf "--guard-pull-policy=%s" .) -}}{{- end -}}
+{{- if ne (include "kai.pullPolicy" .) "IfNotPresent" -}}{{- $args = append $args (printf "--guard-pull-policy=%s" (include "kai.pullPolicy" .)) -}}{{- end -}}
 {{- with $v.global.guardPullSecrets -}}{{- $args = append $args (printf "--guard-pull-secrets=%s" (join "," .)) -}}{{- end -}}
 {{- end -}}
 {{- $class := $v.admission.gpuFractionRuntimeClassName -}}
 {{- if kindIs "invalid" $class -}}{{- $class = dig "gpuPodRuntimeClassName" "nvidia" $v.admission -}}{{- end -}}
 {{- if and (kindIs "string" $class) (ne $class "nvidia") -}}{{- $args = append $args (printf "--gpu-fraction-runtime-class-name=%s" $class) -}}{{- end -}}
-{{- toJson (concat $args (include "kai.commonArguments" . | fromJsonArray) ($v.admission.additionalArgs | default list)) -}}
+{{- toJson (concat $args (include "kai.commonArguments" . | fromJsonArray) (include "kai.additionalArguments" $v.admission | fromJsonArray)) -}}
+{{- end -}}
+
+{{/* Further arguments of a component as a JSON list; a text is one argument. */}}
+{{- define "kai.additionalArguments" -}}
+{{- $more := .additionalArgs | default list -}}
+{{- kindIs "slice" $more | ternary $more (list $more) | toJson -}}
+{{- end -}}
+
+{{- define "kai.disruptionBudgetDelay" -}}
+{{- .Values.scheduler.disruptionBudgetDelay | default "10m" -}}
 {{- end -}}
 
 {{/* Arguments of the scheduler, as a JSON list. */}}
@@ -125,7 +164,7 @@
 {{- $v := .Values -}}
 {{- $reservation := $v.global.resourceReservation -}}
 {{- $args := concat (list "run" "--leader-elect") (include "kai.accessArguments" . | fromJsonArray) -}}
-{{- if ne $v.scheduler.disruptionBudgetDelay "10m" -}}{{- $args = append $args (printf "--disruption-budget-delay=%s" $v.scheduler.disruptionBudgetDelay) -}}{{- end -}}
+{{- if ne (include "kai.disruptionBudgetDelay" .) "10m" -}}{{- $args = append $args (printf "--disruption-budget-delay=%s" (include "kai.disruptionBudgetDelay" .)) -}}{{- end -}}
 {{- $args = append $args "--upgrade-crds" -}}
 {{- if $v.defaultQueue.createDefaultQueue -}}{{- $args = append $args "--default-queues=/etc/kai/queues.yaml" -}}{{- end -}}
 {{- $args = append $args (printf "--resource-reservation-pull-policy=%s" (include "kai.pullPolicy" .)) -}}
@@ -133,17 +172,19 @@
 {{- if gt (int $v.global.gpuMemoryReserveMib) 0 -}}{{- $args = append $args (printf "--gpu-memory-reserve-mib=%d" (int $v.global.gpuMemoryReserveMib)) -}}{{- end -}}
 {{- if kindIs "bool" $reservation.observeProcesses -}}{{- $args = append $args (printf "--resource-reservation-observe-processes=%t" $reservation.observeProcesses) -}}{{- end -}}
 {{- if $v.global.clusterAutoscaling -}}{{- $args = append $args "--node-scale-adjuster" -}}{{- end -}}
+{{- if ne (include "kai.scalingNamespace" .) "kai-scale-adjust" -}}{{- $args = append $args (printf "--scale-adjust-namespace=%s" (include "kai.scalingNamespace" .)) -}}{{- end -}}
 {{- with include "kai.functions" . -}}{{- $args = append $args (printf "--only=%s" .) -}}{{- end -}}
 {{- if eq ($v.global.gpuSharingMode | default "") "NvFractions" -}}{{- $args = append $args "--nv-fractions-enabled" -}}{{- end -}}
 {{- with $v.global.nodePoolLabelKey -}}{{- $args = append $args (printf "--nodepool-label-key=%s" .) -}}{{- end -}}
 {{- if eq (get $v.podgrouper "genericKartaFallback") false -}}{{- $args = append $args "--generic-karta-fallback=false" -}}{{- end -}}
 {{- if hasKey $v.binder "cdiEnabled" -}}{{- $args = append $args (printf "--cdi-enabled=%t" $v.binder.cdiEnabled) -}}{{- end -}}
-{{- with get $v.binder "runtimeClassName" -}}{{- $args = append $args (printf "--runtime-class-name=%s" .) -}}{{- end -}}
+{{- /* KAI's documents have the second form. */ -}}
+{{- with get $v.binder "runtimeClassName" | default (get (get $v.binder "resourceReservation" | default dict) "runtimeClassName") -}}{{- $args = append $args (printf "--runtime-class-name=%s" .) -}}{{- end -}}
 {{- with get $v.binder "resourceReservationPodResources" -}}{{- $args = append $args (printf "--resource-reservation-pod-resources=%s" (toJson .)) -}}{{- end -}}
 {{- if ne $reservation.namespace "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-namespace=%s" $reservation.namespace) -}}{{- end -}}
 {{- if ne $reservation.serviceAccount "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-service-account=%s" $reservation.serviceAccount) -}}{{- end -}}
 {{- if ne $reservation.appLabel "kai-resource-reservation" -}}{{- $args = append $args (printf "--resource-reservation-app-label=%s" $reservation.appLabel) -}}{{- end -}}
-{{- toJson (concat $args (include "kai.commonArguments" . | fromJsonArray) ($v.scheduler.additionalArgs | default list)) -}}
+{{- toJson (concat $args (include "kai.commonArguments" . | fromJsonArray) (include "kai.additionalArguments" $v.scheduler | fromJsonArray)) -}}
 {{- end -}}
 
 {{/*

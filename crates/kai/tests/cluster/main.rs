@@ -7,6 +7,7 @@ mod attacks;
 mod binder;
 mod budgets;
 mod chart;
+mod chart_values;
 mod compaction;
 mod config;
 mod contested;
