@@ -20,10 +20,8 @@ pub struct Frame {
 /// Takes a snapshot: an archive with `snapshot.json`.
 pub async fn take(client: &Client, frame: Frame) -> Result<Vec<u8>, kube::Error> {
     let mut objects = Map::new();
-    for kind in Kind::ALL {
-        if let Some(key) = key(kind) {
-            objects.insert(key.to_owned(), list(client, kind).await?.into());
-        }
+    for (key, listed) in lists(client).await {
+        objects.insert(key.to_owned(), listed?.into());
     }
     let snapshot = json!({
         "config": frame.config,
@@ -33,6 +31,17 @@ pub async fn take(client: &Client, frame: Frame) -> Result<Vec<u8>, kube::Error>
     });
     let content = serde_json::to_vec(&snapshot).map_err(kube::Error::SerdeError)?;
     Ok(zip::archive(&[("snapshot.json", &content)]))
+}
+
+/// The objects of a snapshot by KAI's name of their list, or why they cannot be read.
+pub async fn lists(client: &Client) -> Vec<(&'static str, Result<Vec<Value>, kube::Error>)> {
+    let mut lists = Vec::new();
+    for kind in Kind::ALL {
+        if let Some(key) = key(kind) {
+            lists.push((key, list(client, kind).await));
+        }
+    }
+    lists
 }
 
 /// KAI's name of the list of a kind.

@@ -7,40 +7,39 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use kai_client::client;
+use kai_client::failure::sentence;
+use kai_control::snapshot;
 use kai_image::Tree;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::output;
 
-/// Lines of each scheduler's log.
+/// Lines of the log of each pod of the installation.
 const LOG_LINES: usize = 5_000;
 const REMOVED: &str = "(removed)";
 
-/// Lists in the archive: the file and the path at the API server; `NS` is the namespace of the scheduler.
-const LISTS: [(&str, &str); 18] = [
+/// Lists in the archive beside those of the snapshot: the file and the path at the API server; `NS` is the namespace of the
+/// scheduler.
+const LISTS: [(&str, &str); 11] = [
     ("version", "/version"),
-    ("nodes", "/api/v1/nodes"),
-    ("pods", "/api/v1/pods"),
+    ("namespaces", "/api/v1/namespaces"),
     ("events", "/apis/events.k8s.io/v1/events"),
     ("deployments", "/apis/apps/v1/namespaces/NS/deployments"),
     ("leases", "/apis/coordination.k8s.io/v1/namespaces/NS/leases"),
-    ("queues", "/apis/scheduling.run.ai/v2/queues"),
-    ("podgroups", "/apis/scheduling.run.ai/v2alpha2/podgroups"),
-    ("bindrequests", "/apis/scheduling.run.ai/v1alpha2/bindrequests"),
-    ("topologies", "/apis/kai.scheduler/v1alpha1/topologies"),
     ("configs", "/apis/kai.scheduler/v1/configs"),
     ("schedulingshards", "/apis/kai.scheduler/v1/schedulingshards"),
-    ("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses"),
     ("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets"),
-    ("resourceclaims", "/apis/resource.k8s.io/v1/resourceclaims"),
     ("runtimeclasses", "/apis/node.k8s.io/v1/runtimeclasses"),
     ("mutatingwebhooks", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"),
     ("validatingwebhooks", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
 ];
 
-/// Lists whose objects carry names that users chose.
-const NAMED: [&str; 4] = ["nodes", "pods", "queues", "podgroups"];
+/// File with the objects that the planner reads, in KAI's form.
+const SNAPSHOT: &str = "snapshot.json";
+
+/// Lists of the snapshot whose objects carry names that users chose.
+const NAMED: [&str; 4] = ["nodes", "pods", "queues", "podGroups"];
 
 /// Names that every installation has; they stay readable.
 const WELL_KNOWN: [&str; 8] = [
@@ -57,7 +56,7 @@ const WELL_KNOWN: [&str; 8] = [
 const EXAMPLES: &str = "\
 Examples:
   kai bundle                                 write kai-bundle.tar
-  kai bundle --hide-names -o report.tar      replace names of nodes, namespaces, pods and queues";
+  kai bundle --hide-names -o report.tar      replace names of nodes, namespaces, queues and workloads";
 
 /// Flags of `kai bundle`.
 #[derive(Args)]
@@ -71,7 +70,7 @@ pub(crate) struct BundleArguments {
     #[arg(long, default_value = "kai-scheduler", value_name = "NAME")]
     namespace: String,
 
-    /// Replace names of nodes, namespaces, pods, pod groups and queues by numbers.
+    /// Replace names of nodes, namespaces, queues, pods, pod groups and their owners by numbers.
     #[arg(long, visible_alias = "hash-names")]
     hide_names: bool,
 
@@ -107,14 +106,15 @@ pub(crate) fn run(arguments: &BundleArguments) -> anyhow::Result<u8> {
 /// Files of the archive by name. What cannot be read is in `unreadable.txt`.
 async fn collect(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
-    let own = json!({"kai": env!("CARGO_PKG_VERSION"), "namespace": namespace});
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("KAI_COMMIT"));
+    let own = json!({"kai": version, "commit": commit, "namespace": namespace});
     files.insert("kai.json".to_owned(), format!("{own:#}\n"));
     let mut unreadable = String::new();
     for (name, path) in LISTS {
         let path = path.replace("NS", namespace);
         match client.request::<Value>(get(&path)?).await {
             Ok(mut list) => {
-                redact(&mut list, namespace);
+                redact(&mut list);
                 files.insert(format!("{name}.json"), format!("{list:#}\n"));
             }
             Err(kube::Error::Api(status)) => {
@@ -123,26 +123,45 @@ async fn collect(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<St
             Err(error) => return Err(error).context("the API server does not answer"),
         }
     }
-    let metrics = format!("/api/v1/namespaces/{namespace}/services/scheduler:8080/proxy/metrics");
-    let mut texts = vec![("metrics.txt".to_owned(), metrics)];
-    let pods = format!("/api/v1/namespaces/{namespace}/pods");
-    if let Ok(list) = client.request::<Value>(get(&pods)?).await {
-        for pod in list["items"].as_array().into_iter().flatten() {
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            let log = format!("{pods}/{name}/log?tailLines={LOG_LINES}");
-            texts.push((format!("logs/{name}.txt"), log));
-        }
-    }
-    for (name, path) in texts {
-        match client.request_text(get(&path)?).await {
-            Ok(text) => drop(files.insert(name, text)),
+    let mut objects = Map::new();
+    for (name, listed) in snapshot::lists(client).await {
+        match listed {
+            Ok(list) => drop(objects.insert(name.to_owned(), list.into())),
             Err(error) => {
-                let _ = writeln!(unreadable, "{path}: {error}");
+                let _ = writeln!(unreadable, "{name}: {}", sentence(error));
             }
         }
     }
+    for (name, path) in texts(namespace, &objects) {
+        match client.request_text(get(&path)?).await {
+            Ok(text) => drop(files.insert(name, text)),
+            Err(error) => {
+                let _ = writeln!(unreadable, "{path}: {}", sentence(error));
+            }
+        }
+    }
+    files.insert(SNAPSHOT.to_owned(), format!("{:#}\n", json!({"rawObjects": objects})));
     files.insert("unreadable.txt".to_owned(), unreadable);
     Ok(files)
+}
+
+/// Metrics and logs of the pods of the installation: the file and the path at the API server.
+fn texts(namespace: &str, objects: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    let pods = objects.get("pods").and_then(Value::as_array).into_iter().flatten();
+    for pod in pods.filter(|pod| pod["metadata"]["namespace"] == namespace) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let log = format!("{path}/log?tailLines={LOG_LINES}");
+        let statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+        if statuses.into_iter().any(|status| status["restartCount"] != 0) {
+            texts.push((format!("logs/{name}-previous.txt"), format!("{log}&previous=true")));
+        }
+        texts.push((format!("logs/{name}.txt"), log));
+        let metrics = format!("/api/v1/namespaces/{namespace}/pods/{name}:8080/proxy/metrics");
+        texts.push((format!("metrics/{name}.txt"), metrics));
+    }
+    texts
 }
 
 fn get(path: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
@@ -150,29 +169,21 @@ fn get(path: &str) -> anyhow::Result<http::Request<Vec<u8>>> {
 }
 
 /// Removes what a bug report does not need and may be secret.
-fn redact(value: &mut Value, namespace: &str) {
-    let items = value.pointer_mut("/items").and_then(Value::as_array_mut).into_iter().flatten();
-    for object in items {
-        let is_ours = object["metadata"]["namespace"] == namespace;
-        redact_object(object, is_ours);
-    }
-}
-
-fn redact_object(value: &mut Value, is_ours: bool) {
+fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("managedFields");
             fields.remove("kubectl.kubernetes.io/last-applied-configuration");
             fields.remove("caBundle");
             for (key, field) in fields.iter_mut() {
-                match key.as_str() {
-                    "env" => remove_values(field),
-                    "command" | "args" if !is_ours => *field = json!([REMOVED]),
-                    _ => redact_object(field, is_ours),
+                if key == "env" {
+                    remove_values(field);
+                } else {
+                    redact(field);
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact_object(item, is_ours)),
+        Value::Array(items) => items.iter_mut().for_each(redact),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -188,16 +199,14 @@ fn remove_values(variables: &mut Value) {
 
 /// Replaces names that users chose by numbers, the same name by the same number everywhere.
 fn hide_names(files: &mut BTreeMap<String, String>) {
-    let mut names: Vec<String> = Vec::new();
-    for list in NAMED {
-        let text = files.get(&format!("{list}.json")).map(String::as_str).unwrap_or_default();
-        let list: Value = serde_json::from_str(text).unwrap_or_default();
-        for object in list["items"].as_array().into_iter().flatten() {
-            let metadata = &object["metadata"];
-            let found = [&metadata["name"], &metadata["namespace"]];
-            names.extend(found.into_iter().filter_map(Value::as_str).map(str::to_owned));
-        }
-    }
+    let read = |file: &str| -> Value {
+        files.get(file).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    };
+    let (snapshot, namespaces) = (read(SNAPSHOT), read("namespaces.json"));
+    let lists = NAMED.iter().map(|list| &snapshot["rawObjects"][*list]);
+    let objects = lists.chain([&namespaces["items"]]).filter_map(Value::as_array).flatten();
+    let mut names: Vec<String> =
+        objects.flat_map(names_of).filter_map(Value::as_str).map(str::to_owned).collect();
     names.retain(|name| name.len() > 2 && !WELL_KNOWN.contains(&name.as_str()));
     names.sort();
     names.dedup();
@@ -215,51 +224,77 @@ fn hide_names(files: &mut BTreeMap<String, String>) {
         files.iter().map(|(name, text)| (replace_file(name, replace), replace(text))).collect();
 }
 
-/// Logs are named after pods; the other files keep their names.
+/// Names in an object: its own, and those of its namespace and its owners.
+fn names_of(object: &Value) -> Vec<&Value> {
+    let metadata = &object["metadata"];
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let owners = owners.map(|owner| &owner["name"]);
+    [&metadata["name"], &metadata["namespace"]].into_iter().chain(owners).collect()
+}
+
+/// Logs and metrics are named after pods; the other files keep their names.
 fn replace_file(name: &str, replace: impl Fn(&str) -> String) -> String {
-    if name.starts_with("logs/") { replace(name) } else { name.to_owned() }
+    if name.contains('/') { replace(name) } else { name.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn list() -> Value {
-        let container = json!({"command": ["train", "--token=abc"], "env": [{"name": "KEY", "value": "secret"}]});
-        json!({"items": [
+    fn snapshot() -> String {
+        let owner = json!([{"kind": "Job", "name": "moonshot"}]);
+        let pods = json!([
             {
-                "metadata": {"name": "trainer-0", "namespace": "team-a", "managedFields": [{}]},
-                "spec": {"containers": [container], "nodeName": "gpu-17"},
+                "metadata": {"name": "trainer-0", "namespace": "team-a", "ownerReferences": owner},
+                "spec": {"nodeName": "gpu-17"},
             },
-            {
-                "metadata": {"name": "scheduler-1", "namespace": "kai-scheduler"},
-                "spec": {"containers": [{"args": ["run"], "env": []}]},
-            },
-        ]})
+            {"metadata": {"name": "scheduler-1", "namespace": "kai-scheduler"}},
+        ]);
+        let nodes = json!([{"metadata": {"name": "gpu-17"}}]);
+        json!({"rawObjects": {"pods": pods, "nodes": nodes}}).to_string()
     }
 
     #[test]
-    fn secrets_of_workloads_are_removed_and_our_own_flags_stay() {
-        let mut list = list();
-        redact(&mut list, "kai-scheduler");
+    fn secrets_are_removed_and_our_own_flags_stay() {
+        let variable = json!({"name": "KEY", "value": "secret"});
+        let container = json!({"args": ["run"], "env": [variable]});
+        let mut list = json!({"items": [{
+            "metadata": {"name": "scheduler", "managedFields": [{}]},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+        }]});
+        redact(&mut list);
         let text = list.to_string();
-        for secret in ["secret", "abc", "managedFields"] {
+        for secret in ["secret", "managedFields"] {
             assert!(!text.contains(secret), "{secret}: {text}");
         }
         assert!(text.contains("\"KEY\"") && text.contains("\"args\":[\"run\"]"), "{text}");
     }
 
     #[test]
+    fn log_and_metrics_of_every_pod_of_the_installation_are_asked_for() {
+        let status = json!({"containerStatuses": [{"restartCount": 2}]});
+        let ours =
+            json!({"metadata": {"name": "scheduler-1", "namespace": "ns"}, "status": status});
+        let other = json!({"metadata": {"name": "trainer-0", "namespace": "team-a"}});
+        let objects = Map::from_iter([("pods".to_owned(), json!([ours, other]))]);
+        let files: Vec<String> = texts("ns", &objects).into_iter().map(|(file, _)| file).collect();
+        let expected =
+            ["logs/scheduler-1-previous.txt", "logs/scheduler-1.txt", "metrics/scheduler-1.txt"];
+        assert_eq!(files, expected);
+    }
+
+    #[test]
     fn hidden_names_are_the_same_number_everywhere() {
-        let nodes = json!({"items": [{"metadata": {"name": "gpu-17"}}]});
+        let namespaces = json!({"items": [{"metadata": {"name": "team-b"}}]});
+        let event = "bound team-a/trainer-0 of moonshot to gpu-17, not team-b".to_owned();
         let mut files = BTreeMap::from([
-            ("pods.json".to_owned(), list().to_string()),
-            ("nodes.json".to_owned(), nodes.to_string()),
-            ("logs/scheduler-1.txt".to_owned(), "bound team-a/trainer-0 to gpu-17".to_owned()),
+            (SNAPSHOT.to_owned(), snapshot()),
+            ("namespaces.json".to_owned(), namespaces.to_string()),
+            ("logs/scheduler-1.txt".to_owned(), event),
         ]);
         hide_names(&mut files);
         let all = format!("{files:?}");
-        for name in ["gpu-17", "team-a", "trainer-0", "scheduler-1"] {
+        for name in ["gpu-17", "team-a", "team-b", "trainer-0", "moonshot", "scheduler-1"] {
             assert!(!all.contains(name), "{name}: {all}");
         }
         assert!(all.contains("kai-scheduler"), "well-known names stay: {all}");
