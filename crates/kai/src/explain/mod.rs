@@ -35,9 +35,9 @@ pub(crate) struct ExplainArguments {
     /// Name of the object.
     name: Option<String>,
 
-    /// Namespace of the object; ignored for queues.
-    #[arg(long, short, default_value = "default")]
-    namespace: String,
+    /// Namespace of the object, ignored for queues [default: that of the current kubeconfig context]
+    #[arg(long, short, value_name = "NAME")]
+    namespace: Option<String>,
 
     /// Path to the kubeconfig file [default: KUBECONFIG, ~/.kube/config, or the in-cluster account].
     #[arg(long, value_name = "FILE")]
@@ -65,8 +65,10 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<u8> {
         .context("cannot start the runtime")?;
     let text = runtime.block_on(async {
         let client = client::connect(arguments.kubeconfig.as_deref()).await?;
+        let current = client.default_namespace().to_owned();
         let client = device_api::adapted(client).await;
-        let found = subject.find(&client, &arguments.namespace).await?;
+        let namespace = arguments.namespace.as_deref().unwrap_or(&current);
+        let found = subject.find(&client, namespace).await?;
         let env = Env::real();
         let explanation = explain(&client, &env, &settings, only.as_deref(), &found.asked);
         anyhow::Ok(found.head + &Box::pin(explanation).await?)
