@@ -372,7 +372,11 @@ impl<K: Watched> Watcher<K> {
             };
             match event {
                 Some(Ok(event)) => match listed.take() {
-                    None => self.take(event).await?,
+                    None => {
+                        self.take(event).await?;
+                        // The watch works: what cuts it later has nothing to do with earlier failures.
+                        self.failures = 0;
+                    }
                     Some(so_far) => listed = self.take_initial(event, so_far).await?,
                 },
                 Some(Err(error)) => return Err(error.into()),
@@ -469,11 +473,63 @@ fn delay(failures: u32) -> Span {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::mpsc::channel;
+    use tokio::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
     fn delays_double_up_to_half_a_minute() {
         let delays: Vec<i64> = [1, 2, 3, 8, 9, 40].map(|n| delay(n).nanos / 1_000_000).to_vec();
         assert_eq!(delays, [250, 500, 1000, 30_000, 30_000, 30_000]);
+    }
+
+    /// The end of the list, a change, and an error of the server.
+    fn list_change_and_error() -> String {
+        let metadata =
+            json!({"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}});
+        let events = [
+            json!({"type": "BOOKMARK", "object": {"apiVersion": "v2", "kind": "Queue", "metadata": metadata}}),
+            json!({"type": "ADDED", "object": {"metadata": {"name": "q", "resourceVersion": "8"}}}),
+            json!({"type": "ERROR", "object": {"status": "Failure", "code": 500, "message": "why"}}),
+        ];
+        events.map(|event| format!("{event}\n")).concat()
+    }
+
+    /// The fifth watch works for a while, all others fail.
+    #[tokio::test(start_paused = true)]
+    async fn failures_before_a_watch_that_worked_delay_nothing() {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let moments = Arc::clone(&requests);
+        let server = tower::service_fn(move |_: http::Request<Body>| {
+            let mut moments = moments.lock().expect("a list");
+            moments.push(Instant::now());
+            let works = moments.len() == 5;
+            async move {
+                let (status, body) = if works {
+                    (StatusCode::OK, list_change_and_error())
+                } else {
+                    let failure = json!({"status": "Failure", "code": 500, "message": "why"});
+                    (StatusCode::INTERNAL_SERVER_ERROR, failure.to_string())
+                };
+                let answer = Response::builder().status(status).body(Body::from(body.into_bytes()));
+                answer.map_err(tower::BoxError::from)
+            }
+        });
+        let client = Client::new(server, "default");
+        let (sink, mut changes) = channel(10);
+        let watch = watch(client, Env::real(), Kind::Queue, Lists::Streamed, sink);
+        let watch = tokio::spawn(watch);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        watch.abort();
+        assert_eq!(changes.recv().await, Some(Change::Listed(Kind::Queue)));
+        let moments = requests.lock().expect("a list").clone();
+        let delays = moments.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
+        assert_eq!(delays.collect::<Vec<_>>()[..6], [250, 500, 1000, 2000, 250, 500]);
     }
 }

@@ -98,22 +98,60 @@ fn is_streamed_list(request: &Request<Body>) -> bool {
 }
 
 /// The bookmark behind a streamed list.
-fn ends_list(chunk: &[u8]) -> bool {
-    const BOOKMARK: &[u8] = b"k8s.io/initial-events-end";
-    chunk.windows(BOOKMARK.len()).any(|part| part == BOOKMARK)
+const LIST_END: &[u8] = b"k8s.io/initial-events-end";
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// The list, if there is one, and the chunk behind it.
+/// The list, if there is one, and the events behind it up to the first moment at which all that arrived is whole events. Chunks
+/// of a busy connection end anywhere; half an event would be an error of the server, which the client answers with delays.
 fn until_first_event<S, E>(chunks: S, is_listed: bool) -> impl Stream<Item = Result<Bytes, E>>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
-    futures::stream::unfold(Some((chunks, is_listed)), async |state| {
-        let (mut chunks, is_listed) = state?;
+    /// What is left to pass on of a watch.
+    enum Rest {
+        /// The list; the bytes of it that may hold the beginning of the bookmark.
+        List(Vec<u8>),
+        FirstEvent,
+        Nothing,
+    }
+    let rest = if is_listed { Rest::FirstEvent } else { Rest::List(Vec::new()) };
+    futures::stream::unfold((chunks, rest), async |(mut chunks, rest)| {
+        if matches!(rest, Rest::Nothing) {
+            return None;
+        }
         let chunk = chunks.next().await?;
-        let ends = chunk.as_ref().is_ok_and(|bytes| ends_list(bytes));
-        Some((chunk, (!is_listed).then_some((chunks, ends))))
+        let bytes = chunk.as_deref().unwrap_or_default();
+        let rest = match rest {
+            Rest::List(mut seam) => {
+                seam.extend_from_slice(bytes);
+                if contains(&seam, LIST_END) {
+                    Rest::FirstEvent
+                } else {
+                    let kept = seam.len().saturating_sub(LIST_END.len());
+                    Rest::List(seam.split_off(kept))
+                }
+            }
+            _ if bytes.ends_with(b"\n") => Rest::Nothing,
+            rest => rest,
+        };
+        Some((chunk, (chunks, rest)))
     })
+}
+
+#[tokio::test]
+async fn cuts_come_behind_whole_events() {
+    let cut = async |chunks: &[&'static str], is_listed| {
+        let chunks = chunks.iter().map(|chunk| Ok::<_, ()>(Bytes::from_static(chunk.as_bytes())));
+        let passed = until_first_event(futures::stream::iter(chunks), is_listed);
+        let passed: Vec<Bytes> = passed.map(|chunk| chunk.expect("a chunk")).collect().await;
+        String::from_utf8(passed.concat()).expect("text")
+    };
+    assert_eq!(cut(&["{a", "b}\n", "{c}\n"], true).await, "{ab}\n");
+    let listed = ["{a}\n", "{k8s.io/initial-", "events-end}\n", "{b}\n", "{c}\n"];
+    assert_eq!(cut(&listed, false).await, "{a}\n{k8s.io/initial-events-end}\n{b}\n");
 }
 
 /// Every watch is cut after its first event, behind the list that a streamed list starts with; every third one gets 410
