@@ -48,7 +48,6 @@ pub(crate) fn gate(root: &Path) -> anyhow::Result<Tally> {
     Ok(judge(&count(root)?, &ceilings.instructions))
 }
 
-/// Rewrites the ceilings.
 pub(crate) fn rewrite(root: &Path) -> anyhow::Result<()> {
     ensure!(valgrind_is_here(), "valgrind is not installed");
     let counts = count(root)?;

@@ -9,6 +9,7 @@ mod deviations;
 mod guard;
 mod image;
 mod instructions;
+mod lanes;
 mod licences;
 mod parts;
 mod process;
@@ -18,11 +19,12 @@ mod second_try;
 mod soak;
 mod tally;
 mod test_output;
+mod test_runs;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask test [--quick | --kubernetes MINOR]
+usage: cargo xtask test [--quick | --part NAME | --kubernetes MINOR]
        cargo xtask soak [N]
        cargo xtask ceilings
        cargo xtask reference
@@ -32,6 +34,7 @@ usage: cargo xtask test [--quick | --kubernetes MINOR]
 
 test      runs every check and test of the project and prints the time of each part;
           --quick skips the parts that need API servers, kubelets or an optimised build;
+          --part runs one part of that table alone, such as 'own scenarios';
           --kubernetes runs KAI's end-to-end list on the control plane of another version, such as 1.34
 soak      repeats the suites N times (20) with fresh seeds and prints how often each test failed
 ceilings  counts instructions and rewrites benches/instruction-ceilings.toml
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let ended = match arguments[..] {
         ["test"] => parts::run_all(),
         ["test", "--quick"] => parts::run_quick(),
+        ["test", "--part", name] => parts::run_one(name),
         ["test", "--kubernetes", minor] => parts::run_on_kubernetes(minor),
         ["soak"] => parts::workspace_root().and_then(|root| soak::run(&root, SOAK_RUNS)),
         ["soak", runs] if runs.parse::<u32>().is_ok() => parts::workspace_root()

@@ -29,7 +29,6 @@ manifests or look at objects. This page is generated from `crates/kai-api/src/na
 fields of `Config` are in [settings.md](settings.md), fields of custom resources in `kubectl explain`.
 ";
 
-/// Rewrites the page.
 pub(crate) fn rewrite(root: &Path) -> anyhow::Result<()> {
     std::fs::write(root.join(PAGE), page(root)?).with_context(|| format!("cannot write {PAGE}"))
 }

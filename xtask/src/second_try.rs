@@ -7,19 +7,34 @@ use std::path::{Path, PathBuf};
 use crate::tally::Tally;
 use crate::test_output::{FailedTest, Failures};
 
-/// Targets that start processes which are not ours.
-pub(crate) const WITH_OTHER_PROCESSES: [[&str; 4]; 6] = [
-    ["-p", "kai", "--test", "cluster"],
-    ["-p", "kai", "--test", "e2e"],
-    ["-p", "kai", "--test", "quick_start"],
-    ["-p", "kai", "--test", "realnode"],
-    ["-p", "kai-embed", "--test", "conformance"],
-    ["-p", "kai-testenv", "--test", "control_plane"],
-];
+/// An integration test that starts processes which are not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    package: &'static str,
+    pub(crate) test: &'static str,
+}
 
-/// Name of the integration test of a target that starts other processes.
-pub(crate) fn name_of(target: &str) -> Option<&'static str> {
-    WITH_OTHER_PROCESSES.iter().find(|known| known.join(" ") == target).map(|known| known[3])
+const fn target(package: &'static str, test: &'static str) -> Target {
+    Target { package, test }
+}
+
+pub(crate) const WITH_API_SERVERS: [Target; 4] = [
+    target("kai", "cluster"),
+    target("kai", "e2e"),
+    target("kai-embed", "conformance"),
+    target("kai-testenv", "control_plane"),
+];
+pub(crate) const WITH_NODES: [Target; 2] =
+    [target("kai", "quick_start"), target("kai", "realnode")];
+
+pub(crate) fn with_other_processes() -> impl Iterator<Item = Target> {
+    WITH_API_SERVERS.into_iter().chain(WITH_NODES)
+}
+
+/// Name of the integration test of a target that starts other processes; `cargo test` takes targets as `-p kai --test cluster`.
+fn name_of(target: &str) -> Option<&'static str> {
+    let is_named = |known: &Target| target == format!("-p {} --test {}", known.package, known.test);
+    with_other_processes().find(is_named).map(|known| known.test)
 }
 
 /// What to run once more: integration tests by name, each with its failed tests; all of its tests where it did not say which
@@ -53,8 +68,8 @@ pub(crate) fn of(
     if again.failed > 0 {
         return Ok(first);
     }
-    let second_tries = first.failed;
-    Ok(Tally { passed: first.passed + first.failed, failed: 0, second_tries, ..first })
+    let (passed, second_tries) = (first.passed + first.failed, first.failed);
+    Ok(Tally { passed, failed: 0, second_tries, ..first })
 }
 
 /// Keeps what failed tests printed the first time, and says where.
@@ -83,7 +98,14 @@ fn log_file(folder: &Path, test: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    const FIRST: Tally = Tally { passed: 7, failed: 2, skipped: 1, second_tries: 0 };
+    const FIRST: Tally = Tally {
+        passed: 7,
+        failed: 2,
+        skipped: 1,
+        second_tries: 0,
+        found_worlds: 0,
+        notices: Vec::new(),
+    };
 
     /// Failures of tests in targets.
     fn failed(tests: &[(&str, &str)]) -> Failures {
@@ -105,7 +127,7 @@ mod tests {
             Ok(Tally::of_one(true))
         };
         let tally = of(&failures, FIRST, run).expect("a tally");
-        assert_eq!(tally, Tally { passed: 9, failed: 0, skipped: 1, second_tries: 2 });
+        assert_eq!(tally, Tally { passed: 9, failed: 0, second_tries: 2, ..FIRST });
         assert!(tally.to_string().contains("2 TESTS PASSED ONLY AT THE SECOND TRY"));
     }
 

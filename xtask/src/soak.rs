@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
-use crate::parts::{SEED_VARIABLE, cargo_with};
+use crate::parts::cargo_with;
 use crate::process::show;
-use crate::second_try::WITH_OTHER_PROCESSES;
+use crate::second_try::with_other_processes;
 use crate::test_output::Failures;
+use crate::test_runs::SEED_VARIABLE;
 
 /// Integration tests in virtual time or over random worlds.
 const VIRTUAL: [&str; 2] = ["it", "properties"];
@@ -51,7 +52,7 @@ impl Rates {
 }
 
 /// A seed from the system's source of randomness, short enough to be typed.
-fn fresh_seed() -> u64 {
+pub(crate) fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 
@@ -59,7 +60,7 @@ fn fresh_seed() -> u64 {
 pub(crate) fn run(root: &Path, runs: u32) -> anyhow::Result<bool> {
     let first_seed = fresh_seed();
     let (mut imagined, mut real) = (Rates::default(), Rates::default());
-    let real_names: Vec<&str> = WITH_OTHER_PROCESSES.iter().map(|target| target[3]).collect();
+    let real_names: Vec<&str> = with_other_processes().map(|target| target.test).collect();
     for number in 0..runs {
         let seed = first_seed + u64::from(number);
         println!("\n== soak: run {} of {runs}, {SEED_VARIABLE}={seed} ==", number + 1);

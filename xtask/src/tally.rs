@@ -3,8 +3,10 @@
 use std::fmt;
 use std::ops::AddAssign;
 
+use serde::{Deserialize, Serialize};
+
 /// Counts of passed, failed and skipped checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
 pub(crate) struct Tally {
     /// May be negative while the results of tests that were skipped are still to come.
     pub(crate) passed: i64,
@@ -12,6 +14,10 @@ pub(crate) struct Tally {
     pub(crate) skipped: i64,
     /// Tests that passed only when they were run again.
     pub(crate) second_tries: i64,
+    /// Properties that a world from a fresh seed broke.
+    pub(crate) found_worlds: i64,
+    /// What the reader of the summary has to know beside the counts.
+    pub(crate) notices: Vec<String>,
 }
 
 impl Tally {
@@ -56,17 +62,22 @@ impl AddAssign for Tally {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.second_tries += other.second_tries;
+        self.found_worlds += other.found_worlds;
+        self.notices.extend(other.notices);
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped, second_tries } = self;
+        let Self { passed, failed, skipped, second_tries, found_worlds, .. } = self;
         write!(formatter, "{passed} passed, {failed} failed, {skipped} skipped")?;
-        match second_tries {
-            0 => Ok(()),
-            count => write!(formatter, ", {count} TESTS PASSED ONLY AT THE SECOND TRY"),
+        if *second_tries > 0 {
+            write!(formatter, ", {second_tries} TESTS PASSED ONLY AT THE SECOND TRY")?;
         }
+        if *found_worlds > 0 {
+            write!(formatter, ", {found_worlds} PROPERTIES FAILED WITH A FRESH SEED")?;
+        }
+        Ok(())
     }
 }
 
@@ -85,6 +96,6 @@ mod tests {
         ] {
             tally.read_test_line(line);
         }
-        assert_eq!(tally, Tally { passed: 33, failed: 2, skipped: 2, second_tries: 0 });
+        assert_eq!(tally, Tally { passed: 33, failed: 2, skipped: 2, ..Tally::default() });
     }
 }
