@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use kai_client::client;
-use kai_client::failure::sentence;
+use kai_client::failure::{Failure, sentence};
+use kai_client::path::{Resource, segment};
 use kai_control::snapshot;
 use kai_image::Tree;
 use kube::Client;
@@ -18,6 +19,8 @@ use crate::output;
 /// Lines of the log of each pod of the installation.
 const LOG_LINES: usize = 5_000;
 const REMOVED: &str = "(removed)";
+/// File of the archive with what could not be read, and why.
+const UNREADABLE: &str = "unreadable.txt";
 
 /// Lists in the archive beside those of the snapshot: the file and the path at the API server; `NS` is the namespace of the
 /// scheduler.
@@ -100,10 +103,13 @@ pub(crate) fn run(arguments: &BundleArguments) -> anyhow::Result<u8> {
     std::fs::write(path, tree.pack()?)
         .with_context(|| format!("cannot write {}", path.display()))?;
     output::print(&format!("wrote {} with {} files\n", path.display(), files.len()))?;
+    if let Some(unreadable) = files.get(UNREADABLE).filter(|lines| !lines.is_empty()) {
+        output::complain(&format!("not in the archive, as {UNREADABLE} there says:\n{unreadable}"));
+    }
     Ok(0)
 }
 
-/// Files of the archive by name. What cannot be read is in `unreadable.txt`.
+/// Files of the archive by name.
 async fn collect(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("KAI_COMMIT"));
@@ -111,16 +117,16 @@ async fn collect(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<St
     files.insert("kai.json".to_owned(), format!("{own:#}\n"));
     let mut unreadable = String::new();
     for (name, path) in LISTS {
-        let path = path.replace("NS", namespace);
+        let path = path.replace("NS", &segment(namespace));
         match client.request::<Value>(get(&path)?).await {
             Ok(mut list) => {
                 redact(&mut list);
                 files.insert(format!("{name}.json"), format!("{list:#}\n"));
             }
-            Err(kube::Error::Api(status)) => {
+            Err(kube::Error::Api(status)) if status.code != 401 => {
                 let _ = writeln!(unreadable, "{path}: {} {}", status.code, status.message);
             }
-            Err(error) => return Err(error).context("the API server does not answer"),
+            Err(error) => return Err(Failure::from(error)).context("nothing was written"),
         }
     }
     let mut objects = Map::new();
@@ -141,25 +147,25 @@ async fn collect(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<St
         }
     }
     files.insert(SNAPSHOT.to_owned(), format!("{:#}\n", json!({"rawObjects": objects})));
-    files.insert("unreadable.txt".to_owned(), unreadable);
+    files.insert(UNREADABLE.to_owned(), unreadable);
     Ok(files)
 }
 
 /// Metrics and logs of the pods of the installation: the file and the path at the API server.
 fn texts(namespace: &str, objects: &Map<String, Value>) -> Vec<(String, String)> {
     let mut texts = Vec::new();
+    let collection = Resource::PODS.collection(namespace);
     let pods = objects.get("pods").and_then(Value::as_array).into_iter().flatten();
     for pod in pods.filter(|pod| pod["metadata"]["namespace"] == namespace) {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let path = format!("{collection}/{}", segment(name));
         let log = format!("{path}/log?tailLines={LOG_LINES}");
         let statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
         if statuses.into_iter().any(|status| status["restartCount"] != 0) {
             texts.push((format!("logs/{name}-previous.txt"), format!("{log}&previous=true")));
         }
         texts.push((format!("logs/{name}.txt"), log));
-        let metrics = format!("/api/v1/namespaces/{namespace}/pods/{name}:8080/proxy/metrics");
-        texts.push((format!("metrics/{name}.txt"), metrics));
+        texts.push((format!("metrics/{name}.txt"), format!("{path}:8080/proxy/metrics")));
     }
     texts
 }

@@ -422,7 +422,7 @@ fn a_healthy_cluster_has_no_findings() {
     fs::write(&up.kubeconfig, with_wrong_token).expect("written");
     let (code, said) = kai(&up, &["doctor"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("rejects the credentials") && !said.contains("not installed"), "{said}");
+    assert!(said.contains("rejected the credentials") && !said.contains("not installed"), "{said}");
 }
 
 #[test]

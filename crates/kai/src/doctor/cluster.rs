@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use kai_api::names::objects::{NAMESPACE, RESERVATION, SCHEDULER_NAME};
 use kai_api::names::workload::QUEUE;
@@ -88,12 +88,10 @@ async fn facts(client: &Client, expected: &Expectations) -> anyhow::Result<Clust
             }
             // Of a group that it does not know the server says so in plain text.
             Err(kube::Error::Api(status)) if status.code == 404 && listing.optional => {}
-            Err(kube::Error::Api(status)) if status.code == 401 => bail!(
-                "the API server rejects the credentials of the kubeconfig: {}; nothing was checked",
-                status.message
-            ),
-            Err(kube::Error::Api(status)) => unreadable.push((listing.path, status.message)),
-            Err(error) => return Err(Failure::from(error).into()),
+            Err(kube::Error::Api(status)) if status.code != 401 => {
+                unreadable.push((listing.path, status.message));
+            }
+            Err(error) => return Err(Failure::from(error)).context("nothing was checked"),
         }
     }
     let facts = ClusterFacts::read(Value::Object(lists));

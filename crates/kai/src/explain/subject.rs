@@ -1,14 +1,15 @@
 //! What is to be explained: a pod, a pod group, a queue, or a workload, explained by one of its pods.
 
 use anyhow::{Context, bail, ensure};
+use kai_client::path::collection_path;
+use kai_client::write::read;
 use kai_control::explain::ExplainTarget;
 use kai_core::input::ObjectName;
 use kube::Client;
 use serde_json::Value;
 
-/// Kinds between a workload and its pods, with where they are listed.
-const BETWEEN: [(&str, &str); 2] =
-    [("ReplicaSet", "/apis/apps/v1/namespaces"), ("Job", "/apis/batch/v1/namespaces")];
+/// Kinds between a workload and its pods, in lower case, each with its group and version.
+const BETWEEN: [(&str, &str); 2] = [("replicaset", "/apis/apps/v1"), ("job", "/apis/batch/v1")];
 
 /// What is to be explained.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,15 +98,14 @@ async fn pods_of(
     name: &str,
 ) -> anyhow::Result<Vec<Value>> {
     let mut owners = vec![(kind.to_owned(), name.to_owned())];
-    for (between, path) in BETWEEN {
-        let plural = format!("{}s", between.to_lowercase());
-        for object in list(client, &format!("{path}/{namespace}/{plural}")).await? {
+    for (between, api) in BETWEEN {
+        for object in list(client, api, &format!("{between}s"), namespace).await? {
             if is_owned_by(&object, &owners) {
-                owners.push((between.to_lowercase(), name_of(&object).to_owned()));
+                owners.push((between.to_owned(), name_of(&object).to_owned()));
             }
         }
     }
-    let pods = list(client, &format!("/api/v1/namespaces/{namespace}/pods")).await?;
+    let pods = list(client, "/api/v1", "pods", namespace).await?;
     Ok(pods.into_iter().filter(|pod| is_owned_by(pod, &owners)).collect())
 }
 
@@ -117,10 +117,14 @@ fn is_owned_by(object: &Value, owners: &[(String, String)]) -> bool {
     })
 }
 
-async fn list(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
-    let request = http::Request::get(path).body(Vec::new()).context("a path that is none")?;
-    let mut list: Value =
-        client.request(request).await.with_context(|| format!("cannot list {path}"))?;
+async fn list(
+    client: &Client,
+    api: &str,
+    plural: &str,
+    namespace: &str,
+) -> anyhow::Result<Vec<Value>> {
+    let list = read::<Value>(client, &collection_path(api, plural, namespace)).await;
+    let mut list = list.with_context(|| format!("cannot list {plural}"))?.unwrap_or_default();
     Ok(match list.pointer_mut("/items").map(Value::take) {
         Some(Value::Array(items)) => items,
         _ => Vec::new(),
