@@ -9,12 +9,16 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use kai_testenv::{Binaries, Build};
 
 /// How long a command that only reads is repeated until it prints what the document shows.
 const PATIENCE: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(50);
+/// Pages mostly wait for the pods of their clusters.
+const PAGES_AT_ONCE: usize = 4;
 const RUN: &str = "<!-- run: kai up";
 const NOT_RUN: &str = "<!-- not run: ";
 const FAILS: &str = "<!-- fails -->";
@@ -134,7 +138,7 @@ impl Page {
         let begin = Instant::now();
         while !kubeconfig.exists() {
             assert!(begin.elapsed() < PATIENCE, "kai up wrote no kubeconfig");
-            std::thread::yield_now();
+            pause();
         }
         page
     }
@@ -168,8 +172,14 @@ impl Page {
                 let missing = missing.map(|line| format!("; missing line: {line}"));
                 return Some(format!("{outcome}{}\n{printed}", missing.unwrap_or_default()));
             }
+            pause();
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real process is waited for")]
+fn pause() {
+    std::thread::sleep(POLL);
 }
 
 /// Every command of the script may be repeated without effect.
@@ -283,22 +293,35 @@ fn pages_print_what_they_show() {
             return;
         }
     };
-    let mut wrong = String::new();
-    for path in pages(&root().join("docs")) {
-        let text = std::fs::read_to_string(&path).expect("a page");
-        let Some(arguments) = text.lines().find_map(|line| line.strip_prefix(RUN)) else {
-            continue;
-        };
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let page = Page::start(&name, arguments.trim_end_matches("-->"), &binaries.path("kubectl"));
-        for block in blocks(&text).iter().filter(|block| block.fate != Fate::NotRun) {
-            if let Some(fault) = page.play(block) {
-                writeln!(wrong, "{}:{}: {fault}", path.display(), block.line).expect("a string");
-                break;
-            }
+    let all = pages(&root().join("docs"));
+    let next = AtomicUsize::new(0);
+    let kubectl = binaries.path("kubectl");
+    let play_pages = || {
+        let mut faults = Vec::new();
+        while let Some(path) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            faults.extend(page_fault(path, &kubectl));
         }
-    }
-    assert!(wrong.is_empty(), "\n{wrong}");
+        faults
+    };
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let players: Vec<_> = (0..PAGES_AT_ONCE).map(|_| scope.spawn(play_pages)).collect();
+        players.into_iter().flat_map(|player| player.join().expect("a player")).collect()
+    });
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What is wrong with the first block of a page that prints something else, if any does.
+fn page_fault(path: &Path, kubectl: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).expect("a page");
+    let arguments = text.lines().find_map(|line| line.strip_prefix(RUN))?;
+    let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+    let page = Page::start(&name, arguments.trim_end_matches("-->"), kubectl);
+    let blocks = blocks(&text);
+    let mut run = blocks.iter().filter(|block| block.fate != Fate::NotRun);
+    run.find_map(|block| {
+        let fault = page.play(block)?;
+        Some(format!("{}:{}: {fault}", path.display(), block.line))
+    })
 }
 
 #[test]
