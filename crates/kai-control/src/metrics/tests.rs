@@ -65,18 +65,9 @@ const METRICS: &[(&str, &str, &[&str])] = &[
 
 fn queue() -> QueueSpec {
     QueueSpec {
-        name: "q".into(),
         display_name: Some("Queue".into()),
         quota: Amounts::from_fn(|_| 1.0),
-        parent: None,
-        priority: 100,
-        created: Timestamp::default(),
-        limit: Amounts::from_fn(|_| -1.0),
-        over_quota_weight: Amounts::from_fn(|_| 1.0),
-        preempt_min_runtime: None,
-        gpu_types: Vec::new(),
-        lending_limit: None,
-        reclaim_min_runtime: None,
+        ..QueueSpec::unbounded("q")
     }
 }
 

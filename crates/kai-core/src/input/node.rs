@@ -30,6 +30,25 @@ pub struct NodeSpec {
     pub whole_gpu_policy: Option<WholeGpuPolicy>,
 }
 
+impl NodeSpec {
+    /// A healthy node without labels that offers these amounts.
+    pub fn healthy(name: impl Into<Text>, allocatable: Allocatable) -> Self {
+        Self {
+            name: name.into(),
+            labels: Labels::new(),
+            annotations: Labels::new(),
+            allocatable,
+            taints: Vec::new(),
+            unschedulable: false,
+            bad_conditions: Vec::new(),
+            gpu_memory_known: None,
+            observed_gpu_uuids: Vec::new(),
+            observed_gpus: ObservedGpus::default(),
+            whole_gpu_policy: None,
+        }
+    }
+}
+
 /// What is known of a node's GPUs beside what its labels say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ObservedGpus {

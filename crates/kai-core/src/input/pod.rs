@@ -47,6 +47,31 @@ pub struct PodSpec {
     pub numa: NumaDemand,
 }
 
+impl PodSpec {
+    /// A pending pod in no group, without constraints. Its UID is its name.
+    pub fn pending(name: ObjectName, request: PodRequest) -> Self {
+        Self {
+            uid: name.name.clone(),
+            name,
+            created: Timestamp::default(),
+            group: None,
+            sub_group: None,
+            role: PodRole::Workload,
+            status: Status::Pending,
+            node: None,
+            stuck_at: None,
+            labels: Arc::default(),
+            request,
+            gpu_groups: Vec::new(),
+            constraints: Arc::default(),
+            claims: Vec::new(),
+            nominated_node: None,
+            backoff: Backoff::default(),
+            numa: NumaDemand::default(),
+        }
+    }
+}
+
 /// Until when a pod is left as it is, because an attempt on it failed. The controller that carries plans out sets a moment and
 /// clears it when it has come: while it is set it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

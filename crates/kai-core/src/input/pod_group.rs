@@ -43,6 +43,31 @@ pub struct PodGroupSpec {
     pub tree: GroupSet,
 }
 
+impl PodGroupSpec {
+    /// A preemptible group with the priority of training. Its UID is its name.
+    pub fn preemptible(name: ObjectName, queue: impl Into<Text>, tree: GroupSet) -> Self {
+        Self {
+            uid: name.name.clone(),
+            name,
+            queue: queue.into(),
+            priority: 50,
+            preemptibility: Preemptibility::Preemptible,
+            created: Timestamp::default(),
+            last_start: None,
+            last_eviction: None,
+            stale_since: None,
+            reclaim_delayed_since: None,
+            staleness_grace: None,
+            preemption_delay: None,
+            never_preempts: false,
+            schedulable: true,
+            denied: None,
+            half_bound: false,
+            tree,
+        }
+    }
+}
+
 /// Whether a group may be evicted for other jobs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Preemptibility {

@@ -33,6 +33,26 @@ pub struct QueueSpec {
     pub reclaim_min_runtime: Option<Span>,
 }
 
+impl QueueSpec {
+    /// A queue at the top without bounds, with the priority and weights that queues have by default.
+    pub fn unbounded(name: impl Into<Text>) -> Self {
+        Self {
+            name: name.into(),
+            display_name: None,
+            parent: None,
+            priority: 100,
+            created: Timestamp::default(),
+            quota: Amounts::UNBOUNDED,
+            limit: Amounts::UNBOUNDED,
+            lending_limit: None,
+            gpu_types: Vec::new(),
+            over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
+            preempt_min_runtime: None,
+            reclaim_min_runtime: None,
+        }
+    }
+}
+
 /// What a queue may hold of one type of GPU.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GpuTypeBound {

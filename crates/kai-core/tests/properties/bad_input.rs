@@ -19,20 +19,7 @@ use crate::worlds::pods::bare_pod;
 use crate::worlds::{messy_cluster, named, now, show};
 
 fn queue(name: &str) -> QueueSpec {
-    QueueSpec {
-        name: name.into(),
-        display_name: None,
-        parent: None,
-        priority: 100,
-        created: Timestamp::default(),
-        quota: Amounts::UNBOUNDED,
-        limit: Amounts::UNBOUNDED,
-        over_quota_weight: Amounts::ZERO,
-        preempt_min_runtime: None,
-        gpu_types: Vec::new(),
-        lending_limit: None,
-        reclaim_min_runtime: None,
-    }
+    QueueSpec { over_quota_weight: Amounts::ZERO, ..QueueSpec::unbounded(name) }
 }
 
 fn group(name: &str, tree: GroupSet) -> PodGroupSpec {

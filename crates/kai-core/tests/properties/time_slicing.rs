@@ -4,10 +4,9 @@
 use kai_core::check;
 use kai_core::compatibility::Compatibility;
 use kai_core::config::Config;
-use kai_core::fairness::Amounts;
 use kai_core::input::node::WholeGpuPolicy;
 use kai_core::input::pod::{GpuRequest, PodRequest};
-use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility};
+use kai_core::input::pod_group::{GroupLeaf, GroupSet};
 use kai_core::input::{Delta, NodeSpec, Object, PodGroupSpec, PodSpec, QueueSpec, Text};
 use kai_core::plan::{CyclePlan, StepKind, plan, plan_and_observe};
 use kai_core::status::Status;
@@ -30,44 +29,14 @@ fn node(advertised: i64, labels: &[(&str, &str)]) -> NodeSpec {
 
 /// A queue without bounds.
 pub(crate) fn queue() -> QueueSpec {
-    QueueSpec {
-        name: "queue".into(),
-        display_name: None,
-        parent: None,
-        priority: 100,
-        created: Timestamp::default(),
-        quota: Amounts::UNBOUNDED,
-        limit: Amounts::UNBOUNDED,
-        over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
-        preempt_min_runtime: None,
-        gpu_types: Vec::new(),
-        lending_limit: None,
-        reclaim_min_runtime: None,
-    }
+    QueueSpec::unbounded("queue")
 }
 
 /// A group that needs `min` pods.
 pub(crate) fn group(name: &str, min: u32) -> PodGroupSpec {
     let leaf = GroupLeaf { name: "default".into(), min_available: min, topology: None };
-    PodGroupSpec {
-        name: named(name),
-        uid: name.into(),
-        queue: "queue".into(),
-        priority: 50,
-        preemptibility: Preemptibility::Preemptible,
-        created: Timestamp::default(),
-        last_start: None,
-        last_eviction: None,
-        stale_since: None,
-        reclaim_delayed_since: None,
-        staleness_grace: None,
-        preemption_delay: None,
-        schedulable: true,
-        never_preempts: false,
-        denied: None,
-        half_bound: false,
-        tree: GroupSet { leaves: vec![leaf], ..GroupSet::default() },
-    }
+    let tree = GroupSet { leaves: vec![leaf], ..GroupSet::default() };
+    PodGroupSpec::preemptible(named(name), "queue", tree)
 }
 
 /// A waiting pod of a group.
@@ -210,7 +179,7 @@ fn case_d_parts_join_and_a_whole_gpu_waits() {
         let first = plan(&mut world, now());
         carry_out(&mut world, &first);
         with_pods(&mut world, &[part(0.5), part(0.5), whole(1)]);
-        // Telling of the first pod anew made it wait again: it runs.
+        // Applying the first pod again made it pending again: it runs.
         carry_out(&mut world, &first);
         let second = plan(&mut world, now());
         assert_eq!(bound(&second), ["pod-1"]);

@@ -1,13 +1,9 @@
 //! Objects of generated worlds, with the defaults of the scenario format.
 
-use std::sync::Arc;
-
 use kai_core::fairness::{Amounts, UNLIMITED};
-use kai_core::input::node::{Allocatable, ObservedGpus};
-use kai_core::input::pod::{Backoff, GpuRequest, NumaDemand, PodRequest, PodRole, PodSpec};
-use kai_core::input::pod_group::{
-    DEFAULT_LEAF, GroupLeaf, GroupSet, Preemptibility, TopologyConstraint,
-};
+use kai_core::input::node::Allocatable;
+use kai_core::input::pod::{GpuRequest, PodRequest, PodSpec};
+use kai_core::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, TopologyConstraint};
 use kai_core::input::selectors::Labels;
 use kai_core::input::{
     Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, QueueSpec, Text,
@@ -43,25 +39,14 @@ pub(super) fn node(number: usize, own: Labels) -> NodeSpec {
     labels.insert("kai.scheduler/type".into(), name.clone());
     labels.insert("nvidia.com/gpu.count".into(), GPUS_PER_NODE.to_string().into());
     labels.insert("nvidia.com/gpu.memory".into(), "100".into());
-    NodeSpec {
-        name,
-        labels,
-        annotations: Labels::new(),
-        allocatable: Allocatable {
-            cpu_milli: 20_000_000,
-            memory_bytes: 20_000_000_000,
-            pods: 110,
-            gpus: GPUS_PER_NODE as i64,
-            ..Allocatable::default()
-        },
-        taints: Vec::new(),
-        unschedulable: false,
-        bad_conditions: Vec::new(),
-        gpu_memory_known: Some(true),
-        observed_gpu_uuids: Vec::new(),
-        observed_gpus: ObservedGpus::default(),
-        whole_gpu_policy: None,
-    }
+    let allocatable = Allocatable {
+        cpu_milli: 20_000_000,
+        memory_bytes: 20_000_000_000,
+        pods: 110,
+        gpus: GPUS_PER_NODE as i64,
+        ..Allocatable::default()
+    };
+    NodeSpec { labels, gpu_memory_known: Some(true), ..NodeSpec::healthy(name, allocatable) }
 }
 
 /// A queue to be.
@@ -106,18 +91,11 @@ pub(super) fn queues(sketches: &[QueueSketch]) -> Vec<QueueSpec> {
 
 fn queue(sketch: &QueueSketch, parent: Option<Text>, position: usize) -> QueueSpec {
     QueueSpec {
-        name: sketch.name.clone(),
-        display_name: None,
         parent,
-        priority: 100,
         created: created(position),
         quota: Amounts::new(UNLIMITED, UNLIMITED, sketch.quota),
-        limit: Amounts::UNBOUNDED,
         over_quota_weight: Amounts::new(1.0, 1.0, sketch.weight),
-        preempt_min_runtime: None,
-        gpu_types: Vec::new(),
-        lending_limit: None,
-        reclaim_min_runtime: None,
+        ..QueueSpec::unbounded(sketch.name.clone())
     }
 }
 
@@ -184,60 +162,33 @@ impl JobSketch {
 
     fn group(&self, position: usize, now: Timestamp) -> PodGroupSpec {
         let started = now.plus(Span::from_seconds(-RUNNING_FOR_S));
+        let leaf = GroupLeaf {
+            name: DEFAULT_LEAF.into(),
+            min_available: self.pods as u32,
+            topology: None,
+        };
+        let topology = self.topology.clone();
+        let tree = GroupSet { topology, leaves: vec![leaf], ..GroupSet::default() };
         PodGroupSpec {
-            name: self.group_name(),
-            uid: self.name.clone(),
-            queue: self.queue.clone(),
-            priority: 50,
-            preemptibility: Preemptibility::Preemptible,
             created: created(position),
             last_start: self.node.is_some().then_some(started),
-            last_eviction: None,
-            stale_since: None,
-            reclaim_delayed_since: None,
-            staleness_grace: None,
-            preemption_delay: None,
-            schedulable: true,
-            never_preempts: false,
-            denied: None,
-            half_bound: false,
-            tree: GroupSet {
-                topology: self.topology.clone(),
-                leaves: vec![GroupLeaf {
-                    name: DEFAULT_LEAF.into(),
-                    min_available: self.pods as u32,
-                    topology: None,
-                }],
-                ..GroupSet::default()
-            },
+            ..PodGroupSpec::preemptible(self.group_name(), self.queue.clone(), tree)
         }
     }
 
     pub(super) fn pod(&self, number: usize, position: usize) -> PodSpec {
-        let name = self.pod_name(number);
+        let request = PodRequest {
+            cpu_milli: 1000,
+            memory_bytes: 1_000_000_000,
+            gpu: GpuRequest::Whole { count: self.gpus },
+            ..PodRequest::default()
+        };
         PodSpec {
-            uid: name.name.clone(),
-            name,
             created: created(position),
             group: Some(self.name.clone()),
-            sub_group: None,
-            role: PodRole::Workload,
             status: if self.node.is_some() { Status::Running } else { Status::Pending },
             node: self.node.clone(),
-            stuck_at: None,
-            labels: Arc::default(),
-            request: PodRequest {
-                cpu_milli: 1000,
-                memory_bytes: 1_000_000_000,
-                gpu: GpuRequest::Whole { count: self.gpus },
-                ..PodRequest::default()
-            },
-            gpu_groups: Vec::new(),
-            constraints: Arc::default(),
-            claims: Vec::new(),
-            nominated_node: None,
-            backoff: Backoff::default(),
-            numa: NumaDemand::default(),
+            ..PodSpec::pending(self.pod_name(number), request)
         }
     }
 }

@@ -6,18 +6,15 @@ use crate::compatibility::Compatibility;
 use crate::config::Config;
 use crate::fairness::{Amounts, UNLIMITED};
 use crate::ids::TaskId;
-use crate::input::node::{Allocatable, NodeSpec, ObservedGpus, Taint};
-use crate::input::pod::{
-    Backoff, GpuRequest, HostPort, NumaDemand, PodConstraints, PodRequest, PodRole, PodTerm,
-    TermNamespaces, Toleration,
-};
+use crate::input::node::{Allocatable, NodeSpec, Taint};
+use crate::input::pod::{GpuRequest, HostPort, PodRequest, PodTerm, TermNamespaces, Toleration};
 use crate::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, PodGroupSpec, Preemptibility};
-use crate::input::selectors::{LabelSelector, Labels, Operator, Requirement};
+use crate::input::selectors::{LabelSelector, Operator, Requirement};
 use crate::input::{Delta, Object, ObjectName, PodSpec, QueueSpec, StorageObject, Text};
 use crate::plugins::predicates::check_node;
 use crate::report::refusal::NodeRefusal;
 use crate::status::Status;
-use crate::time::{Span, Timestamp};
+use crate::time::Span;
 use crate::world::World;
 
 /// A namespace for all that names none.
@@ -102,25 +99,8 @@ pub(crate) fn group(name: &str, queue: &str, leaves: &[(&str, u32)]) -> PodGroup
         min_available: *min_available,
         topology: None,
     };
-    PodGroupSpec {
-        name: ObjectName::new(NAMESPACE, name),
-        uid: name.into(),
-        queue: queue.into(),
-        priority: 50,
-        preemptibility: Preemptibility::Preemptible,
-        created: Timestamp::default(),
-        last_start: None,
-        last_eviction: None,
-        stale_since: None,
-        reclaim_delayed_since: None,
-        staleness_grace: None,
-        preemption_delay: None,
-        schedulable: true,
-        never_preempts: false,
-        denied: None,
-        half_bound: false,
-        tree: GroupSet { leaves: leaves.iter().map(leaf).collect(), ..GroupSet::default() },
-    }
+    let tree = GroupSet { leaves: leaves.iter().map(leaf).collect(), ..GroupSet::default() };
+    PodGroupSpec::preemptible(ObjectName::new(NAMESPACE, name), queue, tree)
 }
 
 pub(crate) struct NodeBuilder {
@@ -135,21 +115,7 @@ pub(crate) fn node(name: &str) -> NodeBuilder {
         pods: 110,
         ..Allocatable::default()
     };
-    NodeBuilder {
-        spec: Box::new(NodeSpec {
-            name: name.into(),
-            labels: Labels::new(),
-            annotations: Labels::new(),
-            allocatable,
-            taints: Vec::new(),
-            unschedulable: false,
-            bad_conditions: Vec::new(),
-            gpu_memory_known: None,
-            observed_gpu_uuids: Vec::new(),
-            observed_gpus: ObservedGpus::default(),
-            whole_gpu_policy: None,
-        }),
-    }
+    NodeBuilder { spec: Box::new(NodeSpec::healthy(name, allocatable)) }
 }
 
 /// A node with GPUs of unknown memory.
@@ -182,22 +148,7 @@ pub(crate) struct QueueBuilder {
 
 /// A queue without bounds.
 pub(crate) fn queue(name: &str) -> QueueBuilder {
-    QueueBuilder {
-        spec: QueueSpec {
-            name: name.into(),
-            display_name: None,
-            parent: None,
-            priority: 100,
-            created: Timestamp::default(),
-            quota: Amounts::UNBOUNDED,
-            limit: Amounts::UNBOUNDED,
-            over_quota_weight: Amounts::new(1.0, 1.0, 1.0),
-            preempt_min_runtime: None,
-            gpu_types: Vec::new(),
-            lending_limit: None,
-            reclaim_min_runtime: None,
-        },
-    }
+    QueueBuilder { spec: QueueSpec::unbounded(name) }
 }
 
 impl QueueBuilder {
@@ -233,31 +184,10 @@ pub(crate) struct PodBuilder {
 
 /// A pending pod that asks for one core and one GB.
 pub(crate) fn pod(name: &str) -> PodBuilder {
-    PodBuilder {
-        spec: Box::new(PodSpec {
-            name: ObjectName::new(NAMESPACE, name),
-            uid: format!("uid-{name}").into(),
-            created: Timestamp::default(),
-            group: None,
-            sub_group: None,
-            role: PodRole::Workload,
-            status: Status::Pending,
-            node: None,
-            stuck_at: None,
-            labels: Arc::default(),
-            request: PodRequest {
-                cpu_milli: 1000,
-                memory_bytes: 1_000_000_000,
-                ..PodRequest::default()
-            },
-            gpu_groups: Vec::new(),
-            constraints: Arc::default(),
-            claims: Vec::new(),
-            nominated_node: None,
-            backoff: Backoff::default(),
-            numa: NumaDemand::default(),
-        }),
-    }
+    let request =
+        PodRequest { cpu_milli: 1000, memory_bytes: 1_000_000_000, ..PodRequest::default() };
+    let spec = PodSpec::pending(ObjectName::new(NAMESPACE, name), request);
+    PodBuilder { spec: Box::new(PodSpec { uid: format!("uid-{name}").into(), ..spec }) }
 }
 
 impl PodBuilder {

@@ -1,8 +1,6 @@
 //! Random nodes: GPUs of every kind, with and without labels that describe them.
 
-use std::collections::BTreeMap;
-
-use kai_core::input::node::{Allocatable, ObservedGpus, Taint, TaintEffect, WholeGpuPolicy};
+use kai_core::input::node::{Allocatable, Taint, TaintEffect, WholeGpuPolicy};
 use kai_core::input::{NodeSpec, Text, TopologyLevel, TopologySpec};
 use proptest::option;
 use proptest::prelude::*;
@@ -79,24 +77,13 @@ fn taints() -> BoxedStrategy<Vec<Taint>> {
 
 /// A healthy node without GPUs.
 pub(crate) fn bare_node(name: &str) -> NodeSpec {
-    NodeSpec {
-        name: name.into(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        allocatable: Allocatable {
-            cpu_milli: 64_000,
-            memory_bytes: 256_000_000_000,
-            pods: 110,
-            ..Allocatable::default()
-        },
-        taints: Vec::new(),
-        unschedulable: false,
-        bad_conditions: Vec::new(),
-        gpu_memory_known: None,
-        observed_gpu_uuids: Vec::new(),
-        observed_gpus: ObservedGpus::default(),
-        whole_gpu_policy: None,
-    }
+    let allocatable = Allocatable {
+        cpu_milli: 64_000,
+        memory_bytes: 256_000_000_000,
+        pods: 110,
+        ..Allocatable::default()
+    };
+    NodeSpec::healthy(name, allocatable)
 }
 
 fn node() -> BoxedStrategy<NodeSpec> {

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kai_core::input::pod::{
-    Backoff, GpuRequest, NumaDemand, PodConstraints, PodRequest, PodRole, Toleration,
-};
+use kai_core::input::pod::{GpuRequest, PodConstraints, PodRequest, PodRole, Toleration};
 use kai_core::input::pod_group::{GroupLeaf, GroupSet, Preemptibility, TopologyConstraint};
 use kai_core::input::selectors::{LabelSelector, Labels};
 use kai_core::input::{BindRequestSpec, BudgetSpec, PodGroupSpec, PodSpec, Text};
@@ -122,25 +120,8 @@ fn life(usual: Status) -> BoxedStrategy<Life> {
 
 /// A waiting pod that asks for nothing, in no group.
 pub(crate) fn bare_pod(name: &str) -> PodSpec {
-    PodSpec {
-        name: named(name),
-        uid: format!("uid-{name}").into(),
-        created: Timestamp::default(),
-        group: None,
-        sub_group: None,
-        role: PodRole::Workload,
-        status: Status::Pending,
-        node: None,
-        stuck_at: None,
-        labels: Arc::default(),
-        request: PodRequest::default(),
-        gpu_groups: Vec::new(),
-        constraints: Arc::default(),
-        claims: Vec::new(),
-        nominated_node: None,
-        backoff: Backoff::default(),
-        numa: NumaDemand::default(),
-    }
+    let spec = PodSpec::pending(named(name), PodRequest::default());
+    PodSpec { uid: format!("uid-{name}").into(), ..spec }
 }
 
 fn enliven(pod: &mut PodSpec, life: &Life) {
@@ -285,10 +266,8 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
     (parts(), 0..MOST_QUEUES + 1, priority, flags, times())
         .prop_map(|(parts, queue, priority, flags, times)| {
             let (preemptible, schedulable, half_bound, never_preempts) = flags;
+            let queue = queue_name(queue % MOST_QUEUES);
             let spec = PodGroupSpec {
-                name: named(""),
-                uid: "".into(),
-                queue: queue_name(queue % MOST_QUEUES),
                 priority,
                 preemptibility: if preemptible {
                     Preemptibility::Preemptible
@@ -304,9 +283,8 @@ fn group() -> BoxedStrategy<(PodGroupSpec, GroupParts)> {
                 preemption_delay: times.delay.map(Span::from_seconds),
                 schedulable,
                 never_preempts,
-                denied: None,
                 half_bound,
-                tree: tree(&parts),
+                ..PodGroupSpec::preemptible(named(""), queue, tree(&parts))
             };
             (spec, parts)
         })

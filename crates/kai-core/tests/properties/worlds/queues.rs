@@ -41,18 +41,15 @@ fn queue() -> BoxedStrategy<QueueSpec> {
         option::weighted(0.1, one_of(vec![0.0, 1.0, 2.0])),
     )
         .prop_map(|(quota, limit, over_quota_weight, priority, created, runtime, lent)| QueueSpec {
-            name: "".into(),
-            display_name: None,
-            parent: None,
             priority,
             created: Timestamp::from_seconds(created),
             quota,
             limit,
             over_quota_weight,
             preempt_min_runtime: runtime,
-            gpu_types: Vec::new(),
             lending_limit: lent.map(|gpus| Amounts::new(UNLIMITED, UNLIMITED, gpus)),
             reclaim_min_runtime: runtime,
+            ..QueueSpec::unbounded("")
         })
         .boxed()
 }
