@@ -50,7 +50,7 @@ pub trait KeyMaker: Send + Sync {
     fn make(&self) -> Result<KeyPair, rcgen::Error>;
 }
 
-/// Keys that nobody can foresee.
+/// Keys that cannot be predicted.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemKeys;
 

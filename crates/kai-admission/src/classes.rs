@@ -1,4 +1,4 @@
-//! Runtime classes that exist: a pod that names one that does not is refused by the API server, so none is given that is
+//! Runtime classes that exist: a pod that names one that does not is denied by the API server, so none is given that is
 //! not there.
 
 use std::collections::BTreeSet;

@@ -275,12 +275,12 @@ mod tests {
         assert_eq!(first["imagePullPolicy"], "IfNotPresent");
         assert_eq!(after["spec"]["imagePullSecrets"], json!([{"name": "pull"}]));
         let mounts = after["spec"]["containers"][0]["volumeMounts"].as_array().expect("mounts");
-        let told: Vec<(&str, bool)> = mounts
+        let mounted: Vec<(&str, bool)> = mounts
             .iter()
             .map(|one| (one["mountPath"].as_str().expect("a path"), one["readOnly"] == true))
             .collect();
         assert_eq!(
-            told,
+            mounted,
             [
                 ("/data", true),
                 ("/kai-guard/lib", true),
@@ -316,7 +316,11 @@ mod tests {
         assert_eq!(of(Off, None, None), Ok(Off));
         assert_eq!(of(Off, Some("report"), None), Ok(Report));
         assert_eq!(of(Off, Some("report"), Some("enforce")), Ok(Enforce));
-        assert_eq!(of(Enforce, Some("off"), Some("off")), Ok(Enforce), "nobody can weaken it");
+        assert_eq!(
+            of(Enforce, Some("off"), Some("off")),
+            Ok(Enforce),
+            "a namespace or pod cannot weaken it"
+        );
         assert_eq!(of(Off, Some("enforced"), None), Ok(Enforce), "a mistake weakens nothing");
         assert!(of(Off, None, Some("on")).expect_err("no mode").contains("off, report or enforce"));
     }

@@ -1,12 +1,12 @@
-//! Admission: what pods, queues, pod groups and topologies are refused or given when they are written.
+//! Admission: what pods, queues, pod groups and topologies are denied or given when they are written.
 //!
 //! Rules are pure, one file per kind. Pods of other schedulers never reach us: the registrations match on the scheduler's
 //! name. Certificates are made and renewed here and kept in one Secret that all replicas share.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`pods`], [`mutate`] | which pods are refused, what they are given |
-//! | [`queues`], [`quotas`], [`reductions`], [`pod_groups`], [`topologies`] | which of these are refused |
+//! | [`pods`], [`mutate`] | which pods are denied, what they are given |
+//! | [`queues`], [`quotas`], [`reductions`], [`pod_groups`], [`topologies`] | which of these are denied |
 //! | [`pod`] | a pod as reviews carry it |
 //! | [`guard`], `namespace_label`, `container_memory` | the library that limits GPU memory; requests and limits of single containers |
 //! | `queue_use` | which queues a pod may use |
@@ -40,14 +40,14 @@ use kai_settings::admission::{AdmissionSettings, FailurePolicy, PodRules, QueueR
 /// What is said about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is refused; none: it is not.
-    pub refused: Option<String>,
+    /// Why it is denied; none: it is not.
+    pub denial: Option<String>,
     /// What its author should know.
     pub warnings: Vec<String>,
 }
 
 impl Verdict {
-    fn refused(why: impl Into<String>) -> Self {
-        Self { refused: Some(why.into()), warnings: Vec::new() }
+    fn deny(why: impl Into<String>) -> Self {
+        Self { denial: Some(why.into()), warnings: Vec::new() }
     }
 }

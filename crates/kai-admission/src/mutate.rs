@@ -11,10 +11,10 @@ use super::{PodRules, container_memory, guard};
 
 /// Letters of generated names, without those that could form words or be mistaken.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Longest name that leaves room for the index of a container and suffixes.
+/// Longest name to which the index of a container and suffixes can be added.
 const LONGEST: usize = 40;
 
-/// The pod as it should be; `seed` is what names are made from that nobody else may have.
+/// The pod as it should be; names that must be unique are made from `seed`.
 pub fn mutated(pod: &Pod, rules: &PodRules, seed: &str) -> Result<Pod, String> {
     let mut pod = pod.clone();
     container_memory::translate(&mut pod)?;
@@ -87,7 +87,7 @@ fn hide_devices(pod: &mut Pod, target: Option<Target>) {
             let variables = container.env.get_or_insert_default();
             let known = variables.iter_mut().find(|one| one.is_named(env::NVIDIA_VISIBLE_DEVICES));
             match known {
-                // Where the value comes from elsewhere the pod is refused; overwriting it would make it invalid.
+                // Where the value comes from elsewhere the pod is denied; overwriting it would make it invalid.
                 Some(variable) if variable.value_from.is_some() => {}
                 Some(variable) if matches!(variable.value.as_deref(), Some("none" | "")) => {
                     variable.value = Some("void".to_owned());
@@ -110,8 +110,8 @@ fn config_map_prefix(pod: &Pod, target: Target, seed: &str) -> String {
     let base = names.into_iter().flatten().find(|name| !name.is_empty());
     let digits = target.index.to_string().len();
     let base = base.unwrap_or("pod");
-    let room = LONGEST - digits - "-".len() - "-evar".len();
-    let base: String = base.chars().take(room).collect();
+    let longest = LONGEST - digits - "-".len() - "-evar".len();
+    let base: String = base.chars().take(longest).collect();
     let base = base.trim_end_matches(['.', '-']);
     format!("{base}-{}-shared-gpu", unique(seed))
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_told_through_config_maps() {
+    fn share_reaches_containers_through_config_maps() {
         let pod = admitted(&sharing(), &rules(), "request-1").expect("a pod");
         let prefix =
             pod["metadata"]["annotations"][gpu::SHARED_CONFIG_MAP].as_str().expect("a name");

@@ -1,4 +1,4 @@
-//! Which pod groups are refused: the tree of sub-groups must make sense.
+//! Which pod groups are denied: the tree of sub-groups must make sense.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ pub struct ReviewedGroup {
 /// A pod group that is created or changed. Older objects may break one rule that new ones may not.
 pub fn validate(group: &ReviewedGroup, before: Option<&ReviewedGroup>, is_new: bool) -> Verdict {
     if let Some(error) = before.and_then(|before| grown_core(&before.spec, &group.spec)) {
-        return Verdict::refused(error);
+        return Verdict::deny(error);
     }
     match tree(&group.spec) {
-        Err(error) => Verdict::refused(error),
+        Err(error) => Verdict::deny(error),
         Ok(children) => members(&group.spec, &children, is_new),
     }
 }
@@ -36,26 +36,26 @@ fn grown_core(before: &PodGroupSpec, now: &PodGroupSpec) -> Option<String> {
     }
     let grows =
         |old: Option<i32>, new: Option<i32>| old.zip(new).is_some_and(|(old, new)| new > old);
-    let told = |field: &str, old: Option<i32>, new: Option<i32>| {
+    let denial = |field: &str, old: Option<i32>, new: Option<i32>| {
         let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
         format!(
             "{field} of a semi-preemptible pod group cannot be raised (from {old} to {new}): pods beyond it may run over the quota; create another pod group"
         )
     };
     if grows(before.min_member, now.min_member) {
-        return Some(told("spec.minMember", before.min_member, now.min_member));
+        return Some(denial("spec.minMember", before.min_member, now.min_member));
     }
     if grows(before.min_sub_group, now.min_sub_group) {
-        return Some(told("spec.minSubGroup", before.min_sub_group, now.min_sub_group));
+        return Some(denial("spec.minSubGroup", before.min_sub_group, now.min_sub_group));
     }
     now.sub_groups.iter().find_map(|new| {
         let old = before.sub_groups.iter().find(|old| old.name == new.name)?;
         let field = |name: &str| format!("spec.subGroups[{}].{name}", new.name);
         if grows(old.min_member, new.min_member) {
-            return Some(told(&field("minMember"), old.min_member, new.min_member));
+            return Some(denial(&field("minMember"), old.min_member, new.min_member));
         }
         let has_grown = grows(old.min_sub_group, new.min_sub_group);
-        has_grown.then(|| told(&field("minSubGroup"), old.min_sub_group, new.min_sub_group))
+        has_grown.then(|| denial(&field("minSubGroup"), old.min_sub_group, new.min_sub_group))
     })
 }
 
@@ -94,7 +94,7 @@ fn members(spec: &PodGroupSpec, children: &BTreeMap<&str, usize>, is_new: bool) 
         let name = &sub_group.name;
         let (has_members, wanted) = (sub_group.min_member.is_some(), sub_group.min_sub_group);
         if has_members && wanted.is_some() {
-            return Verdict::refused(format!(
+            return Verdict::deny(format!(
                 "subgroup \"{name}\": minMember and minSubGroup are mutually exclusive"
             ));
         }
@@ -115,7 +115,7 @@ fn members(spec: &PodGroupSpec, children: &BTreeMap<&str, usize>, is_new: bool) 
         let who = format!("subgroup \"{name}\": ");
         verdict.warnings.extend(too_many(wanted, below(name), &who));
     }
-    verdict.refused = (!errors.is_empty()).then(|| errors.join("\n"));
+    verdict.denial = (!errors.is_empty()).then(|| errors.join("\n"));
     verdict
 }
 
@@ -132,10 +132,10 @@ mod tests {
 
     use super::*;
 
-    fn told(spec: &Value, is_new: bool) -> (String, Vec<String>) {
+    fn verdict(spec: &Value, is_new: bool) -> (String, Vec<String>) {
         let group = ReviewedGroup::deserialize(&json!({"spec": spec})).expect("a pod group");
         let verdict = validate(&group, None, is_new);
-        (verdict.refused.unwrap_or_default(), verdict.warnings)
+        (verdict.denial.unwrap_or_default(), verdict.warnings)
     }
 
     #[test]
@@ -146,22 +146,22 @@ mod tests {
             group(&json!({"preemptibility": "semi-preemptible", "minMember": members,
                 "subGroups": [{"name": "a", "minMember": leaf}]}))
         };
-        let told = |before: &ReviewedGroup, now: &ReviewedGroup| {
-            validate(now, Some(before), false).refused.unwrap_or_default()
+        let denial = |before: &ReviewedGroup, now: &ReviewedGroup| {
+            validate(now, Some(before), false).denial.unwrap_or_default()
         };
-        assert_eq!(told(&semi(3, 3), &semi(2, 3)), "");
-        assert!(told(&semi(2, 2), &semi(3, 2)).starts_with(
+        assert_eq!(denial(&semi(3, 3), &semi(2, 3)), "");
+        assert!(denial(&semi(2, 2), &semi(3, 2)).starts_with(
             "spec.minMember of a semi-preemptible pod group cannot be raised (from 2 to 3)"
         ));
-        assert!(told(&semi(2, 2), &semi(2, 3)).starts_with("spec.subGroups[a].minMember"));
+        assert!(denial(&semi(2, 2), &semi(2, 3)).starts_with("spec.subGroups[a].minMember"));
         let fixed = |members: i32| {
             group(&json!({"preemptibility": "non-preemptible", "minMember": members}))
         };
-        assert_eq!(told(&fixed(2), &fixed(3)), "", "only where pods may be beyond the quota");
+        assert_eq!(denial(&fixed(2), &fixed(3)), "", "only where pods may be beyond the quota");
     }
 
     #[test]
-    fn trees_that_make_no_sense_are_refused() {
+    fn trees_that_make_no_sense_are_denied() {
         let table = [
             (json!({"minMember": 3}), ""),
             (
@@ -195,7 +195,7 @@ mod tests {
         ];
         for (spec, wanted) in table {
             for is_new in [true, false] {
-                assert_eq!(told(&spec, is_new), (wanted.to_owned(), Vec::new()), "{spec}");
+                assert_eq!(verdict(&spec, is_new), (wanted.to_owned(), Vec::new()), "{spec}");
             }
         }
     }
@@ -205,8 +205,11 @@ mod tests {
         let spec = json!({"minSubGroup": 2, "subGroups": [{"name": "a", "minMember": 1}, {"name": "b", "parent": "a", "minMember": 1}]});
         let middle = "subgroup \"a\": minMember cannot be set on a mid-level SubGroup (has child SubGroups); use minSubGroup instead";
         let root = "minSubGroup (2) exceeds the number of direct child SubGroups (1)";
-        assert_eq!(told(&spec, true), (middle.to_owned(), vec![root.to_owned()]));
-        assert_eq!(told(&spec, false), (String::new(), vec![root.to_owned(), middle.to_owned()]));
+        assert_eq!(verdict(&spec, true), (middle.to_owned(), vec![root.to_owned()]));
+        assert_eq!(
+            verdict(&spec, false),
+            (String::new(), vec![root.to_owned(), middle.to_owned()])
+        );
     }
 
     #[test]
@@ -219,7 +222,7 @@ mod tests {
             let groups: Vec<Value> = (0..length)
                 .map(|number| json!({"name": format!("g{number}"), "parent": parent(number)}))
                 .collect();
-            told(&json!({"subGroups": groups}), true).0
+            verdict(&json!({"subGroups": groups}), true).0
         };
         assert_eq!(chain(12_000), "12000 subgroups; a pod group can have 4096");
         let deep = chain(4_000);

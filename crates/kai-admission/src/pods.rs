@@ -1,4 +1,4 @@
-//! Which pods are refused. Rules in KAI's order; the first that is broken is told.
+//! Which pods are denied. Rules in KAI's order; the denial names the first that is broken.
 
 use kai_api::gpu_request::REQUEST_ANNOTATIONS;
 use kai_api::names::{env, gpu};
@@ -10,7 +10,7 @@ use super::pod::{Container, Pod};
 /// What turns GPU sharing on.
 const HOW_TO_ENABLE: &str = "set the Helm value global.gpuSharing=true, or spec.admission.gpuSharing of Config kai-config, or --gpu-sharing-enabled of kai run";
 
-/// Why a pod is refused. What only matters when it begins is not asked again later: a pod that runs could otherwise not even
+/// Why a pod is denied. What only matters when it begins is not asked again later: a pod that runs could otherwise not even
 /// lose its finalizers.
 pub fn validate(pod: &Pod, is_new: bool, rules: &PodRules) -> Result<(), String> {
     let fractional = is_fractional(pod);
@@ -111,8 +111,8 @@ mod tests {
         let mut placed = half.clone();
         placed.spec.node_name = Some("n".to_owned());
         assert_eq!(validate_change(Some(&placed), &half), Ok(()));
-        let refused = validate_change(Some(&placed), &more).expect_err("a larger share");
-        assert!(refused.starts_with("cannot change annotation gpu-fraction"), "{refused}");
+        let denial = validate_change(Some(&placed), &more).expect_err("a larger share");
+        assert!(denial.starts_with("cannot change annotation gpu-fraction"), "{denial}");
         assert!(validate_change(Some(&placed), &pod(&[], &json!({}))).is_err(), "nor none at all");
     }
 

@@ -190,19 +190,19 @@ mod tests {
     #[test]
     fn queues_and_namespaces_that_are_watched_decide() {
         let all = QueueUse::default();
-        let tell = |change: Change| all.known.write().expect("a lock").take(change);
+        let apply = |change: Change| all.known.write().expect("a lock").take(change);
         let queue = |annotations: Value| {
             let object = json!({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue",
                 "metadata": {"name": "q", "annotations": annotations}, "spec": {}});
             Change::decode(Kind::Queue, object)
         };
         assert_eq!(all.annotated_denial("a", "q", ""), None, "not listed yet: the planner decides");
-        tell(queue(json!({"kai.scheduler/allowed-namespace-selector": "team=x"})));
+        apply(queue(json!({"kai.scheduler/allowed-namespace-selector": "team=x"})));
         assert!(all.annotated_denial("a", "q", "").is_some());
         let namespace = json!({"metadata": {"name": "a", "labels": {"team": "x"}}});
-        tell(Change::decode(Kind::Namespace, namespace));
+        apply(Change::decode(Kind::Namespace, namespace));
         assert_eq!(all.annotated_denial("a", "q", ""), None);
-        tell(queue(json!({"kai.scheduler/allowed-priority-classes": "train"})));
+        apply(queue(json!({"kai.scheduler/allowed-priority-classes": "train"})));
         assert!(all.annotated_denial("a", "q", "inference").is_some());
     }
 }

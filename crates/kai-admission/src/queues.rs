@@ -9,7 +9,7 @@ use super::Verdict;
 pub fn validate(queue: &Queue) -> Verdict {
     let Some(resources) = &queue.spec.resources else {
         let text = "resources must be specified".to_owned();
-        return Verdict { refused: Some(text.clone()), warnings: vec![text] };
+        return Verdict { denial: Some(text.clone()), warnings: vec![text] };
     };
     let mut warnings = Vec::new();
     let named = [("cpu", &resources.cpu), ("memory", &resources.memory), ("gpu", &resources.gpu)];
@@ -21,7 +21,7 @@ pub fn validate(queue: &Queue) -> Verdict {
             ));
         }
     }
-    Verdict { refused: None, warnings }
+    Verdict { denial: None, warnings }
 }
 
 /// Denies a parent queue that is the queue itself or below it. A queue that had this parent before is admitted with a
@@ -36,9 +36,9 @@ pub fn validate_parent(queue: &Queue, old: Option<&Queue>, queues: &[Queue]) -> 
         ),
     };
     if old.is_some_and(|old| old.spec.parent_queue == queue.spec.parent_queue) {
-        return Verdict { refused: None, warnings: vec![text] };
+        return Verdict { denial: None, warnings: vec![text] };
     }
-    Verdict::refused(text)
+    Verdict::deny(text)
 }
 
 /// The queues of the cycle that goes through `queue`, which comes first; the last one's parent is the first.
@@ -78,11 +78,11 @@ pub fn validate_deletion(queue: &Queue, denied_among: Option<&[Queue]>) -> Verdi
     let (name, children) = (name(queue), children.join(" "));
     match denied_among {
         // No queue of a cycle could be deleted before its children.
-        Some(queues) if cycle_of(queue, queues).is_none() => Verdict::refused(format!(
-            "cannot delete queue {name}: it has child queues [{children}]"
-        )),
+        Some(queues) if cycle_of(queue, queues).is_none() => {
+            Verdict::deny(format!("cannot delete queue {name}: it has child queues [{children}]"))
+        }
         _ => Verdict {
-            refused: None,
+            denial: None,
             warnings: vec![format!(
                 "queue {name} has child queues [{children}]: their pods are not scheduled until they have another parent queue"
             )],
@@ -112,27 +112,27 @@ mod tests {
 
     #[test]
     fn queues_need_resources() {
-        let told = validate(&read(json!({"spec": {}})));
-        assert_eq!(told.refused.as_deref(), Some("resources must be specified"));
-        assert_eq!(told.warnings, ["resources must be specified"]);
+        let verdict = validate(&read(json!({"spec": {}})));
+        assert_eq!(verdict.denial.as_deref(), Some("resources must be specified"));
+        assert_eq!(verdict.warnings, ["resources must be specified"]);
         let open = json!({"quota": 0, "limit": -1});
         let resources = json!({"cpu": open, "memory": open, "gpu": open});
-        let told = validate(&read(json!({"spec": {"resources": resources}})));
-        assert_eq!(told, Verdict::default());
+        let verdict = validate(&read(json!({"spec": {"resources": resources}})));
+        assert_eq!(verdict, Verdict::default());
     }
 
     #[test]
     fn what_is_left_out_is_warned_of() {
         let resources = json!({"gpu": {"limit": 1}});
-        let told = validate(&read(json!({"spec": {"resources": resources}})));
-        assert_eq!(told.refused, None);
-        assert_eq!(told.warnings.len(), 2, "{told:?}");
+        let verdict = validate(&read(json!({"spec": {"resources": resources}})));
+        assert_eq!(verdict.denial, None);
+        assert_eq!(verdict.warnings.len(), 2, "{verdict:?}");
     }
 
     #[test]
     fn a_cycle_of_parents_is_denied_with_its_queues() {
         let queues = [queue("a", "b"), queue("b", "c"), queue("c", ""), queue("d", "missing")];
-        let denied = |new: &Queue| validate_parent(new, None, &queues).refused;
+        let denied = |new: &Queue| validate_parent(new, None, &queues).denial;
         assert_eq!(
             denied(&queue("c", "a")).as_deref(),
             Some(
@@ -152,20 +152,20 @@ mod tests {
     fn a_queue_below_a_cycle_and_an_old_cycle_are_admitted() {
         let queues = [queue("a", "b"), queue("b", "a")];
         assert_eq!(validate_parent(&queue("x", "a"), None, &queues), Verdict::default());
-        let told = validate_parent(&queue("a", "b"), Some(&queue("a", "b")), &queues);
-        assert_eq!((told.refused, told.warnings.len()), (None, 1));
+        let verdict = validate_parent(&queue("a", "b"), Some(&queue("a", "b")), &queues);
+        assert_eq!((verdict.denial, verdict.warnings.len()), (None, 1));
     }
 
     #[test]
     fn deleting_a_parent_queue_is_a_warning_unless_it_is_denied() {
         let parent =
             read(json!({"metadata": {"name": "q"}, "status": {"childQueues": ["a", "b"]}}));
-        let told = validate_deletion(&parent, None);
-        assert_eq!(told.refused, None);
-        assert!(told.warnings[0].starts_with("queue q has child queues [a b]"), "{told:?}");
-        let told = validate_deletion(&parent, Some(&[]));
+        let verdict = validate_deletion(&parent, None);
+        assert_eq!(verdict.denial, None);
+        assert!(verdict.warnings[0].starts_with("queue q has child queues [a b]"), "{verdict:?}");
+        let verdict = validate_deletion(&parent, Some(&[]));
         assert_eq!(
-            told.refused.as_deref(),
+            verdict.denial.as_deref(),
             Some("cannot delete queue q: it has child queues [a b]")
         );
         let alone = validate_deletion(&queue("q", ""), Some(&[]));
@@ -176,7 +176,7 @@ mod tests {
     fn queues_of_a_cycle_can_always_be_deleted() {
         let one = json!({"metadata": {"name": "a"}, "spec": {"parentQueue": "b"}, "status": {"childQueues": ["b"]}});
         let one = read(one);
-        let told = validate_deletion(&one, Some(&[queue("b", "a")]));
-        assert_eq!(told.refused, None);
+        let verdict = validate_deletion(&one, Some(&[queue("b", "a")]));
+        assert_eq!(verdict.denial, None);
     }
 }

@@ -25,10 +25,10 @@ pub fn check(queue: &Queue, queues: &[Queue]) -> Verdict {
     let mut warnings = Vec::new();
     if let Some(above) = parent(queue) {
         let Some(found) = others().find(|other| name(other) == above) else {
-            return Verdict::refused(format!("failed to get parent queue {above}: not found"));
+            return Verdict::deny(format!("failed to get parent queue {above}: not found"));
         };
         if found.spec.resources.is_none() {
-            return Verdict::refused(format!("parent queue {above} has no resources defined"));
+            return Verdict::deny(format!("parent queue {above} has no resources defined"));
         }
         let siblings = others().filter(|other| parent(other) == Some(above));
         let family: Vec<&Queue> = siblings.chain([queue]).collect();
@@ -36,7 +36,7 @@ pub fn check(queue: &Queue, queues: &[Queue]) -> Verdict {
     }
     let children: Vec<&Queue> = others().filter(|other| parent(other) == Some(own)).collect();
     with_children(queue, &children, &mut warnings);
-    Verdict { refused: None, warnings }
+    Verdict { denial: None, warnings }
 }
 
 fn with_parent(
@@ -124,15 +124,15 @@ mod tests {
     fn a_child_beside_its_parent() {
         let all = [queue("p", None, 1000.0, -1.0), queue("a", Some("p"), 600.0, 4.0)];
         assert_eq!(check(&queue("b", Some("p"), 400.0, 99.0), &all), Verdict::default());
-        let told = check(&queue("b", Some("p"), 1200.0, 99.0), &all);
+        let verdict = check(&queue("b", Some("p"), 1200.0, 99.0), &all);
         assert_eq!(
-            told.warnings,
+            verdict.warnings,
             [
                 "child queue CPU quota (1200) exceeds parent queue p CPU quota (1000)",
                 "total children CPU quota (1800) exceeds parent queue p CPU quota (1000)",
             ]
         );
-        assert_eq!(told.refused, None, "quotas only warn");
+        assert_eq!(verdict.denial, None, "quotas only warn");
         let changed = check(&queue("a", Some("p"), 1000.0, 4.0), &all);
         assert_eq!(changed, Verdict::default(), "what it was does not count");
     }
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn a_parent_beside_its_children() {
         let all = [queue("a", Some("p"), 0.0, 1.5), queue("b", Some("p"), 0.0, 3.0)];
-        let told = check(&queue("p", None, 0.0, 2.25), &all);
+        let verdict = check(&queue("p", None, 0.0, 2.25), &all);
         assert_eq!(
-            told.warnings,
+            verdict.warnings,
             [
                 "child queue b GPU quota (3.00) exceeds parent GPU quota (2.25)",
                 "total children GPU quota (4.50) exceeds parent GPU quota (2.25)",
@@ -153,9 +153,9 @@ mod tests {
     #[test]
     fn a_parent_must_be_there_and_have_resources() {
         let lost = queue("a", Some("p"), 0.0, 0.0);
-        let told = check(&lost, &[]);
-        assert_eq!(told.refused.as_deref(), Some("failed to get parent queue p: not found"));
-        let told = check(&lost, &[read("p", None, &Value::Null)]);
-        assert_eq!(told.refused.as_deref(), Some("parent queue p has no resources defined"));
+        let verdict = check(&lost, &[]);
+        assert_eq!(verdict.denial.as_deref(), Some("failed to get parent queue p: not found"));
+        let verdict = check(&lost, &[read("p", None, &Value::Null)]);
+        assert_eq!(verdict.denial.as_deref(), Some("parent queue p has no resources defined"));
     }
 }

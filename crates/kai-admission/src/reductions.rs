@@ -29,8 +29,8 @@ pub fn check(queue: &Value, old: &Value, rule: ReductionRule) -> Verdict {
     }
     let found = violations(queue, old);
     match rule {
-        ReductionRule::Block if !found.is_empty() => Verdict::refused(found.join("; ")),
-        _ => Verdict { refused: None, warnings: found },
+        ReductionRule::Block if !found.is_empty() => Verdict::deny(found.join("; ")),
+        _ => Verdict { denial: None, warnings: found },
     }
 }
 
@@ -108,10 +108,11 @@ mod tests {
 
     #[test]
     fn a_limit_below_what_is_allocated_and_a_quota_below_what_cannot_be_preempted() {
-        let told = |queue: &Value, old: &Value| check(queue, old, ReductionRule::Warning).warnings;
-        assert_eq!(told(&queue(7.0, 2.0), &queue(-1.0, 8.0)), Vec::<String>::new());
+        let warnings_of =
+            |queue: &Value, old: &Value| check(queue, old, ReductionRule::Warning).warnings;
+        assert_eq!(warnings_of(&queue(7.0, 2.0), &queue(-1.0, 8.0)), Vec::<String>::new());
         assert_eq!(
-            told(&queue(6.0, 1.0), &queue(-1.0, 8.0)),
+            warnings_of(&queue(6.0, 1.0), &queue(-1.0, 8.0)),
             [
                 "spec.resources.gpu.limit: 6 GPUs are less than the 6.5 GPUs that the queue has allocated",
                 "spec.resources.gpu.quota: 1 GPUs are less than the 2 GPUs that its non-preemptible pods have",
@@ -120,7 +121,7 @@ mod tests {
         let (mut lower, old) = (queue(8.0, 8.0), queue(8.0, 8.0));
         lower["spec"]["resources"]["cpu"]["limit"] = json!(2500);
         assert_eq!(
-            told(&lower, &old),
+            warnings_of(&lower, &old),
             [
                 "spec.resources.cpu.limit: 2.5 cores are less than the 3 cores that the queue has allocated"
             ]
@@ -133,9 +134,7 @@ mod tests {
         assert_eq!(check(&same, &old, ReductionRule::Block), Verdict::default());
         assert_eq!(check(&queue(-1.0, 1.0), &old, ReductionRule::Block), Verdict::default());
         let denied = check(&queue(1.0, 1.0), &old, ReductionRule::Block);
-        assert!(
-            denied.refused.is_some_and(|text| text.starts_with("spec.resources.gpu.limit: 1 "))
-        );
+        assert!(denied.denial.is_some_and(|text| text.starts_with("spec.resources.gpu.limit: 1 ")));
         assert_eq!(check(&queue(1.0, 1.0), &old, ReductionRule::None), Verdict::default());
         assert_eq!(check(&queue(0.0, 0.0), &Value::Null, ReductionRule::Block), Verdict::default());
     }

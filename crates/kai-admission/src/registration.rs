@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_but_our_pods_can_be_held_up() {
+    fn only_our_pods_can_be_held_up() {
         let made = configurations(&AdmissionSettings::default(), Some("PEM"));
         let hooks: Vec<&Value> = made
             .iter()

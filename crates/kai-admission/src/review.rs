@@ -49,7 +49,7 @@ impl Review {
 
     /// The answer that denies it.
     pub(super) fn denied(&self, why: String) -> Value {
-        response(&self.request.uid, &Verdict::refused(why), &[])
+        response(&self.request.uid, &Verdict::deny(why), &[])
     }
 }
 
@@ -102,8 +102,8 @@ pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
     let (verdict, patch) = match path {
         paths::MUTATE_POD_PATH => mutate_pod(request, known),
         paths::VALIDATE_POD_PATH => {
-            let refused = validate_pod(request, known).err();
-            (Verdict { refused, warnings: Vec::new() }, Vec::new())
+            let denial = validate_pod(request, known).err();
+            (Verdict { denial, warnings: Vec::new() }, Vec::new())
         }
         paths::VALIDATE_QUEUE_PATH => (validate_queue(request, known), Vec::new()),
         paths::VALIDATE_POD_GROUP_PATH => (validate_pod_group(request), Vec::new()),
@@ -118,14 +118,14 @@ fn validate_pod_group(request: &Request) -> Verdict {
     let before = request.old_object.as_ref().map(decode).transpose();
     match (request.decode(), before) {
         (Ok(group), Ok(before)) => pod_groups::validate(&group, before.as_ref(), is_new),
-        (Err(why), _) | (_, Err(why)) => Verdict::refused(why),
+        (Err(why), _) | (_, Err(why)) => Verdict::deny(why),
     }
 }
 
 fn validate_topology(request: &Request) -> Verdict {
     match request.decode() {
         Ok(topology) => topologies::validate(&topology),
-        Err(why) => Verdict::refused(why),
+        Err(why) => Verdict::deny(why),
     }
 }
 
@@ -136,21 +136,21 @@ fn validate_queue(request: &Request, known: &Known<'_>) -> Verdict {
         let among = known.queue_rules.deny_parent_deletion.then(|| known.queues.unwrap_or(&[]));
         return match old {
             Ok(old) => queues::validate_deletion(&old, among),
-            Err(why) => Verdict::refused(why),
+            Err(why) => Verdict::deny(why),
         };
     }
     match request.decode::<Queue>() {
         // What cannot be decoded may be put right.
         Ok(new) => {
             let mut verdict = queue(&new, old.ok().as_ref(), known);
-            if verdict.refused.is_none() {
-                let Verdict { refused, warnings } = lowered_bounds(request, known);
-                verdict.refused = refused;
+            if verdict.denial.is_none() {
+                let Verdict { denial, warnings } = lowered_bounds(request, known);
+                verdict.denial = denial;
                 verdict.warnings.extend(warnings);
             }
             verdict
         }
-        Err(why) => Verdict::refused(why),
+        Err(why) => Verdict::deny(why),
     }
 }
 
@@ -166,9 +166,9 @@ fn queue(new: &Queue, old: Option<&Queue>, known: &Known<'_>) -> Verdict {
     let mut verdict = queues::validate(new);
     let Some(others) = known.queues else { return verdict };
     let mut check = |check: &dyn Fn() -> Verdict| {
-        if verdict.refused.is_none() {
-            let Verdict { refused, warnings } = check();
-            verdict.refused = refused;
+        if verdict.denial.is_none() {
+            let Verdict { denial, warnings } = check();
+            verdict.denial = denial;
             verdict.warnings.extend(warnings);
         }
     };
@@ -182,7 +182,7 @@ fn queue(new: &Queue, old: Option<&Queue>, known: &Known<'_>) -> Verdict {
 fn mutate_pod(request: &Request, known: &Known<'_>) -> (Verdict, Vec<Value>) {
     match mutation(request, known) {
         Ok(patch) => (Verdict::default(), patch),
-        Err(why) => (Verdict::refused(why), Vec::new()),
+        Err(why) => (Verdict::deny(why), Vec::new()),
     }
 }
 
@@ -218,13 +218,13 @@ fn validate_pod(request: &Request, known: &Known<'_>) -> Result<(), String> {
 
 fn response(uid: &str, verdict: &Verdict, patch: &[Value]) -> Value {
     let status = verdict
-        .refused
+        .denial
         .as_ref()
         .map(|why| json!({"code": 403, "reason": "Forbidden", "message": why}));
     let patch = (!patch.is_empty()).then(|| ByteString(json!(patch).to_string().into_bytes()));
     let response = Response {
         uid,
-        allowed: verdict.refused.is_none(),
+        allowed: verdict.denial.is_none(),
         status,
         warnings: &verdict.warnings,
         patch_type: patch.as_ref().map(|_| "JSONPatch"),
@@ -288,26 +288,26 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why() {
+    fn denial_says_why() {
         let mut bad = pod("kai-scheduler");
         bad["metadata"]["annotations"]["gpu-fraction"] = json!("2");
-        let told = ask(
+        let response = ask(
             paths::VALIDATE_POD_PATH,
             &json!({"uid": "u", "operation": "CREATE", "namespace": "a", "object": bad}),
         );
-        assert_eq!(told["allowed"], false);
+        assert_eq!(response["allowed"], false);
         assert_eq!(
-            told["status"]["message"],
+            response["status"]["message"],
             "Pod a/p: metadata.annotations[gpu-fraction]: gpu-fraction annotation value must be a positive number smaller than 1.0"
         );
         let mut lost = pod("kai-scheduler");
         lost["metadata"]["namespace"] = json!("b");
-        let told = ask(
+        let response = ask(
             paths::MUTATE_POD_PATH,
             &json!({"uid": "u", "operation": "CREATE", "namespace": "a", "object": lost}),
         );
         assert_eq!(
-            told["status"]["message"],
+            response["status"]["message"],
             "error: the namespace from the provided object b does not match the namespace a"
         );
     }
@@ -332,9 +332,10 @@ mod tests {
         ];
         for object in malformed {
             for path in [paths::MUTATE_POD_PATH, paths::VALIDATE_POD_PATH] {
-                let told = ask(path, &json!({"uid": "u", "operation": "CREATE", "object": object}));
-                assert_eq!(told["allowed"], false, "{path} {object}");
-                let text = told["status"]["message"].as_str().expect("a message");
+                let response =
+                    ask(path, &json!({"uid": "u", "operation": "CREATE", "object": object}));
+                assert_eq!(response["allowed"], false, "{path} {object}");
+                let text = response["status"]["message"].as_str().expect("a message");
                 assert!(text.starts_with("cannot decode the object"), "{text}");
             }
         }
@@ -354,16 +355,16 @@ mod tests {
             (paths::VALIDATE_TOPOLOGY_PATH, Value::Null),
         ];
         for (path, object) in malformed {
-            let told = ask(path, &json!({"uid": "u", "operation": "CREATE", "object": object}));
-            assert_eq!(told["allowed"], false, "{path} {object}");
-            let text = told["status"]["message"].as_str().expect("a message");
+            let response = ask(path, &json!({"uid": "u", "operation": "CREATE", "object": object}));
+            assert_eq!(response["allowed"], false, "{path} {object}");
+            let text = response["status"]["message"].as_str().expect("a message");
             assert!(text.starts_with("cannot decode the object"), "{text}");
         }
-        let told = ask(
+        let response = ask(
             paths::VALIDATE_QUEUE_PATH,
             &json!({"uid": "u", "operation": "DELETE", "oldObject": {"status": 1}}),
         );
-        assert_eq!(told["allowed"], false);
+        assert_eq!(response["allowed"], false);
     }
 
     #[test]
@@ -376,8 +377,8 @@ mod tests {
         object["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
         let request =
             json!({"uid": "u", "operation": "CREATE", "namespace": "a", "object": object});
-        let told = ask(paths::MUTATE_POD_PATH, &request);
-        let patch: ByteString = serde_json::from_value(told["patch"].clone()).expect("base64");
+        let response = ask(paths::MUTATE_POD_PATH, &request);
+        let patch: ByteString = serde_json::from_value(response["patch"].clone()).expect("base64");
         let patch: Value = serde_json::from_slice(&patch.0).expect("JSON");
         let container = &patch[1]["value"][0];
         assert_eq!(container["image"], "i");

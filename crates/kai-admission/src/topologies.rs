@@ -1,4 +1,4 @@
-//! Which topologies are refused: an alias must mean one level.
+//! Which topologies are denied: an alias must mean one level.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub fn validate(topology: &Topology) -> Verdict {
     if problems.is_empty() {
         return Verdict::default();
     }
-    Verdict::refused(format!("invalid topology aliases: {}", problems.join("; ")))
+    Verdict::deny(format!("invalid topology aliases: {}", problems.join("; ")))
 }
 
 #[cfg(test)]
@@ -52,12 +52,12 @@ mod tests {
             node_label: label.to_owned(),
             alias: (!alias.is_empty()).then(|| alias.to_owned()),
         };
-        let told = |levels: Vec<TopologyLevel>| {
-            validate(&Topology::new("t", TopologySpec { levels })).refused
+        let denial = |levels: Vec<TopologyLevel>| {
+            validate(&Topology::new("t", TopologySpec { levels })).denial
         };
-        assert_eq!(told(vec![level("a", "zone"), level("b", "")]), None);
+        assert_eq!(denial(vec![level("a", "zone"), level("b", "")]), None);
         assert_eq!(
-            told(vec![level("a", "zone"), level("b", "zone"), level("c", "a")]).as_deref(),
+            denial(vec![level("a", "zone"), level("b", "zone"), level("c", "a")]).as_deref(),
             Some(
                 "invalid topology aliases: aliases must be unique within the topology; duplicated: [zone]; an alias must not equal a nodeLabel; conflicting: [a]"
             )

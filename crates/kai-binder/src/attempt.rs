@@ -47,7 +47,7 @@ pub(super) struct Attempt {
     taking: Option<ObjectName>,
     /// A write is under way.
     busy: bool,
-    /// Nobody wants it any more; it ends with the write that is under way.
+    /// The bind request is gone; the attempt ends with the write that is under way.
     orphan: bool,
     /// Why it is to fail as soon as the write that is under way ends.
     cancelled: Option<String>,

@@ -1,7 +1,7 @@
 //! Device claims of a pod: each gets the devices that were decided for it and is reserved for the pod, in one write. A claim
 //! that has devices already, because pods share it, is only reserved. For extended resources of the pod a claim is made.
 //!
-//! Kubernetes itself frees the devices when the last pod of a claim is gone; the finalizer on the claim tells it to.
+//! Kubernetes itself frees the devices when the last pod of a claim is gone; the finalizer on the claim makes it do so.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Claim {
     leaving: bool,
     finalizers: Vec<String>,
     allocation: Option<Allocation>,
-    /// Devices that nobody else may have.
+    /// Devices that no other claim may have.
     holds: Vec<DeviceRef>,
     reserved_for: Vec<Value>,
     /// UID of the pod for whose extended resources it was made.
@@ -68,7 +68,7 @@ pub(super) struct FreeClaim {
     pub(super) version: String,
     /// Finalizers without ours, which goes with the devices.
     pub(super) finalizers: Vec<String>,
-    /// Who else it is reserved for; nobody: its devices are free.
+    /// The other pods that it is reserved for; empty: its devices are free.
     pub(super) reserved_for: Vec<Value>,
     /// It was made for the pod and goes.
     pub(super) remove: bool,
@@ -123,7 +123,7 @@ impl Claim {
     }
 }
 
-/// Devices of an allocation that nobody else may have; those that are only looked at are anybody's.
+/// Devices of an allocation that no other claim may have. Admin access takes a device from no claim.
 fn exclusive_devices(allocation: &AllocationResult) -> Vec<DeviceRef> {
     let results = allocation.devices.iter().flat_map(|devices| devices.results.iter().flatten());
     // Several claims may have shares of one device; the planner sees to it that they fit.

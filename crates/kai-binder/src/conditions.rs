@@ -49,7 +49,7 @@ fn understood(gpus: &GpuFacts) -> NodeCondition {
         (
             false,
             "PhysicalGpuCountUnknown",
-            "the node is time-sliced and does not tell how many GPUs it has, so they are not shared; label it \
+            "the node is time-sliced and does not say how many GPUs it has, so they are not shared; label it \
              nvidia.com/gpu.count=<number of physical GPUs>",
         )
     } else if gpus.memory_known {
@@ -58,7 +58,7 @@ fn understood(gpus: &GpuFacts) -> NodeCondition {
         (
             false,
             "GpuMemoryUnknown",
-            "nothing tells how much memory its GPUs have, so pods with gpu-memory are not placed on it; label it \
+            "the memory of its GPUs is not known, so pods with gpu-memory are not placed on it; label it \
              nvidia.com/gpu.memory=<MiB of one GPU>",
         )
     };

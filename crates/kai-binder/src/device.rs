@@ -1,5 +1,5 @@
 //! A shared device: its reservation is made when a pod needs it, waited for, repaired when it is lost, and released
-//! when nobody needs it any more.
+//! when no pod needs it any more.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) struct DeviceMemory {
     busy: bool,
     /// A pod needed it since the start.
     needed: bool,
-    /// Since when nobody has needed it.
+    /// Since when no pod has needed it.
     idle_since: Option<Timestamp>,
     /// Since when this reservation has been waited for.
     awaited: Option<(Text, Timestamp)>,
@@ -99,7 +99,7 @@ impl Binder {
         self.devices.insert(key.clone(), memory);
     }
 
-    /// Who needs the device; none: nobody.
+    /// Why the device is needed; none: no pod needs it.
     fn need(&self, key: &DeviceKey) -> Option<Need> {
         let holding = self.facts.requests_of_device(key).filter(|name| self.holds_devices(name));
         let waiting = holding.filter_map(|name| self.facts.subject(self.facts.request(name)?));
@@ -117,8 +117,7 @@ impl Binder {
         }
     }
 
-    /// Reservations that went without leave are removed, unless a pod needs them: then making one anew tells what
-    /// became of the last.
+    /// Removes reservations that vanished, unless a pod needs them: then creating them again shows what became of the last.
     pub(super) fn clear_vanished(&mut self) {
         for Vanished { device, pod, uid } in self.facts.take_vanished() {
             let needed = self.need(&device).is_some();
@@ -130,7 +129,7 @@ impl Binder {
         }
     }
 
-    /// Nobody needs the device: its reservations go. False where none is left.
+    /// Removes the reservations of a device that no pod needs. False where none is left.
     fn release(&mut self, key: &DeviceKey, memory: &mut DeviceMemory, now: Timestamp) -> bool {
         let Some((pod, one)) = self.facts.reservations(key).find(|(_, one)| !one.leaving) else {
             return false;
@@ -222,7 +221,7 @@ impl Binder {
             self.look_again_at(late, Item::Device(key.clone()));
             return None;
         }
-        let mut reason = format!("it did not tell its device within {} s", wait.as_seconds());
+        let mut reason = format!("it did not report its device within {} s", wait.as_seconds());
         if one.is_being_created {
             reason = format!("{reason}; {NEVER_CREATED}");
         }

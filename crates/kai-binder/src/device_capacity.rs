@@ -95,7 +95,7 @@ impl Binder {
         }
         let gpus = self.facts.gpus(&request.node).filter(|gpus| gpus.memory_known);
         let node = &request.node;
-        let gpus = gpus.ok_or_else(|| format!("node <{node}> does not tell its GPU memory"))?;
+        let gpus = gpus.ok_or_else(|| format!("node <{node}> does not report its GPU memory"))?;
         Ok(Some(share_mib(share, gpus.memory_mib)))
     }
 

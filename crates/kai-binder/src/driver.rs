@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use super::writes::{self, Report};
 use super::{Binder, BinderSettings, EndedBind};
 
-/// Something that the binder is to hear.
+/// Input of the binder: the outcome of an order, or a change.
 #[derive(Debug)]
 pub struct BinderReport(DriverInput);
 
@@ -18,11 +18,11 @@ pub struct BinderReport(DriverInput);
 enum DriverInput {
     /// What came of an order.
     Report(Report),
-    /// A change of something that nobody else looks at.
+    /// A change of a kind that only the binder watches.
     Change(Box<Change>),
 }
 
-/// Kinds that nobody else looks at.
+/// Kinds that only the binder watches.
 const OWN_KINDS: [Kind; 2] = [Kind::RuntimeClass, Kind::ClusterPolicy];
 
 /// The binder at work.

@@ -240,7 +240,7 @@ impl Facts {
         std::mem::take(&mut self.touched)
     }
 
-    /// Nobody looks at what changed.
+    /// Discards what changed: another process acts on it.
     pub(super) fn forget_touched(&mut self) {
         self.touched.clear();
         self.vanished.clear();

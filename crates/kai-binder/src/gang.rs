@@ -61,7 +61,7 @@ impl Binder {
         self.due.extend(companions.into_iter().map(Item::Request));
     }
 
-    /// A gang of which nobody is bound yet goes back as a whole.
+    /// Cancels all binds of a gang of which no pod is bound yet.
     pub(super) fn cancel_companions(&mut self, request: &Request, reason: &str) {
         if request.members_needed <= 1 {
             return;

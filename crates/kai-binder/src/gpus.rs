@@ -27,7 +27,7 @@ pub struct NodeGpus {
     pub advertised: i64,
     /// Devices that exist.
     pub physical: i64,
-    /// MiB of each; none: nobody tells.
+    /// MiB of each; none: neither a label nor a reservation pod reports it.
     pub memory_mib: Option<i64>,
     /// Why its devices are not shared.
     pub trouble: Option<&'static str>,
@@ -60,7 +60,7 @@ pub struct DeviceGpus {
     pub enforced: bool,
     /// How the limit of each pod is kept, as the pod says.
     pub enforcement: BTreeMap<String, String>,
-    /// MiB that the processes of a pod hold, where the node agent tells.
+    /// MiB that the processes of a pod hold, where the reservation pod observes processes.
     pub processes_mib: BTreeMap<String, i64>,
     /// MiB that all processes on it hold, where its reservation pod measures it.
     #[serde(skip_serializing_if = "Option::is_none")]

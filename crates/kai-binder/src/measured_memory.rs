@@ -1,7 +1,7 @@
 //! What processes really hold of shared devices, as reservation pods measure it, and whether the library limits them.
 //!
 //! A reservation pod that sees the processes of its node says which pods they belong to: the memory of each pod is known, and
-//! its status follows what was observed. Other reservation pods tell one sum for the device: it is written on a pod that has
+//! its status follows what was observed. Other reservation pods report one sum for the device: it is written on a pod that has
 //! the device for itself, and where it exceeds all limits on the device, a program runs without the library.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ struct MeasuredUse {
 }
 
 impl MeasuredUse {
-    /// Tells it apart from other uses on a node.
+    /// Key of this use among the uses on a node.
     fn place(&self, node: &Text, is_of_one_pod: bool) -> (Text, Text) {
         let place = match self.pods.first().filter(|_| is_of_one_pod) {
             Some(pod) => format!("{} {pod}", self.device).as_str().into(),

@@ -166,7 +166,7 @@ impl Binder {
         let Some(gpus) = gpus else {
             return match (share, limit) {
                 (GpuShare::Memory(mib), None) => Ok(Amounts { request_mib: mib, limit_mib: mib }),
-                _ => Err(format!("node {} does not tell its GPU memory", request.node)),
+                _ => Err(format!("node {} does not report its GPU memory", request.node)),
             };
         };
         let request_mib = share_mib(share, gpus.memory_mib);

@@ -102,9 +102,9 @@ pub(super) struct AllowedRungs<'a> {
 /// Whether a node's reservation pods can have a runtime of NVIDIA's by way of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuntimeState {
-    /// As far as anybody knows.
+    /// No fault is known.
     Usable,
-    /// Nobody wants them to.
+    /// The settings do not ask for one.
     Unwanted,
     /// No such class exists.
     NoClass,

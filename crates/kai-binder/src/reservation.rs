@@ -36,7 +36,7 @@ const FINAL_WORDS: [&str; 2] = ["unable to ", "found "];
 
 /// Ends the reason where a node made no container in time.
 pub(super) const NEVER_CREATED: &str =
-    "its container was never made: kubectl describe pod tells why";
+    "its container was never created: kubectl describe pod shows why";
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reservation {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_in_the_words_of_the_node() {
+    fn trouble_is_reported_in_the_words_of_the_node() {
         let mut pod = view::Pod::default();
         assert_eq!(trouble(&pod), None);
         pod.status.phase = Some("Failed".to_owned());
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starting_again_does_not_help_is_told_at_once_and_what_may_pass_is_not() {
+    fn lasting_trouble_is_reported_at_once_and_passing_trouble_is_not() {
         let ended = |state: &str, words: &str| -> view::Pod {
             let ended = json!({"reason": "Error", "message": format!("INFO x\nError while running the app: {words}\n")});
             let status =

@@ -17,7 +17,7 @@ use super::BinderSettings;
 /// Scaling pods that have no node yet.
 pub(super) struct ScalingPods {
     namespace: String,
-    /// Label that tells the pool of nodes and scaling pods; empty: there are no pools.
+    /// Label that names the pool of nodes and scaling pods; empty: there are no pools.
     pool_key: String,
     waiting: BTreeMap<ObjectName, Waiting>,
 }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_a_node_or_was_told_to_go_holds_nothing_up() {
+    fn scaling_pod_that_has_a_node_or_is_deleted_delays_nothing() {
         let plain = || node(&json!({}));
         let changed = |path: &str, key: &str, value: Value| {
             let mut pod = scaling("1");

@@ -27,7 +27,7 @@ pub(super) enum Order {
     Reserve { device: DeviceKey, plain: Box<Value>, observing: Option<Box<Value>> },
     /// Remove a reservation pod.
     Release { device: DeviceKey, pod: ObjectName, uid: Text },
-    /// Remove a reservation pod of which nobody waits to hear that it is gone.
+    /// Remove a reservation pod without waiting for its end.
     Discard { pod: ObjectName, uid: Text },
     /// Evict a pod that shares a device it may no longer use.
     Evict { pod: ObjectName, uid: Text, message: String },

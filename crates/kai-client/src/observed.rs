@@ -69,7 +69,7 @@ pub struct RuntimeClass {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClusterPolicy {
-    /// The labels tell the version of the operator.
+    /// The labels hold the version of the operator.
     pub metadata: ObjectMeta,
     /// What the operator sets up.
     pub spec: ClusterPolicySpec,

@@ -56,8 +56,8 @@ fn pods(space: &TestSpace) -> String {
 }
 
 fn bad_group(space: &TestSpace) -> Probe {
-    let leaves = json!([{"name": "a", "parent": "nobody", "minMember": 1}]);
+    let leaves = json!([{"name": "a", "parent": "absent", "minMember": 1}]);
     let object = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "probe"}, "spec": {"subGroups": leaves}});
     let path = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/{}/podgroups", space.name);
-    (format!("{path}?dryRun=All"), object, "parent nobody of a was not found")
+    (format!("{path}?dryRun=All"), object, "parent absent of a was not found")
 }

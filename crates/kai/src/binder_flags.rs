@@ -63,7 +63,7 @@ pub(crate) struct BinderArguments {
 
     /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), to measure the
     /// memory that each sharing pod holds and whether its limit is enforced [default: true if the cluster limits GPU memory].
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     resource_reservation_observe_processes: Option<bool>,
 
     /// Name devices to containers in CDI notation; auto follows the ClusterPolicy of NVIDIA's GPU Operator.
@@ -71,7 +71,7 @@ pub(crate) struct BinderArguments {
     cdi: Cdi,
 
     /// Same as --cdi=on, or with =false as --cdi=off.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOLEAN")]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     cdi_enabled: Option<bool>,
 
     /// Binder plugins by name, as JSON: enabled, priority, arguments. Plugins: volumebinding and dynamicresources

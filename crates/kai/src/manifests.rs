@@ -44,7 +44,7 @@ pub(crate) struct ManifestsArguments {
 
     /// Let reservation pods see the processes of their nodes (hostPID, root, `CAP_SYS_PTRACE`), to measure the
     /// memory that each sharing pod holds and whether its limit is enforced [default: true if the cluster limits GPU memory]
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOLEAN")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     observe_processes: Option<bool>,
 
     /// Install on `OpenShift`: fix no user id and add `SecurityContextConstraints`

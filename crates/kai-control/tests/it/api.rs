@@ -74,7 +74,7 @@ struct State {
     watches: BTreeMap<String, Vec<UnboundedSender<Bytes>>>,
     faults: Vec<Fault>,
     races: Vec<Race>,
-    /// After how many seconds each reservation pod tells its device, the latest value for all that follow; none: never.
+    /// After how many seconds each reservation pod reports its device, the latest value for all that follow; none: never.
     agents: Vec<u64>,
     /// The device of each, the latest value for all that follow; none: each has its own.
     devices: Vec<&'static str>,
@@ -120,7 +120,7 @@ impl Place {
 }
 
 impl State {
-    /// Adds or replaces an object and tells those who watch.
+    /// Adds or replaces an object and sends the event to its watches.
     fn set(&mut self, list: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -137,11 +137,11 @@ impl State {
         }
         // Pods are watched without those that failed.
         let has_failed = list == "/api/v1/pods" && object["status"]["phase"] == "Failed";
-        self.tell(list, if has_failed { "DELETED" } else { kind }, &object);
+        self.send_event(list, if has_failed { "DELETED" } else { kind }, &object);
         object
     }
 
-    fn tell(&mut self, list: &str, kind: &str, object: &Value) {
+    fn send_event(&mut self, list: &str, kind: &str, object: &Value) {
         let line = Bytes::from(format!("{}\n", json!({"type": kind, "object": object})));
         for watch in self.watches.entry(list.to_owned()).or_default() {
             let _ = watch.unbounded_send(line.clone());
@@ -180,7 +180,7 @@ impl State {
         Response::new(StreamBody::new(frames).boxed_unsync())
     }
 
-    /// Changes a list while nobody looks, then tells those who watch that the past is forgotten.
+    /// Changes a list without events, then reports to its watches that their version is gone.
     fn rewrite(&mut self, path: &str, objects: Vec<Value>) {
         self.version += 100;
         self.objects.insert(path.to_owned(), objects);
@@ -266,14 +266,14 @@ impl State {
         }
         self.objects.entry(place.list.clone()).or_default().retain(|one| !place.is_of(one));
         self.version += 1;
-        self.tell(&place.list, "DELETED", &object);
+        self.send_event(&place.list, "DELETED", &object);
         json_answer(200, &object)
     }
 
     fn evict(&mut self, place: &Place) -> Answer {
-        let Some(mut told) = self.find(place) else { return status(404, "no such pod") };
-        told["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:10:00Z");
-        self.set(&place.list, told);
+        let Some(mut evicted) = self.find(place) else { return status(404, "no such pod") };
+        evicted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:10:00Z");
+        self.set(&place.list, evicted);
         json_answer(201, &json!({"kind": "Status", "status": "Success"}))
     }
 
@@ -349,7 +349,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Conditions are told apart by their type.
+/// The type of a condition is its key.
 fn merge_conditions(known: &mut Value, new: &[Value]) {
     let mut all = known.as_array().cloned().unwrap_or_default();
     all.retain(|one| new.iter().all(|other| other["type"] != one["type"]));
@@ -380,7 +380,7 @@ impl Api {
         Self { state: Arc::new(Mutex::new(state)), clock, caller: "" }
     }
 
-    /// The same, for a caller whose requests are told apart.
+    /// The same, for a caller whose requests are logged under its name.
     pub(crate) fn of(&self, caller: &'static str) -> Self {
         Self { caller, ..self.clone() }
     }
@@ -503,7 +503,7 @@ impl Api {
         })
     }
 
-    /// A reservation pod tells its device after a while.
+    /// A reservation pod reports its device after a while.
     fn answer_for_reservation(&self, state: &mut State, place: Place) {
         if place.namespace != "kai-resource-reservation" {
             return;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{fault, gpu_node, pod, queue, running, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -56,7 +56,11 @@ fn a_request_of_kais_scheduler_is_carried_out_whatever_its_name() {
             assert_eq!(bound["metadata"]["annotations"]["received-resource-type"], "Regular");
             assert_eq!(objects[REQUESTS][0]["status"]["phase"], "Succeeded");
             let writes = writes(&log);
-            assert_eq!(times(&writes, "/binding").len(), 1, "nobody else binds it: {writes:#?}");
+            assert_eq!(
+                times(&writes, "/binding").len(),
+                1,
+                "no other process binds it: {writes:#?}"
+            );
             assert!(times(&writes, "POST /apis/scheduling.run.ai").is_empty(), "{writes:#?}");
         }
     }
@@ -159,15 +163,15 @@ fn a_request_is_tried_again_as_often_as_it_says() {
     let mut request = of_kai("p", "n2", &regular());
     request["spec"]["backoffLimit"] = json!(3);
     let faults = vec![fault("POST", "pods/p/binding", 403, 3)];
-    let log = tell(Story { faults, ..story(pod("p", "1"), vec![request]) });
+    let log = requests_of(Story { faults, ..story(pod("p", "1"), vec![request]) });
     let writes = writes(&log);
     let tried = times(&writes, "pods/p/binding");
     let [first, second, third, _] = tried[..] else { panic!("{writes:#?}") };
     assert!((1.0..1.3).contains(&(second - first)), "{tried:?}");
     assert!((2.0..2.3).contains(&(third - second)), "{tried:?}");
     for attempt in 1..=3 {
-        let told = format!("\"failedAttempts\":{attempt}");
-        assert_eq!(times(&writes, &told).len(), 1, "{writes:#?}");
+        let attempts = format!("\"failedAttempts\":{attempt}");
+        assert_eq!(times(&writes, &attempts).len(), 1, "{writes:#?}");
     }
     let dropped = times(&writes, "DELETE /apis/scheduling.run.ai/v1alpha2/namespaces/a/bindreq");
     assert_eq!(dropped.len(), 1, "and then given up: {writes:#?}");
@@ -222,13 +226,13 @@ fn devices_are_written_under_the_old_key_too() {
 
 #[test]
 fn binds_by_request_are_reported_like_others() {
-    let log = tell(Story { tell_success: true, ..story(half("p"), Vec::new()) });
+    let log = requests_of(Story { reports_success: true, ..story(half("p"), Vec::new()) });
     let writes = writes(&log);
-    let told = |what: &str| writes.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(told("Pod bound successfully to node n1"), 2, "event and condition: {writes:#?}");
-    assert_eq!(told("\"type\":\"PodBound\""), 1, "{writes:#?}");
+    let count = |what: &str| writes.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(count("Pod bound successfully to node n1"), 2, "event and condition: {writes:#?}");
+    assert_eq!(count("\"type\":\"PodBound\""), 1, "{writes:#?}");
     let faults = vec![fault("POST", "pods/p/binding", 403, 1)];
-    let log = tell(Story { tell_success: true, faults, ..story(half("p"), Vec::new()) });
+    let log = requests_of(Story { reports_success: true, faults, ..story(half("p"), Vec::new()) });
     let refused = log.iter().filter(|line| line.contains("\"BindingError\""));
     let refused: Vec<&String> = refused.filter(|line| line.contains("\"PodBound\"")).collect();
     assert_eq!(refused.len(), 1, "{log:#?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{fault, gpu_node, node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -48,7 +48,7 @@ const WRITES: [(&str, &str); 6] = [
     ("PATCH", "/bindrequests/p/status"),
 ];
 
-/// What must hold however it came about: the pod is bound and told its device, and nothing is left over.
+/// What must hold however it came about: the pod is bound, its config map names the device, and nothing is left over.
 fn assert_bound(objects: &BTreeMap<String, Vec<Value>>, what: &str) {
     let pods = &objects[PODS];
     let bound = pods.iter().find(|pod| pod["metadata"]["name"] == "p").expect("the pod");
@@ -63,8 +63,8 @@ fn assert_bound(objects: &BTreeMap<String, Vec<Value>>, what: &str) {
     let device = &reservations[0]["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"];
     let maps = &objects[CONFIG_MAPS];
     assert_eq!(maps.len(), 2, "{what}");
-    let told = maps.iter().filter_map(|map| map["data"].get("NVIDIA_VISIBLE_DEVICES"));
-    assert_eq!(told.collect::<Vec<_>>(), [device], "{what}");
+    let devices = maps.iter().filter_map(|map| map["data"].get("NVIDIA_VISIBLE_DEVICES"));
+    assert_eq!(devices.collect::<Vec<_>>(), [device], "{what}");
     assert_eq!(objects[REQUESTS][0]["status"]["phase"], "Succeeded", "{what}");
 }
 
@@ -118,7 +118,7 @@ fn a_pod_whose_bind_fails_on_one_node_goes_to_another() {
         (PODS, pod("p", "1")),
     ];
     let faults = vec![fault("POST", "pods/p/binding", 403, 2)];
-    let log = tell(Story { objects, faults, seconds: 30, ..Story::default() });
+    let log = requests_of(Story { objects, faults, seconds: 30, ..Story::default() });
     let writes = writes(&log);
     let nodes: Vec<bool> = writes
         .iter()
@@ -164,7 +164,7 @@ fn a_gang_of_which_one_cannot_be_prepared_goes_back_as_a_whole() {
 
 #[test]
 fn a_gang_that_stays_below_its_minimum_is_evicted_whole() {
-    let log = tell(plain_gang(vec![fault("POST", "pods/m2/binding", 403, u32::MAX)]));
+    let log = requests_of(plain_gang(vec![fault("POST", "pods/m2/binding", 403, u32::MAX)]));
     let writes = writes(&log);
     let evicted = times(&writes, "pods/m1/eviction");
     assert_eq!(evicted.len(), 1, "{writes:#?}");
@@ -185,7 +185,7 @@ fn plain_gang(faults: Vec<Fault>) -> Story {
 
 #[test]
 fn the_rest_of_a_gang_is_bound_again_at_once_and_from_then_on_after_a_while() {
-    let log = tell(plain_gang(vec![fault("POST", "pods/m2/binding", 500, 2)]));
+    let log = requests_of(plain_gang(vec![fault("POST", "pods/m2/binding", 500, 2)]));
     let tried = times(&writes(&log), "pods/m2/binding");
     let [first, second, third] = tried[..] else { panic!("{log:#?}") };
     assert!(second - first < 0.1, "its gang waits for it: {tried:?}");

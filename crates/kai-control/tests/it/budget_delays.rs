@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{node, pod, queue, running, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -51,7 +51,7 @@ fn stubborn() -> Story {
 
 #[test]
 fn over_quota_work_that_a_budget_protects_is_deleted_when_the_delay_has_elapsed() {
-    let log = tell(stubborn());
+    let log = requests_of(stubborn());
     let writes = writes(&log);
     let marked = times(&writes, r#""kai.scheduler/reclaim-delayed-since":"2026"#);
     assert_eq!(marked.len(), 1, "the clock starts once: {writes:#?}");
@@ -66,8 +66,8 @@ fn over_quota_work_that_a_budget_protects_is_deleted_when_the_delay_has_elapsed(
     assert!(says("Disruption budgets prevent reclaim until 2026-01-01T00:10:0"), "{writes:#?}");
     assert!(says(": a/keep"), "the reason names the budget: {writes:#?}");
     let event = "Disruption budget a/keep delayed the reclaim as long as it may";
-    let told = |line: &&&str| line.contains(event) && line.contains("\"type\":\"Warning\"");
-    assert!(writes.iter().any(|line| told(&line)), "{writes:#?}");
+    let is_warning = |line: &&&str| line.contains(event) && line.contains("\"type\":\"Warning\"");
+    assert!(writes.iter().any(|line| is_warning(&line)), "{writes:#?}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn another_budget_and_a_restart_do_not_start_the_delay_anew() {
     let mut story = stubborn();
     story.objects.retain(|(list, _)| *list != BUDGETS);
     story.objects.extend([(BUDGETS, budget("keep-again")), (GROUPS, group)]);
-    let log = tell(Story { seconds: 300, ..story });
+    let log = requests_of(Story { seconds: 300, ..story });
     let deleted = times(&writes(&log), "DELETE /api/v1/namespaces/a/pods/");
     assert!(matches!(deleted[..], [at] if (199.0..202.0).contains(&at)), "{deleted:?}");
 }
@@ -98,13 +98,13 @@ fn an_owner_cannot_start_the_clock_of_its_group() {
                 json!({"kai.scheduler/reclaim-delayed-since": "2020-01-01T00:00:00Z"});
         }
     }
-    let log = tell(Story { seconds: 60, ..story });
+    let log = requests_of(Story { seconds: 60, ..story });
     assert!(times(&writes(&log), "DELETE /api/v1/namespaces/a/pods/").is_empty());
 }
 
 #[test]
 fn a_budget_protects_forever_where_that_is_configured() {
-    let log = tell(Story {
+    let log = requests_of(Story {
         flags: vec![("disruption-budget-delay", "forever")],
         seconds: 2000,
         ..stubborn()

@@ -80,7 +80,7 @@ fn what_worked_before_the_node_became_a_jetson_is_not_kept() {
     let ladder = annotation(&objects[NODES][0], "kai.scheduler/reservation-ladder");
     assert_eq!((&ladder["platform"], &ladder["works"]), (&json!("tegra"), &json!("privileged")));
 
-    // Nobody looked when it became one: what stands on it is about something else.
+    // It became one unobserved: what stands on it is about something else.
     let remembered = json!({"platform": "standard", "rungs": ["plain"], "works": "plain"});
     jetson["metadata"]["annotations"] =
         json!({"kai.scheduler/reservation-ladder": remembered.to_string()});
@@ -100,7 +100,7 @@ fn a_node_without_the_runtime_of_the_class_says_so_until_its_devices_are_found()
     node["status"]["runtimeHandlers"] = json!([{"name": ""}, {"name": "runc"}]);
     let mut story = story(node, vec![sharing("p", 8000)]);
     story.objects.push((CLASSES, json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"})));
-    story.agents = vec![1000, 1]; // the first never tells
+    story.agents = vec![1000, 1]; // the first never reports
     let (log, objects) = play(story);
     assert_eq!(bound(&objects[PODS]), 1, "{log:#?}");
     let first = writes(&log)
@@ -165,7 +165,7 @@ fn on_nodes_that_are_made_up_reservation_pods_only_sleep_and_others_are_as_ever(
 #[test]
 fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
     let policy = |enabled: bool| json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/version": "v25.10.1"}}, "spec": {"cdi": {"enabled": enabled}}});
-    let told = |setup: &dyn Fn(&mut Story)| {
+    let uses_cdi = |setup: &dyn Fn(&mut Story)| {
         // Pods come one after the other, each after something happened to the operator.
         let mut story = story(labelled_gpu_node("1", &known()), vec![sharing("p0", 8000)]);
         story.later = vec![(50, PODS, sharing("p50", 8000)), (100, PODS, sharing("p100", 8000))];
@@ -184,9 +184,9 @@ fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
         })
     };
     let no_crd = || fault("GET", "clusterpolicies", 404, u32::MAX);
-    assert_eq!(told(&|story| story.faults = vec![no_crd()]), [false; 3], "there is none");
+    assert_eq!(uses_cdi(&|story| story.faults = vec![no_crd()]), [false; 3], "there is none");
     assert_eq!(
-        told(&|story| {
+        uses_cdi(&|story| {
             story.faults = vec![fault("GET", "clusterpolicies", 404, 1)];
             story.later.push((40, POLICIES, policy(true)));
         }),
@@ -194,7 +194,7 @@ fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
         "it comes later"
     );
     assert_eq!(
-        told(&|story| {
+        uses_cdi(&|story| {
             story.objects.push((POLICIES, policy(true)));
             story.later.push((40, POLICIES, policy(false)));
             story.later.push((90, POLICIES, policy(true)));
@@ -203,7 +203,7 @@ fn the_operator_decides_about_cdi_as_long_as_it_is_there() {
         "it is toggled"
     );
     assert_eq!(
-        told(&|story| {
+        uses_cdi(&|story| {
             story.objects.push((POLICIES, policy(true)));
             story.faults = vec![fault("GET", "clusterpolicies", 403, u32::MAX)];
         }),
@@ -285,7 +285,7 @@ fn a_node_that_is_not_understood_says_so_until_it_is() {
     assert!(binding.first().is_some_and(|at| (60.0..70.0).contains(at)), "{binding:?}");
 }
 
-/// Nobody restarts anything: a reservation is given what `Config` says by then.
+/// Without a restart, a reservation is given what `Config` says by then.
 #[test]
 fn what_jetsons_are_given_is_read_from_config_while_running() {
     const CONFIGS: &str = "/apis/kai.scheduler/v1/configs";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kai_client::request::EvictBy;
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{class, fault, node, of_class, queue, running, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -54,7 +54,7 @@ pub(crate) fn preemption() -> Story {
 
 #[test]
 fn victims_are_deleted_where_that_is_configured() {
-    let log = tell(Story { evict_by: EvictBy::Delete, ..preemption() });
+    let log = requests_of(Story { evict_by: EvictBy::Delete, ..preemption() });
     let writes = writes(&log);
     let deleted: Vec<&&str> = writes.iter().filter(|line| line.contains("DELETE ")).collect();
     assert_eq!(deleted.len(), 2, "{writes:#?}");
@@ -83,7 +83,7 @@ fn victims_that_a_bound_pod_depends_on_are_evicted_although_it_runs() {
         }
     }
     let evict_by = EvictBy::Delete;
-    let log = tell(Story { objects, evict_by, evictions_per_second: Some(1), ..story });
+    let log = requests_of(Story { objects, evict_by, evictions_per_second: Some(1), ..story });
     let writes = writes(&log);
     let bound = times(&writes, "pods/urgent/binding");
     let gone = times(&writes, "DELETE /api/v1/namespaces/a/pods/");
@@ -93,7 +93,7 @@ fn victims_that_a_bound_pod_depends_on_are_evicted_although_it_runs() {
 
 #[test]
 fn victims_that_are_deleted_can_get_a_condition_first() {
-    let log = tell(Story { evict_by: EvictBy::MarkedDelete, ..preemption() });
+    let log = requests_of(Story { evict_by: EvictBy::MarkedDelete, ..preemption() });
     let writes = writes(&log);
     for name in ["gang-m0", "gang-m1"] {
         let at = |what: &str| writes.iter().position(|line| line.contains(what));
@@ -109,7 +109,7 @@ fn victims_that_are_deleted_can_get_a_condition_first() {
 #[test]
 fn a_refused_eviction_is_tried_again_later_and_the_rest_of_its_gang_is_not_repeated() {
     let faults = vec![fault("POST", "gang-m0/eviction", 429, 1)];
-    let log = tell(Story { faults, ..preemption() });
+    let log = requests_of(Story { faults, ..preemption() });
     let writes = writes(&log);
     let refused = times(&writes, "gang-m0/eviction");
     assert_eq!(refused.len(), 2, "refused, then accepted: {writes:#?}");
@@ -132,7 +132,7 @@ fn lone_pods(names: &[String]) -> Vec<(&str, usize)> {
 #[test]
 fn evictions_are_not_paced_by_default() {
     let names = singles(150);
-    let log = tell(crowd(&lone_pods(&names), "150"));
+    let log = requests_of(crowd(&lone_pods(&names), "150"));
     let evicted = times(&writes(&log), "/eviction");
     assert_eq!(evicted.len(), 150, "{evicted:?}");
     assert!(evicted[149] - evicted[0] < 0.1, "{evicted:?}");
@@ -144,7 +144,7 @@ const SLOW: Duration = Duration::from_millis(100);
 #[test]
 fn evictions_are_sent_in_parallel_through_a_window_that_doubles() {
     let names = singles(150);
-    let log = tell(Story { eviction_answers: SLOW, ..crowd(&lone_pods(&names), "150") });
+    let log = requests_of(Story { eviction_answers: SLOW, ..crowd(&lone_pods(&names), "150") });
     let evicted = times(&writes(&log), "/eviction");
     let rounds = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5].map(|after| {
         let in_round =
@@ -158,7 +158,7 @@ fn evictions_are_sent_in_parallel_through_a_window_that_doubles() {
 fn many_victims_are_evicted_at_the_pace_that_is_set() {
     let names = singles(150);
     let story = crowd(&lone_pods(&names), "150");
-    let log = tell(Story { evictions_per_second: Some(50), ..story });
+    let log = requests_of(Story { evictions_per_second: Some(50), ..story });
     let evicted = times(&writes(&log), "/eviction");
     assert_eq!(evicted.len(), 150, "{evicted:?}");
     let (first, last) = (evicted[0], evicted[149]);
@@ -169,7 +169,7 @@ fn many_victims_are_evicted_at_the_pace_that_is_set() {
 #[test]
 fn a_gang_goes_as_a_whole_however_large_it_is() {
     let story = crowd(&[("one", 60), ("two", 60)], "120");
-    let log = tell(Story { evictions_per_second: Some(50), ..story });
+    let log = requests_of(Story { evictions_per_second: Some(50), ..story });
     let writes = writes(&log);
     let of = |gang: &str| times(&writes, &format!("pods/{gang}-m"));
     let (one, two) = (of("one"), of("two"));
@@ -184,7 +184,7 @@ fn victims_that_were_not_sent_stay_when_the_preemptor_is_gone() {
     let names = singles(150);
     let gone = vec![(1, "/api/v1/namespaces/a/pods/urgent")];
     let story = crowd(&lone_pods(&names), "150");
-    let log = tell(Story { gone, evictions_per_second: Some(50), ..story });
+    let log = requests_of(Story { gone, evictions_per_second: Some(50), ..story });
     let evicted = times(&writes(&log), "/eviction");
     assert!((90..110).contains(&evicted.len()), "{evicted:?}");
     assert!(evicted.iter().all(|second| *second < 1.1), "{evicted:?}");
@@ -195,7 +195,7 @@ fn a_refusal_ends_the_eviction_plan_and_spares_what_was_not_sent() {
     // Two gangs fill the first window; the third is not sent before the first answer, which is a refusal.
     let gangs = [("one", 2), ("two", 2), ("three", 2)];
     let faults = vec![fault("POST", "-m0/eviction", 429, 1)];
-    let log = tell(Story { faults, eviction_answers: SLOW, ..crowd(&gangs, "6") });
+    let log = requests_of(Story { faults, eviction_answers: SLOW, ..crowd(&gangs, "6") });
     let writes = writes(&log);
     let evicted = times(&writes, "/eviction");
     let at_first = evicted.iter().filter(|second| **second < 0.9).count();
@@ -238,7 +238,7 @@ fn place_after(mut story: Story) -> String {
     story.gone.extend(VICTIMS.map(|victim| (70, victim)));
     story.later.push((70, NODES, node("n0", "2")));
     story.seconds = 80;
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     let bound: Vec<&&str> = writes.iter().filter(|line| line.contains("urgent/binding")).collect();
     let [bound] = bound[..] else { panic!("{writes:#?}") };

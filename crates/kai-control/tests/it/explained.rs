@@ -79,7 +79,7 @@ fn the_settings_of_the_shard_count_that_the_pod_belongs_to() {
 fn config_counts_too() {
     let mut theirs = objects();
     theirs[2].1["spec"]["schedulerName"] = json!("theirs");
-    let unknown = ask(theirs.clone(), Vec::new(), &pod_p()).expect_err("nobody's");
+    let unknown = ask(theirs.clone(), Vec::new(), &pod_p()).expect_err("a pod of no shard");
     assert_eq!(
         unknown.to_string(),
         "there is no pod a/p here; another scheduler's, or in another part of the cluster?"

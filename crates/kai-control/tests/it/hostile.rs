@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{node, pod, queue, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -30,7 +30,7 @@ fn owners_named_like_queries_hold_no_permits() {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "a", "uid": "uid-owner"}, "spec": {}});
     objects.push((JOBS, job));
     let later = vec![(20, PODS, owned(pod("honest", "1"), "batch/v1", "Job", "j"))];
-    let log = tell(Story { objects, later, seconds: 60, ..Story::default() });
+    let log = requests_of(Story { objects, later, seconds: 60, ..Story::default() });
     let bound = times(&writes(&log), "pods/honest/binding");
     assert!(matches!(bound[..], [at] if at < 22.0), "{bound:?} {:#?}", writes(&log));
     let hostile: Vec<&String> =
@@ -59,7 +59,7 @@ fn an_owner_with_the_uid_of_another_holds_no_pod_of_that_up() {
     let mut later: Vec<(u64, &str, Value)> =
         (0..16).map(|number| (20, PODS, thief(&format!("y{number}"), "mine"))).collect();
     later.push((20, PODS, owned(pod("honest", "1"), "batch/v1", "Job", "j")));
-    let log = tell(Story { objects, later, seconds: 60, ..Story::default() });
+    let log = requests_of(Story { objects, later, seconds: 60, ..Story::default() });
     let bound = times(&writes(&log), "pods/honest/binding");
     assert!(matches!(bound[..], [at] if at < 22.0), "{bound:?} {:#?}", writes(&log));
 }
@@ -72,7 +72,7 @@ fn an_owner_of_another_namespace_is_not_taken_over() {
         (20, PODS, owned(pod("honest", "1"), "batch/v1", "Job", "j")),
         (21, PODS, thief("thief", "j")),
     ];
-    let log = tell(Story { objects, later, seconds: 60, ..Story::default() });
+    let log = requests_of(Story { objects, later, seconds: 60, ..Story::default() });
     let writes = writes(&log);
     assert_eq!(times(&writes, "pods/honest/binding").len(), 1, "{writes:#?}");
     assert_eq!(times(&writes, "pods/thief/binding"), Vec::<f64>::new(), "{writes:#?}");
@@ -142,7 +142,7 @@ fn a_queue_denies_namespaces_and_priority_classes_that_it_does_not_name() {
             ("/apis/scheduling.k8s.io/v1/priorityclasses", class.clone()),
             (PODS, hasty.clone()),
         ];
-        let log = tell(Story { objects, seconds: 60, ..Story::default() });
+        let log = requests_of(Story { objects, seconds: 60, ..Story::default() });
         let writes = writes(&log);
         assert_eq!(times(&writes, "/binding"), Vec::<f64>::new(), "{writes:#?}");
         assert!(writes.iter().any(|line| line.contains(why)), "{why}: {writes:#?}");
@@ -158,7 +158,7 @@ fn a_queue_denies_namespaces_and_priority_classes_that_it_does_not_name() {
             ("/apis/scheduling.k8s.io/v1/priorityclasses", class.clone()),
             (PODS, hasty.clone()),
         ];
-        let log = tell(Story { objects, seconds: 60, ..Story::default() });
+        let log = requests_of(Story { objects, seconds: 60, ..Story::default() });
         assert_eq!(times(&writes(&log), "/binding").len(), 1, "{log:#?}");
     }
 }
@@ -198,7 +198,8 @@ fn claim_whose_selector_costs_too_much_or_nests_too_deeply_says_so() {
         (0..8).fold("true".to_owned(), |inner, level| format!("{list}.all(x{level}, {inner})"));
     let deep = format!("{}true{}", "(".repeat(300), ")".repeat(300));
     for (expression, why) in [(expensive, "exceeds the cost limit"), (deep, "nests deeper than")] {
-        let log = tell(Story { objects: claiming(&expression), seconds: 60, ..Story::default() });
+        let log =
+            requests_of(Story { objects: claiming(&expression), seconds: 60, ..Story::default() });
         let writes = writes(&log);
         let events: Vec<&&str> =
             writes.iter().filter(|line| line.contains("DeviceSelectorRejected")).collect();
@@ -213,6 +214,6 @@ fn claim_whose_selector_costs_too_much_or_nests_too_deeply_says_so() {
         });
         assert!(named, "the pod names the claim: {writes:#?}");
     }
-    let fine = tell(Story { objects: claiming("true"), seconds: 60, ..Story::default() });
+    let fine = requests_of(Story { objects: claiming("true"), seconds: 60, ..Story::default() });
     assert!(!fine.iter().any(|line| line.contains("DeviceSelectorRejected")), "{fine:#?}");
 }

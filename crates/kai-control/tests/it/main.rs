@@ -33,7 +33,7 @@ use kai_client::watch::Lists;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, requests_of};
 
 /// Requests that are refused so many times.
 fn fault(method: &'static str, path: &'static str, code: u16, times: u32) -> Fault {
@@ -130,7 +130,7 @@ fn times(log: &[&str], what: &str) -> Vec<f64> {
 
 #[test]
 fn the_same_story_gives_the_same_requests() {
-    let first = tell(story()); // which plays it twice
+    let first = requests_of(story()); // which plays it twice
     let writes = writes(&first);
     let small = times(&writes, "POST /api/v1/namespaces/a/pods/small/binding");
     assert_eq!(small.len(), 2, "{writes:#?}");
@@ -159,7 +159,7 @@ fn an_idle_cluster_costs_nothing() {
         seconds: 200,
         ..Story::default()
     };
-    let log = tell(story);
+    let log = requests_of(story);
     let late: Vec<&String> = log
         .iter()
         .filter(|line| {
@@ -187,9 +187,9 @@ fn asked(log: &[String], what: &str) -> usize {
 
 #[test]
 fn what_exists_is_learnt_by_streams_or_by_pages_and_the_writes_are_the_same() {
-    let streamed = tell(story());
-    let refused = tell(Story { no_streams: true, ..story() });
-    let paged = tell(Story { lists: Lists::Paged, ..story() });
+    let streamed = requests_of(story());
+    let refused = requests_of(Story { no_streams: true, ..story() });
+    let paged = requests_of(Story { lists: Lists::Paged, ..story() });
     assert_eq!((asked(&streamed, "sendInitialEvents"), asked(&streamed, "limit=")), (1, 0));
     assert_eq!((asked(&refused, "sendInitialEvents"), asked(&refused, "limit=")), (1, 1));
     assert_eq!((asked(&paged, "sendInitialEvents"), asked(&paged, "limit=")), (0, 1));
@@ -205,14 +205,14 @@ fn what_happens_while_a_watch_is_cut_is_not_missed() {
 }
 
 fn nothing_is_missed(lists: Lists) {
-    let log = tell(Story {
+    let log = requests_of(Story {
         lists,
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),
             ("/api/v1/pods", running("holder", "2", "n1")),
         ],
-        // The pod that held the node is gone, another has come, and no event tells of either.
+        // The pod that held the node is gone, another has come, and no event reports either.
         rewritten: vec![(20, "/api/v1/pods", vec![pod("late", "2")])],
         seconds: 40,
         ..Story::default()
@@ -238,7 +238,7 @@ fn of_class(name: &str, cpu: &str, class: &str) -> Value {
 fn waiting_is_not_lost_when_the_group_is_written() {
     let mut second = pod("second", "2");
     second["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:03Z");
-    let log = tell(Story {
+    let log = requests_of(Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", queue()),
@@ -256,12 +256,12 @@ fn waiting_is_not_lost_when_the_group_is_written() {
     assert!(times(&writes, "pods/second/binding").is_empty(), "{writes:#?}");
 }
 
-/// Its node never tells that it took the pod: it is protected from the moment it was bound.
+/// Its node never reports that it accepted the pod: it is protected from the moment it was bound.
 #[test]
 fn a_minimal_runtime_counts_from_the_bind() {
     let mut patient = queue();
     patient["spec"]["preemptMinRuntime"] = json!("20s");
-    let log = tell(Story {
+    let log = requests_of(Story {
         objects: vec![
             ("/api/v1/nodes", node("n1", "2")),
             ("/apis/scheduling.run.ai/v2/queues", patient),

@@ -66,7 +66,7 @@ async fn live(story: &Story, client: Client, begin: Instant, end: impl Future<Ou
     let env = Env::new(Arc::new(VirtualClock(begin)), Arc::new(process.clone()));
     let (_silence, questions) = channel(1);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    // Told by nobody to end: it is just dropped.
+    // The process gets no signal: its future is dropped.
     let alive = run(client, env, story.settings(), questions, async { drop(stopped.await) });
     tokio::select! { biased;
         () = end => {}
@@ -180,9 +180,9 @@ fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
     dies_everywhere(&story, 2, |objects, what| {
         let of_gang = |pod: &&Value| pod["metadata"]["annotations"]["pod-group-name"] == "gang";
         let victims: Vec<&Value> = objects[PODS].iter().filter(of_gang).collect();
-        assert_eq!(victims.len(), 2, "nobody removes them: {what}");
-        let is_told = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
-        assert!(victims.iter().all(is_told), "one stays: {what}");
+        assert_eq!(victims.len(), 2, "no process removes them: {what}");
+        let is_evicted = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
+        assert!(victims.iter().all(is_evicted), "one stays: {what}");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, requests_of};
 use crate::{node, pod, queue, times, writes};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
@@ -55,18 +55,18 @@ fn pods_select_namespaces_by_the_labels_they_have_now() {
     let mut moved = story(red(), wary());
     moved.objects.push((PODS, database()));
     moved.later = vec![(30, NAMESPACES, namespace("b", &json!({"team": "blue"})))];
-    let log = tell(moved);
+    let log = requests_of(moved);
     let bound = times(&writes(&log), BIND);
     assert!(matches!(bound[..], [at] if (30.0..30.1).contains(&at)), "{bound:?}");
     // A namespace that is gone has no labels.
     let mut gone = story(red(), wary());
     gone.objects.push((PODS, database()));
     gone.rewritten = vec![(40, NAMESPACES, Vec::new())];
-    let log = tell(gone);
+    let log = requests_of(gone);
     let bound = times(&writes(&log), BIND);
     assert!(matches!(bound[..], [at] if (40.0..42.0).contains(&at)), "{bound:?}");
-    // Nobody else minds.
-    let log = tell(story(red(), wary()));
+    // Other queues deny nothing.
+    let log = requests_of(story(red(), wary()));
     assert!(times(&writes(&log), BIND)[0] < 0.1);
 }
 
@@ -78,7 +78,7 @@ fn pods_are_grouped_from_the_moment_their_namespace_has_the_labels() {
     story.objects.push(("/apis/kai.scheduler/v1/configs", config));
     story.later = vec![(30, NAMESPACES, namespace("a", &json!({"ai": "yes"})))];
     story.divided = true;
-    let log = tell(story);
+    let log = requests_of(story);
     let bound = times(&writes(&log), BIND);
     assert!(matches!(bound[..], [at] if (30.0..30.1).contains(&at)), "{bound:?}");
 }

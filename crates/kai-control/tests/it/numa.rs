@@ -1,4 +1,4 @@
-//! The agent of a node in virtual time: it writes what the kubelet tells, once, and sets right what others wrote.
+//! The agent of a node in virtual time: it writes what the kubelet reports, once, and restores what others overwrote.
 
 use std::sync::Arc;
 
@@ -78,12 +78,12 @@ fn observed_zones_are_reported_once_and_corrected_and_the_same_story_gives_the_s
     assert_eq!(log, story(Vec::new()).0);
     let writes = writes(&log);
     let first = times(&writes, "PATCH /api/v1/namespaces/a/pods/first ");
-    assert_eq!(first, [3.0, 20.0, 120.0], "told, changed, and set right: {writes:#?}");
+    assert_eq!(first, [3.0, 20.0, 120.0], "written, changed, and restored: {writes:#?}");
     assert_eq!(times(&writes, "PATCH /api/v1/namespaces/a/pods/second "), [3.0], "{writes:#?}");
     let pods = &api.objects()[PODS];
     let first = pods.iter().find(|pod| pod["metadata"]["name"] == "first").expect("the pod");
-    let told = first["metadata"]["annotations"][OBSERVED].as_str().expect("a text");
-    assert!(told.contains("node-0") && told.contains("node-1"), "{told}");
+    let zones = first["metadata"]["annotations"][OBSERVED].as_str().expect("a text");
+    assert!(zones.contains("node-0") && zones.contains("node-1"), "{zones}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn denied_report_is_written_again_at_the_next_look() {
         let refused = vec![fault("PATCH", "/pods/first", code, 2)];
         let (log, _) = story(refused.clone());
         assert_eq!(log, story(refused).0);
-        let told = times(&writes(&log), "PATCH /api/v1/namespaces/a/pods/first ");
-        assert_eq!(told, [3.0, 4.0, 5.0, 20.0, 120.0], "{code}");
+        let patches = times(&writes(&log), "PATCH /api/v1/namespaces/a/pods/first ");
+        assert_eq!(patches, [3.0, 4.0, 5.0, 20.0, 120.0], "{code}");
     }
 }

@@ -2,7 +2,7 @@
 
 use kai_settings::planner::Publish;
 
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, requests_of};
 use crate::{fault, node, pod, queue, times, writes};
 
 const PODS: usize = 60;
@@ -22,7 +22,7 @@ fn burst() -> Story {
 
 #[test]
 fn no_pod_of_a_burst_is_bound_before_its_group_and_annotation_are_written() {
-    let log = tell(burst());
+    let log = requests_of(burst());
     let writes = writes(&log);
     let place = |what: &str| writes.iter().rposition(|line| line.contains(what));
     for at in 0..PODS {
@@ -44,7 +44,7 @@ fn no_pod_of_a_burst_is_bound_before_its_group_and_annotation_are_written() {
 
 #[test]
 fn pods_are_bound_at_once_where_groups_need_not_come_first() {
-    let log = tell(Story { publish: None, ..burst() });
+    let log = requests_of(Story { publish: None, ..burst() });
     let bound = times(&writes(&log), "/binding");
     assert_eq!(bound.len(), PODS);
     assert!(bound.iter().all(|second| *second < 0.1), "{bound:?}");

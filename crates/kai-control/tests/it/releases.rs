@@ -1,4 +1,4 @@
-//! Reservations that nobody needs any more are removed, whatever the server says to the first tries.
+//! Reservations that no pod needs any more are removed, whatever the server answers to the first tries.
 
 use serde_json::{Value, json};
 

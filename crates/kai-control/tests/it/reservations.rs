@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{fault, node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -26,7 +26,7 @@ fn story(pods: Vec<Value>) -> Story {
 #[test]
 fn a_node_starts_four_reservation_pods_at_a_time_and_all_pods_are_bound() {
     let pods = (0..8).map(|number| sharing(&format!("p{number}"), "0.75")).collect();
-    let log = tell(Story { agents: vec![10], ..story(pods) });
+    let log = requests_of(Story { agents: vec![10], ..story(pods) });
     let writes = writes(&log);
     let made = times(&writes, RESERVATION);
     assert_eq!(made.len(), 8, "{writes:#?}");
@@ -54,7 +54,7 @@ fn a_bind_request_is_not_posted_again_while_the_failed_one_is_there() {
     let faults = vec![fault("DELETE", "/bindrequests/", 500, 5)];
     // The first reservation does not answer within its time.
     let agents = vec![1000, 0];
-    let log = tell(Story { faults, agents, ..story(vec![sharing("p", "0.5")]) });
+    let log = requests_of(Story { faults, agents, ..story(vec![sharing("p", "0.5")]) });
     let writes = writes(&log);
     let removed =
         times(&writes, "DELETE /apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests/p");

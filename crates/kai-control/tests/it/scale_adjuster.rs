@@ -4,7 +4,7 @@ use kai_api::function::Function;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
-use crate::virtual_time::{Story, play, tell};
+use crate::virtual_time::{Story, play, requests_of};
 use crate::{fault, gpu_node, node, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -43,13 +43,13 @@ fn scaling_pods(pods: &[Value]) -> Vec<&Value> {
 
 #[test]
 fn two_halves_ask_for_one_device_and_run_when_it_is_there() {
-    let told = || {
+    let played = || {
         let mut story = story(vec![sharing("p", "0.5"), sharing("q", "0.5")]);
         story.later = vec![(30, NODES, gpu_node("n2", "1"))];
         play(story)
     };
-    let (log, objects) = told();
-    assert_eq!(log, told().0, "the same story gives the same requests");
+    let (log, objects) = played();
+    assert_eq!(log, played().0, "the same story gives the same requests");
     let writes = writes(&log);
     let made = times(&writes, MADE);
     assert_eq!(made.len(), 1, "{writes:#?}");
@@ -108,7 +108,7 @@ fn after_one_went_no_other_is_made_for_a_minute() {
     let mut story = story(vec![sharing("p", "0.5")]);
     story.later = vec![(40, PODS, sharing("q", "0.5"))];
     story.gone = vec![(30, "/api/v1/namespaces/a/pods/p")];
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     let (made, removed) = (times(&writes, MADE), times(&writes, REMOVED));
     assert_eq!((made.len(), removed.len()), (2, 1), "{writes:#?}");
@@ -121,7 +121,7 @@ fn after_one_went_no_other_is_made_for_a_minute() {
 fn one_that_ran_is_removed_and_asked_for_again_while_there_is_need() {
     let mut story = story(vec![sharing("p", "0.5")]);
     story.later = vec![(20, PODS, scaling("p", "Succeeded"))];
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     let (made, removed) = (times(&writes, MADE), times(&writes, REMOVED));
     assert_eq!((made.len(), removed.len()), (2, 1), "{writes:#?}");
@@ -131,21 +131,21 @@ fn one_that_ran_is_removed_and_asked_for_again_while_there_is_need() {
 
 #[test]
 fn a_restart_makes_none_twice() {
-    let log = tell(story(vec![sharing("p", "0.5"), scaling("p", "Pending")]));
+    let log = requests_of(story(vec![sharing("p", "0.5"), scaling("p", "Pending")]));
     let writes = writes(&log);
     assert!(times(&writes, MADE).is_empty(), "{writes:#?}");
     assert!(times(&writes, REMOVED).is_empty(), "{writes:#?}");
 }
 
 #[test]
-fn one_that_is_stuck_on_its_way_out_is_left_alone_and_holds_nobody_up() {
+fn stuck_terminating_pod_is_skipped_and_delays_no_other() {
     let mut stuck = scaling("p", "Pending");
     stuck["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let mut story = story(vec![sharing("p", "0.5"), stuck]);
     story.later = vec![(100, NODES, gpu_node("n2", "1"))];
     let (log, objects) = play(story);
     let writes = writes(&log);
-    assert!(times(&writes, REMOVED).is_empty(), "it was told already: {writes:#?}");
+    assert!(times(&writes, REMOVED).is_empty(), "it was removed already: {writes:#?}");
     assert!(times(&writes, MADE).is_empty(), "its name is taken: {writes:#?}");
     let bound = times(&writes, "pods/p/binding");
     assert!(bound.len() == 1 && (100.0..102.0).contains(&bound[0]), "{bound:?}");
@@ -159,7 +159,7 @@ fn a_new_node_of_other_devices_is_not_waited_for() {
     wide["metadata"]["annotations"]["gpu-fraction-num-devices"] = json!("4");
     let mut story = story(vec![wide]);
     story.later = vec![(30, NODES, gpu_node("n2", "2")), (40, PODS, sharing("narrow", "0.5"))];
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     assert_eq!(times(&writes, MADE).len(), 1, "{writes:#?}");
     let bound = times(&writes, "pods/narrow/binding");
@@ -218,8 +218,8 @@ fn two_pods_of_one_name_have_a_scaling_pod_each() {
 }
 
 #[test]
-fn where_nobody_asked_for_it_nothing_is_made() {
-    let log = tell(Story { also: None, ..story(vec![sharing("p", "0.5")]) });
+fn without_the_function_no_scaling_pod_is_made() {
+    let log = requests_of(Story { also: None, ..story(vec![sharing("p", "0.5")]) });
     assert!(times(&writes(&log), "kai-scale-adjust").is_empty());
 }
 
@@ -234,7 +234,7 @@ fn pods_over_the_limit_of_their_queue_ask_for_nothing() {
         .iter_mut()
         .filter(|(path, _)| path.contains("queues"))
         .for_each(|(_, queue)| limited(queue));
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     assert!(writes.iter().any(|line| line.contains("allowable limit of GPUs")), "{writes:#?}");
     assert!(writes.iter().any(|line| line.contains(OVER_LIMIT)), "{writes:#?}");

@@ -1,4 +1,4 @@
-//! `Config` and shards in virtual time: read live, told once, and the same every time.
+//! `Config` and shards in virtual time: read live, reported once, and the same every time.
 
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ fn settings_are_read_live_and_reported_once() {
     let (log, objects) = play(story());
     assert_eq!(log, play(story()).0, "the same story gives the same requests");
     let writes = writes(&log);
-    let told = times(&writes, "PATCH /apis/kai.scheduler/v1/configs/kai-config/status");
-    assert_eq!(told.len(), 2, "at first and when it changes: {writes:#?}");
-    assert!(told[0] < 1.0 && (50.0..52.0).contains(&told[1]), "{told:?}");
+    let reported = times(&writes, "PATCH /apis/kai.scheduler/v1/configs/kai-config/status");
+    assert_eq!(reported.len(), 2, "at first and when it changes: {writes:#?}");
+    assert!(reported[0] < 1.0 && (50.0..52.0).contains(&reported[1]), "{reported:?}");
     let shard = times(&writes, "PATCH /apis/kai.scheduler/v1/schedulingshards/default/status");
     assert_eq!(shard.len(), 1, "it never changed: {writes:#?}");
     assert_eq!(ready(&objects[CONFIGS]), ("True", "System is ready"));
@@ -112,10 +112,10 @@ fn two_processes() -> Vec<String> {
 }
 
 #[test]
-fn only_the_process_that_leads_tells_how_settings_fare() {
+fn only_the_leader_reports_the_status_of_settings() {
     let log = two_processes();
     assert_eq!(log, two_processes(), "the same story gives the same requests");
-    let told: Vec<(f64, &str)> = log
+    let reported: Vec<(f64, &str)> = log
         .iter()
         .filter(|line| line.contains("PATCH /apis/kai.scheduler/v1/configs/kai-config/status"))
         .map(|line| {
@@ -124,9 +124,11 @@ fn only_the_process_that_leads_tells_how_settings_fare() {
             (second, words.next().expect("a caller"))
         })
         .collect();
-    let [(first, one), (second, again), (third, other)] = told[..] else { panic!("{told:#?}") };
+    let [(first, one), (second, again), (third, other)] = reported[..] else {
+        panic!("{reported:#?}")
+    };
     assert!(first < 3.0 && (10.0..12.0).contains(&second) && (40.0..42.0).contains(&third));
-    assert_eq!((one, again, other), ("one", "one", "two"), "{told:#?}");
+    assert_eq!((one, again, other), ("one", "one", "two"), "{reported:#?}");
     let shard = log.iter().filter(|line| line.contains("schedulingshards/default/status"));
     assert_eq!(shard.count(), 1);
 }
@@ -159,8 +161,8 @@ fn a_pod_received_after_a_change_of_settings_is_planned_under_the_new_ones() {
     let after = times(&writes, "pods/after/binding");
     assert_eq!(after.len(), 1, "{writes:#?}");
     assert!((90.0..90.1).contains(&after[0]), "not while nothing is allocated: {after:?}");
-    let told = times(&writes, "schedulingshards/default/status");
-    assert_eq!(told.len(), 3, "once per generation: {told:?}");
-    assert!((50.0..50.1).contains(&told[1]), "without a delay: {told:?}");
+    let reported = times(&writes, "schedulingshards/default/status");
+    assert_eq!(reported.len(), 3, "once per generation: {reported:?}");
+    assert!((50.0..50.1).contains(&reported[1]), "without a delay: {reported:?}");
     assert_eq!(ready(&objects[SHARDS]), ("True", "System is ready"));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, requests_of};
 use crate::{node, pod, queue, times, writes};
 
 const NODES: usize = 16;
@@ -55,7 +55,7 @@ fn story() -> Story {
 }
 
 /// Every request of the story, which takes seconds to play.
-static LOG: LazyLock<Vec<String>> = LazyLock::new(|| tell(story()));
+static LOG: LazyLock<Vec<String>> = LazyLock::new(|| requests_of(story()));
 
 /// Method, kind and subresource of a request.
 fn kind(line: &str) -> String {
@@ -145,7 +145,7 @@ fn at_most_64_pods_are_between_their_first_write_and_their_bind() {
     let requests =
         (0..PODS).map(|number| ("/apis/scheduling.run.ai/v1alpha2/bindrequests", request(number)));
     story.objects.extend(requests);
-    let log = tell(story);
+    let log = requests_of(story);
     let spans = spans(&writes(&log));
     let at_once = |at: usize| spans.iter().filter(|(from, to)| *from <= at && at < *to).count();
     let most = spans.iter().map(|(label, _)| at_once(*label)).max();

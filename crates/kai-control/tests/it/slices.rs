@@ -68,7 +68,7 @@ fn a_group_that_got_the_device_of_another_is_given_one_of_its_own() {
 }
 
 #[test]
-fn a_node_that_does_not_tell_its_devices_is_found_out() {
+fn node_that_does_not_report_its_devices_is_named() {
     // Ten of one, and nothing says so: the second pod cannot have a device of its own, however often it tries.
     let pods = vec![sharing("p1", "gpu-fraction", "0.75"), sharing("p2", "gpu-fraction", "0.75")];
     let mut story = story(sliced_node("10", &json!({})), pods, &["GPU-0"]);
@@ -114,9 +114,12 @@ fn a_node_that_was_oversold_takes_nothing_more_and_says_so() {
     let pods = &objects[PODS];
     let late = named(pods, "late");
     assert!(late["spec"].get("nodeName").is_none(), "{late:#}");
-    let told = late["status"]["conditions"][0]["message"].as_str().expect("a reason");
-    assert!(told.contains("40000 of 32600 MiB used by 5 pods"), "{told}");
-    assert!(told.contains("More of it was given away than it has: nothing more fits."), "{told}");
+    let message = late["status"]["conditions"][0]["message"].as_str().expect("a reason");
+    assert!(message.contains("40000 of 32600 MiB used by 5 pods"), "{message}");
+    assert!(
+        message.contains("More of it was given away than it has: nothing more fits."),
+        "{message}"
+    );
     // What runs is left alone.
     assert_eq!(pods.len(), 8);
     let touched: Vec<_> =
@@ -149,7 +152,7 @@ fn memory_is_summed_before_every_bind() {
     let (log, objects) = play(story);
     let refused = "16000 of 16000 MiB used by 2 pods, 8000 MiB requested";
     assert!(writes(&log).iter().any(|line| line.contains(refused)), "{log:#?}");
-    // It is planned again, and gets a device that has room.
+    // It is planned again, and gets a device with enough free memory.
     assert_eq!(given(&objects[PODS], "x").1, "GPU-1", "{log:#?}");
 }
 

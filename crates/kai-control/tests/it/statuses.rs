@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, requests_of};
 use crate::{fault, node, pod, running, times, writes};
 
 /// A queue that can have all there is.
@@ -44,7 +44,7 @@ fn fixed(name: &str, cpu: &str) -> Value {
     pod
 }
 
-const TOLD: &str =
+const NO_CPU: &str =
     "no nodes with enough resources were found: 1 node(s) didn't have enough resources: CPU cores.";
 
 #[test]
@@ -53,15 +53,15 @@ fn overhead_that_alone_prevents_a_fit_is_named() {
     let mut sandboxed = pod("sandboxed", "800m");
     sandboxed["spec"]["overhead"] = json!({"cpu": "500m", "memory": "120Mi"});
     objects[2] = ("/api/v1/pods", sandboxed);
-    let log = tell(Story { objects, seconds: 30, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 30, ..Story::default() });
     let reports = bodies(&writes(&log), "PATCH /api/v1/namespaces/a/pods/sandboxed/status");
     let overhead = "Not enough resources due to pod overhead resources. The overhead resources are cpu: 500m memory: 120Mi.";
-    assert_eq!(reports[0]["status"]["conditions"][0]["message"], format!("{TOLD} {overhead}"));
+    assert_eq!(reports[0]["status"]["conditions"][0]["message"], format!("{NO_CPU} {overhead}"));
 }
 
 #[test]
 fn reason_of_a_pending_pod_is_reported_once() {
-    let log = tell(Story { objects: full_cluster(), seconds: 300, ..Story::default() });
+    let log = requests_of(Story { objects: full_cluster(), seconds: 300, ..Story::default() });
     let writes = writes(&log);
     let conditions = bodies(&writes, "PATCH /api/v1/namespaces/a/pods/large/status");
     assert_eq!(conditions.len(), 1, "{writes:#?}");
@@ -69,11 +69,11 @@ fn reason_of_a_pending_pod_is_reported_once() {
     assert_eq!(condition["type"], "PodScheduled");
     assert_eq!(condition["status"], "False");
     assert_eq!(condition["reason"], "Unschedulable");
-    assert_eq!(condition["message"], TOLD);
+    assert_eq!(condition["message"], NO_CPU);
     let mut events = events(&writes, "Unschedulable");
     events.retain(|event| event["involvedObject"]["kind"] == "Pod");
     assert_eq!(events.len(), 1, "{writes:#?}");
-    assert_eq!((&events[0]["message"], &events[0]["type"]), (&json!(TOLD), &json!("Warning")));
+    assert_eq!((&events[0]["message"], &events[0]["type"]), (&json!(NO_CPU), &json!("Warning")));
     let sums = bodies(&writes, "PATCH /apis/scheduling.run.ai/v2/queues/q/status");
     let wanted = json!({"requested": {"cpu": "3"}, "allocated": {"cpu": "1"}, "allocatedNonPreemptible": {"cpu": "1"}});
     assert_eq!(sums, [json!({"status": wanted})], "{writes:#?}");
@@ -87,7 +87,7 @@ fn a_text_that_keeps_changing_is_not_written_at_every_change() {
     });
     let story =
         Story { objects: full_cluster(), later: later.collect(), seconds: 100, ..Story::default() };
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     let reports = times(&writes, "PATCH /api/v1/namespaces/a/pods/large/status");
     assert!((3..=4).contains(&reports.len()), "{reports:?}");
@@ -115,7 +115,7 @@ fn a_group_shows_its_sums_and_why_it_waits() {
     objects.push(("/apis/scheduling.run.ai/v2alpha2/podgroups", gang(2)));
     objects.push(("/api/v1/pods", member(pod("m1", "2"))));
     objects.push(("/api/v1/pods", member(pod("m2", "2"))));
-    let log = tell(Story { objects, seconds: 100, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 100, ..Story::default() });
     let writes = writes(&log);
     let reports = bodies(&writes, "podgroups/gang/status");
     assert_eq!(reports.len(), 1, "{writes:#?}");
@@ -144,7 +144,7 @@ fn group_that_lacks_pods_is_reported_as_not_ready() {
     objects.truncate(2);
     objects.push(("/apis/scheduling.run.ai/v2alpha2/podgroups", gang(3)));
     objects.push(("/api/v1/pods", member(pod("m1", "1"))));
-    let log = tell(Story { objects, seconds: 50, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 50, ..Story::default() });
     let writes = writes(&log);
     let reports = events(&writes, "NotReady");
     let texts: Vec<&Value> = reports.iter().map(|event| &event["message"]).collect();
@@ -159,8 +159,8 @@ fn group_that_lacks_pods_is_reported_as_not_ready() {
 fn what_the_cluster_shows_already_is_not_written_again() {
     let mut objects = full_cluster();
     objects[1].1["status"] = json!({"requested": {"cpu": "3000m"}, "allocated": {"cpu": 1}, "allocatedNonPreemptible": {"cpu": "1"}});
-    objects[2].1["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": TOLD}]);
-    let log = tell(Story { objects, seconds: 50, ..Story::default() });
+    objects[2].1["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_CPU}]);
+    let log = requests_of(Story { objects, seconds: 50, ..Story::default() });
     let reports = writes(&log)
         .into_iter()
         .filter(|line| line.contains("/status") || line.contains("/events"))
@@ -180,7 +180,7 @@ fn failed_bind_is_reported() {
         seconds: 30,
         ..Story::default()
     };
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     let failed = events(&writes, "FailedBinding");
     assert_eq!(failed.len(), 3, "{writes:#?}");
@@ -206,11 +206,11 @@ fn success_is_reported_where_that_is_set() {
             ("/apis/scheduling.run.ai/v2/queues", queue()),
             ("/api/v1/pods", pod("small", "1")),
         ],
-        tell_success: true,
+        reports_success: true,
         seconds: 30,
         ..Story::default()
     };
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
     let scheduled = events(&writes, "Scheduled");
     assert_eq!(
@@ -237,7 +237,7 @@ fn sums_of_queues_reach_the_root() {
         ("/api/v1/pods", running("one", "1", "n1")),
         ("/api/v1/pods", fixed("fixed", "500m")),
     ];
-    let log = tell(Story { objects, seconds: 20, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 20, ..Story::default() });
     let writes = writes(&log);
     let sums = json!({"requested": {"cpu": "1500m"}, "allocated": {"cpu": "1500m"}, "allocatedNonPreemptible": {"cpu": "500m"}});
     let mut of_root = sums.clone();
@@ -255,7 +255,7 @@ fn fault_of_a_queue_is_reported() {
         ("/apis/scheduling.run.ai/v2/queues", lost),
         ("/api/v1/pods", running("one", "1", "n1")),
     ];
-    let log = tell(Story { objects, seconds: 20, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 20, ..Story::default() });
     let reports = bodies(&writes(&log), "queues/q/status");
     assert_eq!(reports.len(), 1, "{log:#?}");
     let conditions = reports[0]["status"]["conditions"].as_array().expect("conditions");
@@ -272,7 +272,7 @@ fn contradiction_in_a_workload_is_reported() {
         ("/apis/scheduling.run.ai/v2/queues", queue()),
         ("/api/v1/pods", pod),
     ];
-    let log = tell(Story { objects, seconds: 20, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 20, ..Story::default() });
     let reports = events(&writes(&log), "PodGrouperWarning");
     assert_eq!(reports.len(), 1, "{log:#?}");
     assert_eq!(reports[0]["source"]["component"], "pod-grouper");
@@ -292,7 +292,7 @@ fn objects_with_invalid_fields_have_an_event_each_and_others_are_scheduled() {
         ("/api/v1/pods", contradictory),
         ("/api/v1/pods", pod("valid", "1")),
     ];
-    let log = tell(Story { objects, seconds: 60, ..Story::default() });
+    let log = requests_of(Story { objects, seconds: 60, ..Story::default() });
     let writes = writes(&log);
     let reports = events(&writes, "InvalidObject");
     assert_eq!(reports.len(), 1, "{log:#?}");

@@ -1,8 +1,8 @@
-//! A pod whose group cannot be found out is told why, once.
+//! A pod whose group cannot be determined gets the reason, once.
 
 use serde_json::json;
 
-use crate::virtual_time::{Story, tell};
+use crate::virtual_time::{Story, requests_of};
 use crate::{node, pod, queue, writes};
 
 #[test]
@@ -18,11 +18,11 @@ fn reason_why_a_pod_has_no_group_is_reported_once() {
         seconds: 150,
         ..Story::default()
     };
-    let log = tell(story);
+    let log = requests_of(story);
     let writes = writes(&log);
-    let told: Vec<&&str> =
+    let reports: Vec<&&str> =
         writes.iter().filter(|line| line.contains("PodGrouperWarning")).collect();
-    assert_eq!(told.len(), 1, "{writes:#?}");
-    assert!(told[0].contains("Job") && told[0].contains("pod-grouper"), "{told:?}");
+    assert_eq!(reports.len(), 1, "{writes:#?}");
+    assert!(reports[0].contains("Job") && reports[0].contains("pod-grouper"), "{reports:?}");
     assert!(!writes.iter().any(|line| line.contains("/binding")), "{writes:#?}");
 }

@@ -74,7 +74,7 @@ fn who_used_much_gives_way_in_time() {
 }
 
 #[test]
-fn without_a_record_nobody_gives_way() {
+fn without_a_record_no_queue_gives_way() {
     let log = play(Story { usage: None, ..contest(None, 400) }).0;
     assert!(times(&writes(&log), "/eviction").is_empty());
 }
@@ -176,7 +176,7 @@ async fn prometheus_is_asked_and_understood() {
 }
 
 #[tokio::test]
-async fn plans_follow_what_prometheus_tells() {
+async fn plans_follow_the_answers_of_prometheus() {
     let prometheus = Prometheus::default();
     let address = start(&prometheus).await;
     let usage = settings(json!({"clientType": "prometheus", "connectionString": address,

@@ -39,12 +39,12 @@ pub(crate) struct Story {
     pub(crate) faults: Vec<Fault>,
     /// Objects that appear while requests are carried out.
     pub(crate) races: Vec<Race>,
-    /// After how many seconds each reservation pod tells its device; none: never.
+    /// After how many seconds each reservation pod reports its device; none: never.
     pub(crate) agents: Vec<u64>,
     /// The device of each reservation pod; none: each has its own.
     pub(crate) devices: Vec<&'static str>,
-    /// Binds that went well are told.
-    pub(crate) tell_success: bool,
+    /// Successful binds are reported.
+    pub(crate) reports_success: bool,
     /// Past usage, where it counts.
     pub(crate) usage: Option<UsageSettings>,
     /// Weight of past usage.
@@ -115,7 +115,7 @@ pub(crate) fn new_api(begin: Instant, faults: Vec<Fault>) -> Api {
 }
 
 /// Every request, with the second at which it was made.
-pub(crate) fn tell(story: Story) -> Vec<String> {
+pub(crate) fn requests_of(story: Story) -> Vec<String> {
     play(story).0
 }
 
@@ -190,7 +190,7 @@ impl Story {
         for plugin in settings.config.plugins.iter_mut().filter(|one| *one.name == *"proportion") {
             plugin.arguments.extend(self.k_value.map(|value| ("kValue".into(), value.into())));
         }
-        if self.tell_success {
+        if self.reports_success {
             settings.status.events = Events::All;
         }
         if let Some(publish) = self.publish {

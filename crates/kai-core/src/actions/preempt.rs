@@ -45,7 +45,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             }
             Outcome::Unsolved => {
                 signatures.failed(cycle, job, Some(own_queue));
-                search.note_in_vain(cycle);
+                search.note_failure(cycle);
                 cycle.fits.entry(job).or_default().victims.push(search.report);
             }
             Outcome::BudgetSpent => {

@@ -58,7 +58,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
                 if cycle.reclaim_delays.contains_key(&job) {
                     delayed_queues.insert(reclaimer.queue);
                 }
-                search.note_in_vain(cycle);
+                search.note_failure(cycle);
                 cycle.fits.entry(job).or_default().victims.push(search.report);
             }
             Outcome::BudgetSpent => {

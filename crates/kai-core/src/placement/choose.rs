@@ -131,8 +131,8 @@ impl NodeSearch<'_> {
             } else {
                 let lacking = world.shortages(self.task, node);
                 let lacking = lacking.or_else(|| filter.lacks_storage(world, id));
-                let tells_more = !world.config.compatibility.is_kai();
-                lacking.or_else(|| tells_more.then(|| filter.refuses(world, id)).flatten())
+                let names_more_reasons = !world.config.compatibility.is_kai();
+                lacking.or_else(|| names_more_reasons.then(|| filter.refuses(world, id)).flatten())
             };
             if let Some(refusal) = refusal {
                 each(node, refusal);

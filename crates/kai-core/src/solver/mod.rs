@@ -80,7 +80,7 @@ impl Search {
     }
 
     /// The search ended: notes the jobs whose eviction would not have helped, and the jobs that may never be evicted.
-    pub(crate) fn note_in_vain(&mut self, cycle: &Cycle<'_>) {
+    pub(crate) fn note_failure(&mut self, cycle: &Cycle<'_>) {
         let world = &cycle.world;
         let name_of = |key: &JobKey| &world.job(key.job).spec.name;
         for (at, queue) in self.candidates.queues.iter().enumerate() {

@@ -103,7 +103,7 @@ async fn simple(space: &TestSpace) -> anyhow::Result<()> {
 
 async fn wrong_class(space: &TestSpace) -> anyhow::Result<()> {
     simple_space(space, &[1]).await?;
-    space.claim_template("wrong", 1, Some("gpu.nobody.example.com")).await?;
+    space.claim_template("wrong", 1, Some("gpu.unknown.example.com")).await?;
     space.pod(&pod("p", "q").claims("wrong")).await?;
     space.unschedulable(&["p"]).await
 }

@@ -1,4 +1,4 @@
-//! How many GPUs a machine has, as its bus tells: a container sees the bus also where it sees only one of them.
+//! How many GPUs a machine has, by its bus: a container sees the whole bus even where it sees only one of the GPUs.
 
 use std::path::Path;
 

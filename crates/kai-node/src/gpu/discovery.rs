@@ -1,4 +1,4 @@
-//! Which device is ours. A reservation pod is given one; where more can be seen, what it was told decides.
+//! Which device is ours. A reservation pod is given one; where more can be seen, the environment of its container decides.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::gpu::library::OpenError;
 use crate::gpu::nvml::{Nvml, NvmlFault};
 use crate::gpu::visible::VisibleDevices;
 
-/// A device as NVML tells it.
+/// A device as NVML reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Device {
     /// Its place among those that are seen.
@@ -14,7 +14,7 @@ pub struct Device {
     pub uuid: String,
     /// What it is called.
     pub name: Option<String>,
-    /// Its memory; none: it does not tell, as devices that share memory with the CPU do.
+    /// Its memory; none: the device does not report it, as devices that share memory with the CPU do.
     pub memory_mib: Option<u64>,
     /// What of it is free, neither held by processes nor kept by the driver.
     pub free_mib: Option<u64>,
@@ -41,7 +41,7 @@ pub enum DiscoveryError {
     /// A device cannot be opened.
     #[error("unable to get device handle: {fault}. {}", fault_advice(.0), fault = .0)]
     Handle(NvmlFault),
-    /// A device does not tell its UUID.
+    /// A device does not report its UUID.
     #[error("unable to get device uuid: {fault}. {}", fault_advice(.0), fault = .0)]
     Uuid(NvmlFault),
     /// Not one device is ours.
@@ -131,9 +131,9 @@ fn fault_advice(fault: &NvmlFault) -> String {
         NvmlFault::LibraryNotFound | NvmlFault::FunctionNotFound => {
             "The library is incomplete or too old for the driver"
         }
-        NvmlFault::NotSupported => "The device does not tell this",
+        NvmlFault::NotSupported => "The device does not report this",
         NvmlFault::GpuLost => "The device fell off the bus: look at the kernel's log for Xid messages",
-        NvmlFault::Other(_) => "Run `kai agent reserve --print` on the node to see what NVML tells there",
+        NvmlFault::Other(_) => "Run `kai agent reserve --print` on the node to see what NVML reports there",
     }
     .to_owned()
 }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_told_is_no_error() {
+    fn unreported_memory_is_no_error() {
         let mut silent = nvml(&["GPU-a"]);
         silent.devices[0].memory_mib = None;
         assert_eq!(look(&silent).expect("a device").devices[0].memory_mib, None);

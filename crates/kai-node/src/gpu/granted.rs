@@ -1,22 +1,22 @@
-//! What a device plugin granted: its names of devices tell which device is ours where NVML does not.
+//! What a device plugin granted: its names of devices decide which device is ours where NVML does not.
 
 /// How device plugins name what is known by a UUID: whole GPUs and parts of them.
 const UUIDS: [&str; 2] = ["GPU-", "MIG-"];
 /// The GPU of a Jetson, of which there is one.
 const TEGRA: &str = "tegra";
 
-/// Why the names tell no device.
+/// Why the names mean no device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// Not one device was granted.
     #[error("it gave this pod {} devices, 1 was expected: {}", .0.len(), .0.join(", "))]
     NotOne(Vec<String>),
-    /// The device plugin does not name devices as containers are told of them.
+    /// The device plugin does not name devices as containers see them.
     #[error("it calls the device {0}, which is no UUID")]
     NoUuid(String),
 }
 
-/// The one device that these names mean, as containers are told of it.
+/// The one device that these names mean, as containers see it.
 pub fn granted(names: &[&str]) -> Result<String, GrantError> {
     let mut devices: Vec<&str> = names.iter().map(|name| without_replica(name)).collect();
     devices.sort_unstable();
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_no_device_is_said() {
+    fn names_that_mean_no_device_are_named() {
         let said = |names: &[&str]| granted(names).map_err(|error| error.to_string());
         let none = "it gave this pod 0 devices, 1 was expected: ";
         assert_eq!(said(&[]), Err(none.to_owned()));

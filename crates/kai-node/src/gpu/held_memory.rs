@@ -10,7 +10,7 @@ const LARGEST_SMALL_RESERVE_MIB: u64 = 1024;
 /// A change of what processes hold is worth writing from this many MiB on.
 pub(crate) const NOTABLE_MIB: u64 = 64;
 
-/// MiB that the driver keeps: what is missing on an idle card. None where the card is in use or does not tell.
+/// MiB that the driver keeps: what is missing on an idle card. None where the card is in use or does not report its memory.
 pub fn reserve_mib(device: &Device) -> Option<u64> {
     let (total, free) = (device.memory_mib?, device.free_mib?);
     let missing = total.checked_sub(free)?;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn held_memory_is_told_when_it_changes_notably() {
+    fn held_memory_is_reported_when_it_changes_notably() {
         let mut held = HeldMemory::of("GPU-a", 616);
         let mut measured = |free: u64| {
             let nvml = ListedNvml {
@@ -92,6 +92,6 @@ mod tests {
         assert_eq!(measured(143_155), Some(0));
         let other =
             ListedNvml { driver: String::new(), devices: Vec::new(), ..ListedNvml::default() };
-        assert_eq!(held.changed_mib(&other), None, "the device does not tell");
+        assert_eq!(held.changed_mib(&other), None, "the device does not report its memory");
     }
 }

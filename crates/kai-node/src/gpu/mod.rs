@@ -6,7 +6,7 @@
 //! | [`library`] | where `libnvidia-ml.so.1` is looked for |
 //! | [`driver`] | the real one, loaded while running |
 //! | [`listed`] | one that answers from a list |
-//! | [`visible`] | the devices a container was told it may see |
+//! | [`visible`] | the devices that a container may see |
 //! | [`count`] | how many GPUs a machine has, whatever a container sees |
 //! | [`granted`] | which device it is by the names that the device plugin gave it |
 //! | [`discovery`] | which device is ours, and what to do where none is |

@@ -17,7 +17,7 @@ pub trait NvmlDevice {
     fn uuid(&self) -> Result<String, NvmlFault>;
     /// What it is called.
     fn name(&self) -> Result<String, NvmlFault>;
-    /// Its memory in bytes. Devices that share memory with the CPU may not tell.
+    /// Memory in bytes. Devices that share memory with the CPU may not report it.
     fn memory_bytes(&self) -> Result<u64, NvmlFault>;
     /// Bytes of it that are free: neither held by processes nor kept by the driver.
     fn free_bytes(&self) -> Result<u64, NvmlFault>;
@@ -29,7 +29,7 @@ pub trait NvmlDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuProcess {
     pub pid: u32,
-    /// Bytes of the device that it holds; none: the driver does not tell.
+    /// Bytes of the device that it holds; none: the driver does not report it.
     pub used_bytes: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub enum NvmlFault {
     DriverNotLoaded,
     /// The driver refuses us.
     NoPermission,
-    /// The device cannot tell.
+    /// The device does not support the question.
     NotSupported,
     /// Library and driver are of different versions.
     VersionMismatch,

@@ -20,7 +20,7 @@ pub struct Reserved {
 }
 
 /// What the program in a reservation pod does, but for finding the library and writing: it asks which device is ours.
-/// `machine_has` is how many devices the machine has, where something tells.
+/// `machine_has` is how many devices the machine has, where that is known.
 pub fn reserve(
     nvml: &dyn Nvml,
     visible: &VisibleDevices,
@@ -40,7 +40,7 @@ impl Reserved {
         Self { device: Device { uuid, ..Device::default() }, driver: None, machine_has }
     }
 
-    /// Annotations of the pod. The first is the reference's; where NVML does not tell the others they are left out.
+    /// Annotations of the pod. The first is the reference's; those that NVML does not report are left out.
     pub fn annotations(&self) -> BTreeMap<&'static str, String> {
         let mut all = BTreeMap::from([(gpu::RESERVED_DEVICE, self.device.uuid.clone())]);
         if let Some(mib) = self.device.memory_mib {

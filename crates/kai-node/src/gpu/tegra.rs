@@ -5,7 +5,7 @@ use std::path::Path;
 /// Reads a file of the system; none: it is not there.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
-/// What tells that this is a Tegra system; none: nothing does.
+/// The file that shows that this is a Tegra system; none: it is none.
 pub fn sign(read: ReadFile<'_>) -> Option<String> {
     let line = |path: &str| read(Path::new(path)).map(|text| text.trim().to_owned());
     if let Some(release) = line("/etc/nv_tegra_release") {

@@ -1,4 +1,4 @@
-//! `NVIDIA_VISIBLE_DEVICES`: the devices that a container was told it may see.
+//! `NVIDIA_VISIBLE_DEVICES`: the devices that a container may see.
 
 use crate::gpu::discovery::Device;
 use crate::gpu::granted::without_replica;
@@ -6,10 +6,10 @@ use crate::gpu::granted::without_replica;
 /// Where the device plugin puts devices that it grants by mounts; the variable then holds this folder.
 pub const MOUNTED_DEVICES: &str = "/var/run/nvidia-container-devices";
 
-/// The devices that a container was told it may see.
+/// The devices that a container may see.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum VisibleDevices {
-    /// Nothing restricts them. Containers that get devices by CDI are told `void` and see what was injected.
+    /// Nothing restricts them. Containers that get devices by CDI get `void` and see what was injected.
     #[default]
     Unrestricted,
     /// The container may use the listed devices alone.

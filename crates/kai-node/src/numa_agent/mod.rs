@@ -1,4 +1,4 @@
-//! The agent of a node: tells on each pod which NUMA zones its exclusive cores, devices and memory come from.
+//! The agent of a node: writes to each pod which NUMA zones its exclusive cores, devices and memory come from.
 //!
 //! The kubelet is asked for what it gave to containers, the kernel for which zone a core is in. The answer is written on the
 //! pod as `kai.scheduler/numa-placement-observed`, in the notation of what was predicted; the planner counts it before all
@@ -52,7 +52,7 @@ struct Agent<K> {
     settings: NumaAgentSettings,
     zones: Zones,
     written: Written,
-    /// The last trouble that was told.
+    /// The last trouble that was logged, so that it is not logged again.
     trouble: Option<String>,
 }
 
@@ -95,7 +95,7 @@ impl<K: Kubelet> Agent<K> {
     async fn look_at_kubelet(&mut self, env: &Env) {
         let listed = match self.kubelet.list(env).await {
             Ok(listed) => listed,
-            Err(error) => return self.tell(&format!("the kubelet does not answer: {error}")),
+            Err(error) => return self.log_once(&format!("the kubelet does not answer: {error}")),
         };
         self.trouble = None;
         let wanted: Written = listed
@@ -118,11 +118,11 @@ impl<K: Kubelet> Agent<K> {
         let path = object_path("/api/v1", "pods", &name);
         match self.write(&path, text.as_deref()).await {
             Ok(()) => {
-                tracing::info!(pod = %name, zones = text.as_deref().unwrap_or("none"), "told its zones");
+                tracing::info!(pod = %name, zones = text.as_deref().unwrap_or("none"), "wrote the zones of a pod");
                 self.written.insert(name, text);
             }
             Err(Failure::Gone { .. }) => {}
-            Err(failure) => self.tell(&format!("{name}: {failure}")),
+            Err(failure) => self.log_once(&format!("{name}: {failure}")),
         }
     }
 
@@ -155,14 +155,14 @@ impl<K: Kubelet> Agent<K> {
                 true
             }
             Err(failure) => {
-                self.tell(&format!("pods cannot be listed: {failure}"));
+                self.log_once(&format!("pods cannot be listed: {failure}"));
                 false
             }
         }
     }
 
     /// Logs a problem when it is new.
-    fn tell(&mut self, trouble: &str) {
+    fn log_once(&mut self, trouble: &str) {
         if self.trouble.as_deref() != Some(trouble) {
             tracing::warn!("{trouble}");
             self.trouble = Some(trouble.to_owned());

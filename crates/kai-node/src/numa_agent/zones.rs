@@ -137,7 +137,7 @@ mod tests {
     fn this_machine_has_cores_in_zones() {
         match Zones::read(Path::new("/sys")) {
             Ok(zones) => assert!(!zones.all().is_empty()),
-            // Some sandboxes show no zones; the cause must be told.
+            // Some sandboxes show no zones; the cause must be logged.
             Err(error) => {
                 assert!(error.to_string().contains("/sys/devices/system/node"), "{error}");
             }

@@ -8,7 +8,7 @@
 struct stub_device {
     char uuid[STUB_MAX_TEXT];
     char name[STUB_MAX_TEXT];
-    unsigned long long memory_mib; /* 0: it does not tell */
+    unsigned long long memory_mib; /* 0: the device does not report it */
 };
 
 /* Reads the devices that this process sees into `devices`; how many they are. */

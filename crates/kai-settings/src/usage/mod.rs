@@ -20,7 +20,7 @@ pub struct UsageSettings {
     pub window: Window,
     /// After this time use counts half; none: all of the window counts alike.
     pub half_life: Option<Span>,
-    /// How often plans hear of it.
+    /// How often past usage is brought into plans.
     pub fetch_interval: Span,
     /// After this time without news a warning is logged.
     pub staleness: Span,

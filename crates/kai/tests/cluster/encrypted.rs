@@ -9,7 +9,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// An encrypted connection.
 pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// A client that trusts this authority, as the API server writes it: PEM in base64.

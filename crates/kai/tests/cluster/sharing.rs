@@ -111,12 +111,10 @@ impl World {
         pod
     }
 
-    /// Our reservation pods.
     pub(crate) async fn reservations(&self) -> Vec<Value> {
         list(&self.client, RESERVATIONS, self.name).await
     }
 
-    /// Our bind requests.
     pub(crate) async fn bind_requests(&self) -> Vec<Value> {
         self.list("/apis/scheduling.run.ai/v1alpha2", "bindrequests").await
     }

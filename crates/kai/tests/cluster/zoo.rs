@@ -51,7 +51,6 @@ impl World {
         pod
     }
 
-    /// Claims of devices.
     pub(crate) async fn claims(&self) -> Vec<Value> {
         self.list(DEVICES, "resourceclaims").await
     }

@@ -170,7 +170,6 @@ impl Site {
         devices.unwrap_or_default().to_owned()
     }
 
-    /// Reservation pods.
     pub(crate) async fn reservations(&self) -> Vec<Value> {
         let path = "/api/v1/namespaces/kai-resource-reservation/pods";
         let list = self.world.get(path).await.expect("a list");

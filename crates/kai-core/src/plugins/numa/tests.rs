@@ -270,7 +270,7 @@ fn records_of_pods_on_the_node_are_drawn() {
 }
 
 #[test]
-fn pods_on_their_way_out_hold_no_zones() {
+fn terminating_pods_hold_no_zones() {
     let mut world = cluster(zones(NumaPolicy::SingleNumaNode, NumaScope::Pod, &[(4, 0)]));
     let record = r#"[{"zone":"node-0","amount":{"cpu":"3"}}]"#;
     let mut releasing = recorded(running(guaranteed("a", 3000, 0), "n1"), record);

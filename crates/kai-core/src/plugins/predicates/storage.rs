@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_on_their_way_out_give_back_what_they_own_for_later() {
+    fn terminating_pods_release_their_volumes_for_later() {
         let mut cluster = cluster(true);
         let owned = VolumeClaimSpec {
             volume: Some("v".into()),

@@ -6,13 +6,14 @@ pub(crate) mod queues;
 pub(crate) mod show;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kai_core::check;
 use kai_core::compatibility::Compatibility;
 use kai_core::config::Config;
 use kai_core::fairness::{Amounts, QueueResource, UNLIMITED};
 use kai_core::input::node::WholeGpuPolicy;
-use kai_core::input::pod::{GpuRequest, PodConstraints, PodRole};
+use kai_core::input::pod::{GpuRequest, PodRole};
 use kai_core::input::{
     BindRequestSpec, BudgetSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec,
     PodSpec, QueueSpec, Text, TopologySpec, UsageSpec,
@@ -243,7 +244,7 @@ fn simplify(cluster: &mut Cluster) {
         group.staleness_grace = Some(Span::from_seconds(-1.0));
     }
     for pod in &mut cluster.pods {
-        pod.constraints = PodConstraints::default();
+        pod.constraints = Arc::default();
         pod.request.other.clear();
         match &mut pod.request.gpu {
             GpuRequest::None | GpuRequest::Mig(_) => {

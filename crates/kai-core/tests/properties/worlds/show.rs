@@ -25,7 +25,7 @@ pub(crate) fn object(object: &Object) -> String {
             if let Some(stuck) = pod.stuck_at {
                 let _ = write!(text, " stuck at {}", stuck.nanos / 1_000_000_000);
             }
-            if pod.constraints != kai_core::input::pod::PodConstraints::default() {
+            if *pod.constraints != kai_core::input::pod::PodConstraints::default() {
                 let _ = write!(text, " {:?}", pod.constraints);
             }
             text
