@@ -172,7 +172,8 @@ fn rendered(helm: &Path, chart: &str, flags: &str) -> String {
 
 /// The flags that set all ignored values.
 fn all_ignored() -> String {
-    IGNORED.iter().map(|(value, _)| format!(" --set {value}")).collect()
+    let flags: Vec<String> = IGNORED.iter().map(|(value, _)| format!("--set {value}")).collect();
+    flags.join(" ")
 }
 
 #[test]
