@@ -77,10 +77,10 @@ fn print_summary(ended: &[Ended], seconds: f64) {
         println!("{name:<28}{seconds:>8.1} s   {tally}");
         total += tally.clone();
     }
-    println!("\n{:<28}{seconds:>8.1} s   {total}", "all");
     for notice in &total.notices {
         println!("{notice}");
     }
+    println!("\n{:<28}{seconds:>8.1} s\n{total}", "all");
 }
 
 /// Runs one part in this process and leaves its tally for the process that started it.
