@@ -168,3 +168,28 @@ fn file(folder: &Path, part: &Part, ending: &str) -> PathBuf {
         part.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     folder.join(format!("{name}.{ending}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART: Part = Part { name: "a part", run: |_| Ok(Tally::default()) };
+
+    /// How a part ends whose process is this program, where an earlier run left a tally.
+    fn ended(test: &str, program: &str) -> Ended {
+        let folder = std::env::temp_dir().join(format!("kai-lanes-{test}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let earlier = serde_json::to_vec(&Tally::of_one(true)).expect("JSON");
+        fs::write(file(&folder, &PART, "json"), earlier).expect("a tally");
+        let runner = Runner { program: program.into(), folder: folder.clone() };
+        let ended = runner.run(&PART, Priority::Low, false);
+        fs::remove_dir_all(&folder).expect("removed");
+        ended
+    }
+
+    #[test]
+    fn part_that_leaves_no_tally_has_failed() {
+        assert_eq!(ended("silent", "true").tally, Tally::of_one(false));
+        assert_eq!(ended("absent", "/nonexistent/program").tally, Tally::of_one(false));
+    }
+}

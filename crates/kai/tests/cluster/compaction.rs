@@ -15,9 +15,9 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
+use crate::disruptions::is_watch;
+use crate::in_process::InProcessKai;
 use crate::installation::plane_with;
-use crate::mortal::Inside;
-use crate::storms::is_watch;
 use crate::world::World;
 use crate::{QUEUE, open};
 
@@ -132,7 +132,7 @@ async fn nothing_is_missed(world: &World, server: Server) {
         let gate = Arc::clone(&gate);
         move |client| gated(client, gate)
     };
-    let _kai = Inside::start(world, ReservationSettings::default(), wrap).await;
+    let _kai = InProcessKai::start(world, ReservationSettings::default(), wrap).await;
     let queue = world.queue_name("q");
     // A pod for one node, or for any.
     let pod = |name: &str, cpu: &str, node: &str| {

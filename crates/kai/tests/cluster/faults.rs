@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::binder::{cluster, gpu_node, half};
-use crate::mortal::Mortal;
+use crate::in_process::DyingKai;
 use crate::sharing::{Answer, NodeAgents, device_of};
 use crate::world::World;
 
@@ -43,16 +43,16 @@ async fn kai_may_die_between_any_two_writes_of_a_bind() {
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     for writes in 0..MANY {
         let what = format!("killed after {writes} writes");
-        let mortal = Mortal::start(&world, writes).await;
+        let dying = DyingKai::start(&world, writes).await;
         world.create_pod(&half(&world, "p")).await;
         world
             .wait(&format!("{what}, or done"), async || {
                 let requests = world.bind_requests().await;
-                mortal.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
+                dying.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
             })
             .await;
-        let died = mortal.is_dead();
-        drop(mortal);
+        let died = dying.is_dead();
+        drop(dying);
         world.start_kai("kai", &[]).await;
         assert_sound(&world, "p", "mortal-n", &what).await;
         world.remove_pod("p").await;

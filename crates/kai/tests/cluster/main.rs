@@ -2,7 +2,6 @@
 //! pool and a scheduler name of its own. `KAI_TEST_LOG=1` shows what `kai` logs.
 
 mod admission;
-mod apart;
 mod attacks;
 mod binder;
 mod budgets;
@@ -12,6 +11,7 @@ mod compaction;
 mod config;
 mod contested;
 mod devices;
+mod disruptions;
 mod encrypted;
 mod explained;
 mod faults;
@@ -20,27 +20,27 @@ mod gpus;
 mod groups_first;
 mod guard;
 mod hostile_objects;
+mod in_process;
 mod installation;
 mod kubernetes_groups;
 mod leases;
 mod logged;
 mod metrics_access;
-mod mortal;
 mod namespaces;
+mod pods_of_every_kind;
 mod queue_access;
 mod registered;
 mod resize;
 mod scaling;
+mod separate_processes;
 mod served;
 mod shards;
 mod sharing;
 mod statuses;
-mod storms;
 mod take_over;
 mod tenants;
 mod volumes_and_claims;
 mod world;
-mod zoo;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -10,8 +10,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use crate::mortal::Inside;
-use crate::storms::error_response;
+use crate::disruptions::error_response;
+use crate::in_process::InProcessKai;
 use crate::world::World;
 use crate::{QUEUE, gang, open};
 
@@ -95,7 +95,7 @@ async fn a_failed_bind_gives_devices_back() {
     let Some(world) = with_devices("giving-back", 1).await else { return };
     let denies_binds = Arc::new(AtomicBool::new(true));
     let flag = Arc::clone(&denies_binds);
-    let _kai = Inside::start(&world, ReservationSettings::default(), move |client| {
+    let _kai = InProcessKai::start(&world, ReservationSettings::default(), move |client| {
         unbinding(client, flag)
     })
     .await;

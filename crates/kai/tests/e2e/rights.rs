@@ -176,7 +176,7 @@ const fn except(
 
 const NOT_INSTALLED: &str = "kind of a workload that the list does not install";
 const POLICY: &str = "required by the admission policy kai-protected-pod-metadata; no request shows it, but without it what the list does is denied";
-const FAILED_BIND: &str = "after a bind that failed or was interrupted, of which the list has none; tests/cluster/{binder,volumes_and_claims,mortal}.rs have";
+const FAILED_BIND: &str = "after a bind that failed or was interrupted, of which the list has none; tests/cluster/{binder,volumes_and_claims,in_process}.rs have";
 const REMOVED_AGAIN: &str = "looks for the object where its removal is answered with a conflict; removal_of_a_replaced_object_has_succeeded in kai-client";
 
 const EXCEPTIONS: &[Exception] = &[
@@ -211,7 +211,7 @@ const EXCEPTIONS: &[Exception] = &[
         "",
         "pods",
         "get",
-        "where a reservation pod of the name exists already; tests/cluster/mortal.rs kills binders",
+        "where a reservation pod of the name exists already; tests/cluster/in_process.rs kills binders",
     ),
     except(
         "kai-binder",
@@ -225,7 +225,7 @@ const EXCEPTIONS: &[Exception] = &[
         "",
         "nodes/status",
         "patch",
-        "conditions of nodes whose GPUs are not understood; kai-control/tests/it/edge.rs has some",
+        "conditions of nodes whose GPUs are not understood; kai-control/tests/it/gpu_discovery.rs has some",
     ),
     except(
         "kai-binder",

@@ -1,9 +1,12 @@
 //! `kai` with real nodes: a kubelet and containerd start what was placed. Everything runs in a sandbox of its own; where there
 //! can be none the tests say that they were skipped. `KAI_TEST_LOG=1` shows what `kai` logs.
 
-mod crowd;
+mod device_assignment;
 mod gitops;
 mod guard;
+#[allow(dead_code, reason = "what other tests need")]
+#[path = "../cluster/in_process.rs"]
+mod in_process;
 #[allow(dead_code, reason = "what other tests need")]
 #[path = "../cluster/installation.rs"]
 mod installation;
@@ -11,11 +14,8 @@ mod kinds;
 mod kubelet;
 mod lifecycle;
 mod memory;
-#[allow(dead_code, reason = "what other tests need")]
-#[path = "../cluster/mortal.rs"]
-mod mortal;
+mod node_failures;
 mod release;
-mod setbacks;
 mod site;
 mod tegra;
 #[allow(dead_code, reason = "what other tests need")]
@@ -29,7 +29,7 @@ use kai_testenv::sandbox::{self, Entered};
 /// Runs a test inside a sandbox.
 fn sandboxed<F: Future<Output = ()>>(test: &'static str, run: impl FnOnce() -> F) {
     match sandbox::enter(test).expect("a sandbox") {
-        Entered::Inside => {
+        Entered::InProcessKai => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
             runtime.expect("a runtime").block_on(run());
         }

@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 use crate::world::World;
 
 /// `kai` with everything in it, with the rights of its account, until it is dropped.
-pub(crate) struct Inside(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
+pub(crate) struct InProcessKai(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
-impl Inside {
+impl InProcessKai {
     /// Starts it over what `wrap` makes of its client.
     pub(crate) async fn start(
         world: &World,
@@ -36,7 +36,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for InProcessKai {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.0.take() {
             let _ = end.send(());
@@ -64,14 +64,14 @@ fn live(
 }
 
 /// One that dies after so many writes.
-pub(crate) struct Mortal {
+pub(crate) struct DyingKai {
     /// Writes that were executed or attempted.
     attempted: Arc<AtomicUsize>,
     writes: usize,
-    _kai: Inside,
+    _kai: InProcessKai,
 }
 
-impl Mortal {
+impl DyingKai {
     /// Carries so many writes out; the next one, and all that follow, are never sent.
     pub(crate) async fn start(world: &World, writes: usize) -> Self {
         Self::start_with(world, writes, ReservationSettings::default()).await
@@ -85,8 +85,8 @@ impl Mortal {
     ) -> Self {
         let attempted = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&attempted);
-        let wrap = move |client| mortal(client, writes, counted);
-        let kai = Inside::start(world, reservation, wrap).await;
+        let wrap = move |client| dying_client(client, writes, counted);
+        let kai = InProcessKai::start(world, reservation, wrap).await;
         Self { attempted, writes, _kai: kai }
     }
 
@@ -97,7 +97,7 @@ impl Mortal {
 }
 
 /// A client whose writes beyond the first few are never answered, and never sent.
-fn mortal(client: Client, writes: usize, attempted: Arc<AtomicUsize>) -> Client {
+fn dying_client(client: Client, writes: usize, attempted: Arc<AtomicUsize>) -> Client {
     let transport = tower::service_fn(move |request: http::Request<Body>| {
         let (client, attempted) = (client.clone(), Arc::clone(&attempted));
         async move {

@@ -63,20 +63,23 @@ async fn assert_sound(site: &Site) -> usize {
 
 #[test]
 fn no_device_is_sold_twice_however_the_node_deals_them_out() {
-    sandboxed("crowd::no_device_is_sold_twice_however_the_node_deals_them_out", async || {
-        let mut site = Site::with_runtime("crowd").await;
-        let gpus = Gpus { count: 2, replicas: 10, mib: DEVICE_MIB as u32 };
-        site.gpu_node("n1", gpus).await;
-        site.start_kai(&[]).await;
-        come_and_go(&site).await;
-        every_pod_sees_its_device(&site).await;
-        let pods = site.pods().await;
-        for pod in pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()) {
-            site.remove(name(pod)).await;
-        }
-        site.wait_empty().await;
-        both_devices_can_be_filled(&site).await;
-    });
+    sandboxed(
+        "device_assignment::no_device_is_sold_twice_however_the_node_deals_them_out",
+        async || {
+            let mut site = Site::with_runtime("crowd").await;
+            let gpus = Gpus { count: 2, replicas: 10, mib: DEVICE_MIB as u32 };
+            site.gpu_node("n1", gpus).await;
+            site.start_kai(&[]).await;
+            come_and_go(&site).await;
+            every_pod_sees_its_device(&site).await;
+            let pods = site.pods().await;
+            for pod in pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()) {
+                site.remove(name(pod)).await;
+            }
+            site.wait_empty().await;
+            both_devices_can_be_filled(&site).await;
+        },
+    );
 }
 
 /// A hundred arrivals and departures.

@@ -45,7 +45,7 @@ impl Spawner for Process {
 }
 
 /// A client that carries so many writes out; the next, and all that follow, are never sent and never answered.
-fn mortal(api: &Api, writes: usize, attempted: Arc<AtomicUsize>) -> Client {
+fn dying_client(api: &Api, writes: usize, attempted: Arc<AtomicUsize>) -> Client {
     let api = api.clone();
     let transport = tower::service_fn(move |request: Request<Body>| {
         let (api, attempted) = (api.clone(), Arc::clone(&attempted));
@@ -92,7 +92,7 @@ fn dies_after(story: &Story, writes: usize) -> (bool, Vec<String>, BTreeMap<Stri
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        live(story, mortal(&api, writes, Arc::clone(&attempted)), begin, dead).await;
+        live(story, dying_client(&api, writes, Arc::clone(&attempted)), begin, dead).await;
         let died = attempted.load(Ordering::SeqCst) > writes;
         let end = sleep(Duration::from_secs(story.seconds));
         live(story, client(&api), begin, end).await;

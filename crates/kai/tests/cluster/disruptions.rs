@@ -19,10 +19,10 @@ use tower::BoxError;
 
 use crate::QUEUE;
 use crate::admission::denial_reason;
-use crate::mortal::{Inside, Mortal};
+use crate::in_process::{DyingKai, InProcessKai};
+use crate::pods_of_every_kind::PodsOfEveryKind;
 use crate::sharing::{Answer, NodeAgents};
 use crate::world::World;
-use crate::zoo::Zoo;
 
 /// More than the writes of any bind.
 const MANY: usize = 40;
@@ -81,11 +81,11 @@ fn with_errors(client: Client) -> Client {
 async fn rejected_requests_and_lost_answers_are_survived() {
     let Some(world) = World::new("rejecting").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    Zoo::furnish(&world).await;
-    let _kai = Inside::start(&world, ReservationSettings::default(), with_errors).await;
-    let zoo = Zoo::let_loose(&world).await;
-    zoo.is_sound(&world).await;
-    zoo.leaves_nothing(&world).await;
+    PodsOfEveryKind::prepare(&world).await;
+    let _kai = InProcessKai::start(&world, ReservationSettings::default(), with_errors).await;
+    let all_kinds = PodsOfEveryKind::create(&world).await;
+    all_kinds.assert_sound(&world).await;
+    all_kinds.assert_nothing_left(&world).await;
 }
 
 /// An answer in one piece.
@@ -185,25 +185,25 @@ fn cutting(client: Client) -> Client {
 async fn watches_may_be_cut_and_forgotten() {
     let Some(world) = World::new("cutting").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    Zoo::furnish(&world).await;
-    let _kai = Inside::start(&world, ReservationSettings::default(), cutting).await;
-    let zoo = Zoo::let_loose(&world).await;
-    zoo.is_sound(&world).await;
-    zoo.leaves_nothing(&world).await;
+    PodsOfEveryKind::prepare(&world).await;
+    let _kai = InProcessKai::start(&world, ReservationSettings::default(), cutting).await;
+    let all_kinds = PodsOfEveryKind::create(&world).await;
+    all_kinds.assert_sound(&world).await;
+    all_kinds.assert_nothing_left(&world).await;
 }
 
 #[tokio::test]
 async fn the_api_server_may_restart() {
     let Some(mut world) = World::alone("restarting").await else { return };
-    Zoo::furnish(&world).await;
+    PodsOfEveryKind::prepare(&world).await;
     world.start_kai("kai", &[]).await;
-    let zoo = Zoo::let_loose(&world).await;
+    let all_kinds = PodsOfEveryKind::create(&world).await;
     // No reservation pod reports a device yet: binds are in progress when the server stops.
     world.wait("binds are under way", async || !world.bind_requests().await.is_empty()).await;
     world.restart_server().await;
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    zoo.is_sound(&world).await;
-    zoo.leaves_nothing(&world).await;
+    all_kinds.assert_sound(&world).await;
+    all_kinds.assert_nothing_left(&world).await;
 }
 
 /// Writes wait while the flag is set, and then are sent, however late.
@@ -229,18 +229,18 @@ fn holding(client: Client, delays_writes: Arc<AtomicBool>, waiting: Arc<AtomicUs
 async fn two_may_lead_for_a_moment() {
     let Some(mut world) = World::new("leading").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    Zoo::furnish(&world).await;
+    PodsOfEveryKind::prepare(&world).await;
     let delays_writes = Arc::new(AtomicBool::new(true));
     let waiting = Arc::new(AtomicUsize::new(0));
     let wrap = {
         let (delays_writes, waiting) = (Arc::clone(&delays_writes), Arc::clone(&waiting));
         move |client| holding(client, delays_writes, waiting)
     };
-    let old = Inside::start(&world, ReservationSettings::default(), wrap).await;
-    let zoo = Zoo::let_loose(&world).await;
+    let old = InProcessKai::start(&world, ReservationSettings::default(), wrap).await;
+    let all_kinds = PodsOfEveryKind::create(&world).await;
     world.wait("the first has decided", async || waiting.load(Ordering::SeqCst) >= 4).await;
     world.start_kai("kai", &[]).await;
-    zoo.is_sound(&world).await;
+    all_kinds.assert_sound(&world).await;
     delays_writes.store(false, Ordering::SeqCst);
     let bound = async || {
         let pods = world.list("/api/v1", "pods").await;
@@ -248,8 +248,8 @@ async fn two_may_lead_for_a_moment() {
     };
     world.stays("all stay bound", Duration::from_secs(2), bound).await;
     drop(old);
-    zoo.is_sound(&world).await;
-    zoo.leaves_nothing(&world).await;
+    all_kinds.assert_sound(&world).await;
+    all_kinds.assert_nothing_left(&world).await;
 }
 
 /// New pods and pod groups are denied meanwhile; existing pods are bound without a webhook.
@@ -257,10 +257,10 @@ async fn two_may_lead_for_a_moment() {
 async fn the_webhook_may_be_down() {
     let Some(mut world) = World::alone("unadmitted").await else { return };
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
-    Zoo::furnish(&world).await;
+    PodsOfEveryKind::prepare(&world).await;
     let admission = ["--only", "admission", "--gpu-sharing-enabled"];
     world.start_admitting("admission", &admission).await;
-    let zoo = Zoo::let_loose(&world).await;
+    let all_kinds = PodsOfEveryKind::create(&world).await;
     world.kill_kai();
     let queue = world.queue_name("q");
     let new = world.pod("new", &[(QUEUE, &queue)], &json!({"cpu": "100m"}));
@@ -278,8 +278,8 @@ async fn the_webhook_may_be_down() {
         assert_eq!(world.node_of(member).await, None, "its group cannot be made yet");
     }
     world.start_admitting("admission", &admission).await;
-    zoo.is_sound(&world).await;
-    zoo.leaves_nothing(&world).await;
+    all_kinds.assert_sound(&world).await;
+    all_kinds.assert_nothing_left(&world).await;
 }
 
 #[tokio::test]
@@ -291,16 +291,16 @@ async fn kai_may_die_between_any_two_writes_of_a_bind_with_claims_and_volumes() 
         let what = format!("killed after {writes} writes");
         let volume = format!("data-{writes}");
         world.volume(&volume).await;
-        let mortal = Mortal::start(&world, writes).await;
+        let dying = DyingKai::start(&world, writes).await;
         world.create_pod(&world.laden_pod("p", &volume)).await;
         world
             .wait(&format!("{what}, or done"), async || {
                 let requests = world.bind_requests().await;
-                mortal.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
+                dying.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
             })
             .await;
-        let died = mortal.is_dead();
-        drop(mortal);
+        let died = dying.is_dead();
+        drop(dying);
         world.start_kai("kai", &[]).await;
         world.wait_bound("p").await;
         let claims = world.claims().await;

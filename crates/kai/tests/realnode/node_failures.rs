@@ -4,7 +4,7 @@ use kai_settings::binder::ReservationSettings;
 use kai_testenv::NodeProgram;
 use serde_json::{Value, json};
 
-use crate::mortal::Mortal;
+use crate::in_process::DyingKai;
 use crate::sandboxed;
 use crate::site::{Gpus, KAI_IMAGE, Site};
 
@@ -16,7 +16,7 @@ fn half() -> Value {
 
 #[test]
 fn programs_of_the_node_are_restarted() {
-    sandboxed("setbacks::programs_of_the_node_are_restarted", async || {
+    sandboxed("node_failures::programs_of_the_node_are_restarted", async || {
         let mut site = Site::with_runtime("restarts").await;
         site.gpu_node("n1", ONE).await;
         site.start_kai(&[]).await;
@@ -54,7 +54,7 @@ const WRITES: usize = 9;
 
 #[test]
 fn kai_dies_at_every_step_of_a_reservation() {
-    sandboxed("setbacks::kai_dies_at_every_step_of_a_reservation", async || {
+    sandboxed("node_failures::kai_dies_at_every_step_of_a_reservation", async || {
         let mut site = Site::with_runtime("deaths").await;
         site.gpu_node("n1", ONE).await;
         let admission = ["--only", "admission", "--gpu-sharing-enabled"];
@@ -66,11 +66,11 @@ fn kai_dies_at_every_step_of_a_reservation() {
         for writes in 0..=WRITES {
             let pod = format!("p{writes}");
             site.share(&pod, &half()).await;
-            let mortal = Mortal::start_with(&site.world, writes, reservations()).await;
-            let done = async || mortal.is_dead() || site.world.node_of(&pod).await.is_some();
+            let dying = DyingKai::start_with(&site.world, writes, reservations()).await;
+            let done = async || dying.is_dead() || site.world.node_of(&pod).await.is_some();
             site.world.wait("it died, or was not needed any more", done).await;
-            drop(mortal);
-            let _next = Mortal::start_with(&site.world, usize::MAX, reservations()).await;
+            drop(dying);
+            let _next = DyingKai::start_with(&site.world, usize::MAX, reservations()).await;
             site.wait_running(&pod).await;
             assert_eq!(site.reservations().await.len(), 1, "after {writes} writes");
             assert!(site.devices(&pod).starts_with("GPU-00000001"));
@@ -88,7 +88,7 @@ fn kai_dies_at_every_step_of_a_reservation() {
 
 #[test]
 fn an_image_or_the_driver_is_missing_for_a_while() {
-    sandboxed("setbacks::an_image_or_the_driver_is_missing_for_a_while", async || {
+    sandboxed("node_failures::an_image_or_the_driver_is_missing_for_a_while", async || {
         let mut site = Site::with_runtime("missing").await;
         site.gpu_node("n1", ONE).await;
         site.start_kai(&[]).await;

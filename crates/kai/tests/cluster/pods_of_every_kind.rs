@@ -12,7 +12,7 @@ use crate::{QUEUE, gang, open};
 const DEVICES: &str = "/apis/resource.k8s.io/v1";
 
 /// Pods of every kind, and where they can go.
-pub(crate) struct Zoo {
+pub(crate) struct PodsOfEveryKind {
     pods: Vec<String>,
 }
 
@@ -80,9 +80,9 @@ impl World {
     }
 }
 
-impl Zoo {
+impl PodsOfEveryKind {
     /// Nodes and queue; no pod yet.
-    pub(crate) async fn furnish(world: &World) {
+    pub(crate) async fn prepare(world: &World) {
         world.queue("q", open(), open()).await;
         world.node("n", gpu_node(1)).await;
         world.devices(2).await;
@@ -90,7 +90,7 @@ impl Zoo {
     }
 
     /// A gang, two halves of a device, two pods with claims, one of which mounts a volume, and plain ones.
-    pub(crate) async fn let_loose(world: &World) -> Self {
+    pub(crate) async fn create(world: &World) -> Self {
         let queue = world.queue_name("q");
         let mut pods: Vec<String> = gang(world, &queue).await.map(str::to_owned).into();
         let others = [
@@ -109,7 +109,7 @@ impl Zoo {
     }
 
     /// Waits until all is as if nothing had happened.
-    pub(crate) async fn is_sound(&self, world: &World) {
+    pub(crate) async fn assert_sound(&self, world: &World) {
         for pod in &self.pods {
             world.wait_bound(pod).await;
         }
@@ -135,7 +135,7 @@ impl Zoo {
     }
 
     /// Removes all pods; waits until nothing is left of them.
-    pub(crate) async fn leaves_nothing(self, world: &World) {
+    pub(crate) async fn assert_nothing_left(self, world: &World) {
         for pod in &self.pods {
             world.remove_pod(pod).await;
         }
