@@ -29,7 +29,7 @@ use kai_testenv::sandbox::{self, Entered};
 /// Runs a test inside a sandbox.
 fn sandboxed<F: Future<Output = ()>>(test: &'static str, run: impl FnOnce() -> F) {
     match sandbox::enter(test).expect("a sandbox") {
-        Entered::InProcessKai => {
+        Entered::Inside => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
             runtime.expect("a runtime").block_on(run());
         }
