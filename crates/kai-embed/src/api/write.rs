@@ -394,14 +394,12 @@ fn has_generation(resource: &Resource) -> bool {
 }
 
 fn spec_changed(old: &Value, new: &Value) -> bool {
-    let rest = |object: &Value| -> Vec<(String, Value)> {
+    fn spec(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
         let fields = object.as_object().into_iter().flatten();
-        let fields = fields.filter(|(key, _)| *key != "metadata" && *key != "status");
-        let mut fields: Vec<_> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
-        fields.sort_by(|one, other| one.0.cmp(&other.0));
-        fields
-    };
-    rest(old) != rest(new)
+        fields.filter(|(key, _)| *key != "metadata" && *key != "status")
+    }
+    spec(old).count() != spec(new).count()
+        || spec(old).any(|(key, value)| new.get(key) != Some(value))
 }
 
 /// Removes a field by a path such as `spec.containers[0].x`.
