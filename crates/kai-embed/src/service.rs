@@ -1,5 +1,6 @@
 //! The cluster behind a `tower` service: any client can talk to it, with or without a connection.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -14,8 +15,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Collected};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{Answer, Query, Request, Watch, WatchLine};
+use crate::api::{Answer, Query, Request, Watch, WatchLine, to_json};
 use crate::cluster::Cluster;
+use crate::store::ResourceId;
 
 /// Clock of the cluster.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -33,10 +35,10 @@ struct Shared {
 
 struct State {
     cluster: Cluster,
-    /// Watches that wait for something to happen.
-    waiting: Vec<Waker>,
-    /// Waker of the task that waits for the next alarm.
-    driver: Option<Waker>,
+    /// Watches that wait for a write of their resource.
+    waiting: BTreeMap<ResourceId, Vec<Waker>>,
+    /// Waker of the task that waits for the next alarm, and the alarm that it knows.
+    driver: Option<(Waker, Option<Timestamp>)>,
     /// When a watch has something to say although nothing happens.
     watch_alarm: Option<Timestamp>,
 }
@@ -44,7 +46,7 @@ struct State {
 impl Embedded {
     /// Shares a cluster. `clock` is read at every request.
     pub fn new(cluster: Cluster, clock: Clock) -> Self {
-        let state = State { cluster, waiting: Vec::new(), driver: None, watch_alarm: None };
+        let state = State { cluster, waiting: BTreeMap::new(), driver: None, watch_alarm: None };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
     }
 
@@ -59,14 +61,9 @@ impl Embedded {
         state.cluster.pass_time(now);
         let done = act(&mut state.cluster, now);
         state.cluster.settle();
-        let mut waiting = std::mem::take(&mut state.waiting);
-        waiting.extend(state.driver.take());
-        if state.watch_alarm.is_some_and(|alarm| alarm <= now) {
-            // Woken watches set their next alarm again.
-            state.watch_alarm = None;
-        }
+        let woken = state.take_woken(now);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        woken.into_iter().for_each(Waker::wake);
         done
     }
 
@@ -109,12 +106,41 @@ impl State {
         [self.cluster.next_alarm(), self.watch_alarm].into_iter().flatten().min()
     }
 
+    /// The tasks for which something happened: watches of written resources, and the driver if an alarm is earlier than the one
+    /// it knows.
+    fn take_woken(&mut self, now: Timestamp) -> Vec<Waker> {
+        let written = self.cluster.store.take_written();
+        let mut woken: Vec<Waker> = if self.watch_alarm.is_some_and(|alarm| alarm <= now) {
+            // Woken watches set their next alarm again.
+            self.watch_alarm = None;
+            std::mem::take(&mut self.waiting).into_values().flatten().collect()
+        } else {
+            written.iter().filter_map(|resource| self.waiting.remove(resource)).flatten().collect()
+        };
+        let alarm = self.alarm();
+        if let Some((driver, _)) = self.driver.take_if(|(_, known)| is_earlier(alarm, *known)) {
+            woken.push(driver);
+        }
+        woken
+    }
+
+    /// A watch waits for a write of its resource, or for this moment.
+    fn wait(&mut self, watch: &Watch, waker: &Waker, alarm: Timestamp, now: Timestamp) {
+        let wakers = self.waiting.entry(watch.resource().clone()).or_default();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        self.wake_watches_at(alarm, now);
+    }
+
     /// A watch has something to say at this moment although nothing happens.
     fn wake_watches_at(&mut self, alarm: Timestamp, now: Timestamp) {
         let known = self.watch_alarm.filter(|known| *known > now);
         if known.is_none_or(|known| alarm < known) {
             self.watch_alarm = Some(alarm);
-            self.driver.take().into_iter().for_each(Waker::wake);
+            if let Some((driver, _)) = self.driver.take() {
+                driver.wake();
+            }
         }
     }
 }
@@ -130,12 +156,16 @@ impl Future for Earlier<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.embedded.lock();
-        if state.alarm().is_some_and(|alarm| self.than.is_none_or(|than| alarm < than)) {
+        if is_earlier(state.alarm(), self.than) {
             return Poll::Ready(());
         }
-        state.driver = Some(context.waker().clone());
+        state.driver = Some((context.waker().clone(), self.than));
         Poll::Pending
     }
+}
+
+fn is_earlier(alarm: Option<Timestamp>, than: Option<Timestamp>) -> bool {
+    alarm.is_some_and(|alarm| than.is_none_or(|than| alarm < than))
 }
 
 /// The body of an answer.
@@ -160,13 +190,13 @@ impl http_body::Body for AnswerBody {
                 let now = (embedded.shared.clock)();
                 let mut state = embedded.lock();
                 match watch.next(&state.cluster, now) {
-                    WatchLine::Line(line) => {
-                        Poll::Ready(Some(Ok(Frame::data(Bytes::from(format!("{line}\n"))))))
+                    WatchLine::Event(event) => {
+                        drop(state);
+                        Poll::Ready(Some(Ok(Frame::data(Bytes::from(event.line())))))
                     }
                     WatchLine::End => Poll::Ready(None),
                     WatchLine::NotYet(alarm) => {
-                        state.waiting.push(context.waker().clone());
-                        state.wake_watches_at(alarm, now);
+                        state.wait(watch, context.waker(), alarm, now);
                         Poll::Pending
                     }
                 }
@@ -208,7 +238,7 @@ impl Embedded {
     fn response(self, answer: Answer) -> http::Response<AnswerBody> {
         let (code, content, warnings, body) = match answer {
             Answer::Object { code, object, warnings } => {
-                let body = AnswerBody::Whole(Some(Bytes::from(object.to_string())));
+                let body = AnswerBody::Whole(Some(Bytes::from(to_json(&object))));
                 (code, "application/json", warnings, body)
             }
             Answer::Text(code, text) => {
@@ -245,5 +275,48 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         Box::pin(self.clone().serve(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use http_body::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_watch_is_woken_by_writes_of_its_resource_only() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let embedded = Embedded::new(Cluster::new(1, now), Arc::new(move || now));
+        let folder = |plural: &str| format!("/api/v1/namespaces/default/{plural}");
+        let request = Request::get(&format!("{}?watch=true", folder("configmaps")));
+        let Answer::Watch(watch) = embedded.request(&request) else { panic!("no watch") };
+        let mut body = AnswerBody::Watch(watch, embedded.clone());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut poll = || Pin::new(&mut body).poll_frame(&mut Context::from_waker(&waker));
+        let create = |plural: &str| {
+            let object = json!({"metadata": {"name": "x"}});
+            embedded.request(&Request::send("POST", &folder(plural), &object));
+        };
+        assert!(poll().is_pending());
+        create("secrets");
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        create("configmaps");
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(poll().is_ready() && poll().is_pending());
     }
 }

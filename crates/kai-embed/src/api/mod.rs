@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
 pub(crate) use patch::apply_json_patch;
+pub(crate) use request::to_json;
 pub use request::{Answer, Content, Query, Request};
-pub use watch::{Watch, WatchLine};
+pub use watch::{Watch, WatchEvent, WatchLine};
 pub use write::{Part, Writer};
 
 use crate::cluster::Cluster;
@@ -52,6 +53,13 @@ impl Subject {
 
     pub(crate) fn version(&self) -> &Version {
         self.resource.version(&self.version).unwrap_or_else(|| self.resource.stored())
+    }
+
+    /// Whether the object is stored in the form the client reads.
+    pub(crate) fn is_stored_form(&self, object: &Value) -> bool {
+        self.dialect == Dialect::Stored
+            && object["kind"] == self.resource.kind.as_str()
+            && object["apiVersion"] == self.api_version().as_str()
     }
 
     /// The object in the version the client speaks.

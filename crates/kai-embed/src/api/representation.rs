@@ -59,15 +59,16 @@ impl Representation {
 pub(super) fn represent(
     representation: Representation,
     subject: &Subject,
-    object: &Value,
+    object: &Arc<Value>,
     now: Timestamp,
-) -> Value {
+) -> Arc<Value> {
     match representation {
-        Representation::Full => subject.in_served_form(object),
-        Representation::Metadata => metadata_only(object),
+        Representation::Full if subject.is_stored_form(object) => Arc::clone(object),
+        Representation::Full => Arc::new(subject.in_served_form(object)),
+        Representation::Metadata => Arc::new(metadata_only(object)),
         Representation::Table(rows) => {
             let metadata = json!({"resourceVersion": crate::object::version(object)});
-            table(rows, subject, &[object], &metadata, now)
+            Arc::new(table(rows, subject, &[object], &metadata, now))
         }
     }
 }
@@ -148,8 +149,8 @@ impl Cluster {
         request: &Request,
         subject: &Subject,
         code: u16,
-        object: &Value,
+        object: &Arc<Value>,
     ) -> Answer {
-        Answer::object(code, represent(Representation::of(request), subject, object, self.now))
+        Answer::shared(code, represent(Representation::of(request), subject, object, self.now))
     }
 }

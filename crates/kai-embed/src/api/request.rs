@@ -1,5 +1,7 @@
 //! Requests and answers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -195,6 +197,12 @@ impl Request {
     }
 }
 
+/// An object as text.
+pub(crate) fn to_json(object: &Value) -> Vec<u8> {
+    // Maps have texts as keys, so that nothing can fail.
+    serde_json::to_vec(object).unwrap_or_default()
+}
+
 /// The answer to a request, without its transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -203,7 +211,7 @@ pub enum Answer {
         /// HTTP status code.
         code: u16,
         /// Body of the answer.
-        object: Value,
+        object: Arc<Value>,
         /// What the writer should know.
         warnings: Vec<String>,
     },
@@ -216,6 +224,11 @@ pub enum Answer {
 impl Answer {
     /// An object without warnings.
     pub fn object(code: u16, object: Value) -> Self {
+        Self::shared(code, Arc::new(object))
+    }
+
+    /// The same for an object that the store shares.
+    pub(super) fn shared(code: u16, object: Arc<Value>) -> Self {
         Self::Object { code, object, warnings: Vec::new() }
     }
 

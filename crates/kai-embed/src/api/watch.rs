@@ -1,18 +1,19 @@
 //! Watches: everything that happens to some objects, from a version on.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Subject;
 use super::representation::{Representation, represent};
-use super::request::{Answer, Request};
+use super::request::{Answer, Request, to_json};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::object::{name, namespace};
 use crate::selectors::{FieldSelector, LabelSelector};
-use crate::store::{Event, EventKind};
+use crate::store::{Event, EventKind, Position, ResourceId};
 
 /// How long a watch lives that does not say.
 const USUAL_SECONDS: i64 = 1800;
@@ -75,9 +76,9 @@ pub struct Watch {
     representation: Representation,
     bookmarks: bool,
     /// All events up to this version were sent or did not match.
-    sent_version: u64,
+    sent: Position,
     /// What existed at the start.
-    initial: VecDeque<Value>,
+    initial: VecDeque<WatchEvent>,
     ends: Timestamp,
     next_bookmark: Timestamp,
     over: bool,
@@ -86,16 +87,35 @@ pub struct Watch {
 impl PartialEq for Watch {
     fn eq(&self, other: &Self) -> bool {
         self.filter == other.filter
-            && self.sent_version == other.sent_version
+            && self.sent.version() == other.sent.version()
             && self.initial == other.initial
+    }
+}
+
+/// An event of a watch: a line of the stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WatchEvent {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    pub kind: &'static str,
+    /// The object as the client wants to read it.
+    pub object: Arc<Value>,
+}
+
+impl WatchEvent {
+    /// The event as a line of JSON, with its end.
+    pub fn line(&self) -> Vec<u8> {
+        let mut line = format!("{{\"type\":\"{}\",\"object\":", self.kind).into_bytes();
+        line.extend(to_json(&self.object));
+        line.extend(b"}\n");
+        line
     }
 }
 
 /// Next item of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchLine {
-    /// An event, as a line of the stream.
-    Line(Value),
+    /// An event of an object, a bookmark or an error.
+    Event(WatchEvent),
     /// Nothing yet; something may come at this moment even if nothing happens.
     NotYet(Timestamp),
     /// The watch has ended.
@@ -103,23 +123,28 @@ pub enum WatchLine {
 }
 
 impl Watch {
+    /// The resource of the objects.
+    pub(crate) fn resource(&self) -> &ResourceId {
+        &self.subject.resource.id
+    }
+
     /// The next item to send.
     pub fn next(&mut self, cluster: &Cluster, now: Timestamp) -> WatchLine {
         if self.over {
             return WatchLine::End;
         }
-        if let Some(line) = self.initial.pop_front() {
-            return WatchLine::Line(line);
+        if let Some(event) = self.initial.pop_front() {
+            return WatchLine::Event(event);
         }
-        if let Some(line) = self.next_change(cluster) {
+        if let Some(event) = self.next_change(cluster) {
             self.next_bookmark = now + BOOKMARK_EVERY;
-            return WatchLine::Line(line);
+            return WatchLine::Event(event);
         }
         let ends = now >= self.ends;
         self.over = ends;
         if self.bookmarks && (ends || now >= self.next_bookmark) {
             self.next_bookmark = now + BOOKMARK_EVERY;
-            return WatchLine::Line(self.bookmark(false));
+            return WatchLine::Event(self.bookmark(false));
         }
         if ends {
             return WatchLine::End;
@@ -128,26 +153,24 @@ impl Watch {
         WatchLine::NotYet(alarm)
     }
 
-    fn next_change(&mut self, cluster: &Cluster) -> Option<Value> {
-        let Ok(events) = cluster.store.log().since(self.sent_version) else {
+    fn next_change(&mut self, cluster: &Cluster) -> Option<WatchEvent> {
+        let sent = self.sent.version();
+        let Ok(events) = cluster.store.log().since(self.resource(), sent) else {
             self.over = true;
-            let failure =
-                Failure::expired(format!("too old resource version: {}", self.sent_version));
-            return Some(json!({"type": "ERROR", "object": failure.status()}));
+            let failure = Failure::expired(format!("too old resource version: {sent}"));
+            return Some(WatchEvent { kind: "ERROR", object: Arc::new(failure.status()) });
         };
         for event in events {
-            self.sent_version = event.version;
-            if let Some(line) = self.line(event, cluster) {
-                return Some(line);
+            self.sent.advance(event.version);
+            if let Some(shown) = self.show(event, cluster) {
+                return Some(shown);
             }
         }
+        self.sent.advance(cluster.store.version().max(sent));
         None
     }
 
-    fn line(&self, event: &Event, cluster: &Cluster) -> Option<Value> {
-        if event.resource != self.subject.resource.id {
-            return None;
-        }
+    fn show(&self, event: &Event, cluster: &Cluster) -> Option<WatchEvent> {
         let matched = event.previous.as_ref().is_some_and(|old| self.filter.matches(old));
         let matches = event.kind != EventKind::Deleted && self.filter.matches(&event.object);
         let kind = match (matched, matches) {
@@ -156,13 +179,13 @@ impl Watch {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        let shown = represent(self.representation, &self.subject, &event.object, cluster.now);
-        Some(json!({"type": kind, "object": shown}))
+        let object = represent(self.representation, &self.subject, &event.object, cluster.now);
+        Some(WatchEvent { kind, object })
     }
 
-    fn bookmark(&self, ends_initial: bool) -> Value {
+    fn bookmark(&self, ends_initial: bool) -> WatchEvent {
         let resource = &self.subject.resource;
-        let mut metadata = json!({"resourceVersion": self.sent_version.to_string()});
+        let mut metadata = json!({"resourceVersion": self.sent.version().to_string()});
         if ends_initial {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
@@ -185,7 +208,7 @@ impl Watch {
                 "rows": [],
             }),
         };
-        json!({"type": "BOOKMARK", "object": object})
+        WatchEvent { kind: "BOOKMARK", object: Arc::new(object) }
     }
 }
 
@@ -218,7 +241,7 @@ impl Cluster {
             filter,
             representation: Representation::of(request),
             bookmarks: request.query.is_true("allowWatchBookmarks"),
-            sent_version,
+            sent: self.store.read_from(&subject.resource.id, sent_version),
             initial: VecDeque::new(),
             ends: self.now + lives,
             next_bookmark: self.now + BOOKMARK_EVERY,
@@ -227,10 +250,11 @@ impl Cluster {
         if sends_initial {
             let found = self.store.all(&subject.resource.id);
             let found = found.filter(|object| watch.filter.matches(object));
-            let lines = found.map(|object| {
-                json!({"type": "ADDED", "object": represent(watch.representation, subject, object, self.now)})
+            let added = found.map(|object| WatchEvent {
+                kind: "ADDED",
+                object: represent(watch.representation, subject, object, self.now),
             });
-            watch.initial = lines.collect();
+            watch.initial = added.collect();
             if watch.bookmarks && query("sendInitialEvents").is_some() {
                 watch.initial.push_back(watch.bookmark(true));
             }

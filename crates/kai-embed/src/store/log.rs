@@ -1,7 +1,8 @@
 //! The latest writes, for watches and for lists of the past.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use serde_json::Value;
 
@@ -40,36 +41,89 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgotten;
 
-/// The latest writes, from which watches resume.
+/// The version up to which a watch has read. The log keeps later writes for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Position(Arc<AtomicU64>);
+
+impl Position {
+    pub(crate) fn version(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn advance(&self, version: u64) {
+        self.0.store(version, Ordering::Relaxed);
+    }
+}
+
+/// The latest writes, from which watches resume. A watch reads the writes of its resource only.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
+    by_resource: BTreeMap<ResourceId, ResourceLog>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ResourceLog {
     events: VecDeque<Arc<Event>>,
     /// The version of the latest write that is forgotten.
     forgotten: u64,
+    readers: Vec<Weak<AtomicU64>>,
 }
 
 impl Log {
-    /// How many writes are remembered.
+    /// Writes of a resource that are remembered although every watch has read them.
     pub const CAPACITY: usize = 8192;
+    /// A watch that is further behind has to list again: its client reads nothing.
+    const MOST: usize = 1 << 20;
 
     pub(super) fn push(&mut self, event: Arc<Event>) {
-        self.events.push_back(event);
-        if self.events.len() > Self::CAPACITY
-            && let Some(oldest) = self.events.pop_front()
-        {
-            self.forgotten = oldest.version;
+        let log = match self.by_resource.get_mut(&event.resource) {
+            Some(log) => log,
+            None => self.by_resource.entry(event.resource.clone()).or_default(),
+        };
+        log.events.push_back(event);
+        if log.events.len() > Self::CAPACITY {
+            log.forget_read();
         }
     }
 
-    /// The writes after a version, oldest first.
+    /// A watch reads the resource from this version on.
+    pub(super) fn read_from(&mut self, resource: &ResourceId, version: u64) -> Position {
+        let position = Arc::new(AtomicU64::new(version));
+        let log = self.by_resource.entry(resource.clone()).or_default();
+        log.readers.push(Arc::downgrade(&position));
+        Position(position)
+    }
+
+    /// The writes of a resource after a version, oldest first.
     pub fn since(
         &self,
+        resource: &ResourceId,
         version: u64,
     ) -> Result<impl DoubleEndedIterator<Item = &Arc<Event>>, Forgotten> {
-        if version < self.forgotten {
+        let log = self.by_resource.get(resource);
+        if log.is_some_and(|log| version < log.forgotten) {
             return Err(Forgotten);
         }
-        let start = self.events.partition_point(|event| event.version <= version);
-        Ok(self.events.range(start..))
+        Ok(log.into_iter().flat_map(move |log| {
+            let start = log.events.partition_point(|event| event.version <= version);
+            log.events.range(start..)
+        }))
+    }
+}
+
+impl ResourceLog {
+    /// Drops the oldest writes that every watch has read, down to the capacity.
+    fn forget_read(&mut self) {
+        self.readers.retain(|reader| reader.strong_count() > 0);
+        let positions = self.readers.iter().filter_map(Weak::upgrade);
+        let read = positions.map(|position| position.load(Ordering::Relaxed)).min();
+        while let Some(oldest) = self.events.front() {
+            let is_read = read.is_none_or(|read| oldest.version <= read);
+            if self.events.len() <= Log::CAPACITY || !(is_read || self.events.len() > Log::MOST) {
+                return;
+            }
+            self.forgotten = oldest.version;
+            self.events.pop_front();
+        }
     }
 }

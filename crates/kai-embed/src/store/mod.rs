@@ -2,11 +2,12 @@
 
 mod log;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use log::Position;
 pub use log::{Event, EventKind, Forgotten, Log};
 
 use crate::object::{self, Key};
@@ -46,6 +47,8 @@ pub struct Store {
     log: Log,
     /// Writes that the controllers have not processed yet. The log may drop them before that.
     unseen: Vec<Arc<Event>>,
+    /// Resources that were written since the watches were woken.
+    written: BTreeSet<ResourceId>,
 }
 
 impl Store {
@@ -91,8 +94,7 @@ impl Store {
     /// The objects of a resource as they were at a version.
     pub fn at(&self, resource: &ResourceId, version: u64) -> Result<Objects, Forgotten> {
         let mut objects = self.objects.get(resource).cloned().unwrap_or_default();
-        let since: Vec<&Arc<Event>> = self.log.since(version)?.collect();
-        for event in since.into_iter().rev().filter(|event| event.resource == *resource) {
+        for event in self.log.since(resource, version)?.rev() {
             match &event.previous {
                 Some(previous) => objects.insert(event.key.clone(), Arc::clone(previous)),
                 None => objects.remove(&event.key),
@@ -124,6 +126,9 @@ impl Store {
     }
 
     fn record(&mut self, event: Event) {
+        if !self.written.contains(&event.resource) {
+            self.written.insert(event.resource.clone());
+        }
         let event = Arc::new(event);
         self.unseen.push(Arc::clone(&event));
         self.log.push(event);
@@ -132,6 +137,16 @@ impl Store {
     /// The writes since the last call, oldest first.
     pub(crate) fn take_unseen(&mut self) -> Vec<Arc<Event>> {
         std::mem::take(&mut self.unseen)
+    }
+
+    /// The resources that were written since the last call.
+    pub(crate) fn take_written(&mut self) -> BTreeSet<ResourceId> {
+        std::mem::take(&mut self.written)
+    }
+
+    /// A watch reads a resource from this version on. The log keeps later writes until the watch has read them or is dropped.
+    pub(crate) fn read_from(&mut self, resource: &ResourceId, version: u64) -> Position {
+        self.log.read_from(resource, version)
     }
 
     /// Removes an object; the removal has a version too.
@@ -184,5 +199,23 @@ mod tests {
             store.put(&pods, named("x", 3));
         }
         assert_eq!(store.at(&pods, then), Err(Forgotten));
+    }
+
+    #[test]
+    fn writes_are_kept_until_every_watch_has_read_them() {
+        let (pods, nodes) = (ResourceId::new("", "pods"), ResourceId::new("", "nodes"));
+        let mut store = Store::default();
+        let slow = store.read_from(&pods, 0);
+        let unread = Log::CAPACITY + 10;
+        for _ in 0..unread {
+            store.put(&pods, named("x", 1));
+            store.put(&nodes, named("n", 1));
+        }
+        let since = |store: &Store, of: &ResourceId| Some(store.log().since(of, 0).ok()?.count());
+        assert_eq!(since(&store, &pods), Some(unread));
+        assert_eq!(since(&store, &nodes), None, "no watch reads nodes");
+        slow.advance(store.version());
+        store.put(&pods, named("x", 2));
+        assert_eq!(since(&store, &pods), None);
     }
 }

@@ -1,5 +1,7 @@
 //! Single requests and their answers.
 
+use std::sync::Arc;
+
 use kai_embed::Cluster;
 use kai_embed::api::{Answer, Request, WatchLine};
 use kai_embed::store::Log;
@@ -11,7 +13,7 @@ fn now() -> k8s_openapi::jiff::Timestamp {
 
 fn send(cluster: &mut Cluster, request: &Request) -> (u16, Value) {
     match cluster.request(request, now()) {
-        Answer::Object { code, object, .. } => (code, object),
+        Answer::Object { code, object, .. } => (code, Arc::unwrap_or_clone(object)),
         other => panic!("{other:?}"),
     }
 }
@@ -100,9 +102,9 @@ fn lines(cluster: &mut Cluster, path: &str) -> impl FnMut(&Cluster) -> Vec<Strin
     };
     move |cluster| {
         let mut lines = Vec::new();
-        while let WatchLine::Line(line) = watch.next(cluster, now()) {
-            let name = line["object"]["metadata"]["name"].as_str().unwrap_or_default();
-            lines.push(format!("{} {name}", line["type"].as_str().expect("a type")));
+        while let WatchLine::Event(event) = watch.next(cluster, now()) {
+            let name = event.object["metadata"]["name"].as_str().unwrap_or_default();
+            lines.push(format!("{} {name}", event.kind));
         }
         lines
     }

@@ -59,7 +59,9 @@ fn send(
     object: &Value,
 ) -> (u16, Value, Vec<String>) {
     match cluster.request(&Request::send(method, path, object), now()) {
-        Answer::Object { code, object, warnings } => (code, object, warnings),
+        Answer::Object { code, object, warnings } => {
+            (code, std::sync::Arc::unwrap_or_clone(object), warnings)
+        }
         other => panic!("{other:?}"),
     }
 }

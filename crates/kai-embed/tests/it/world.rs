@@ -116,7 +116,7 @@ impl World {
 
     pub(crate) fn send(&self, request: &Request) -> (u16, Value) {
         match self.cluster.request(request) {
-            Answer::Object { code, object, .. } => (code, object),
+            Answer::Object { code, object, .. } => (code, Arc::unwrap_or_clone(object)),
             other => panic!("{other:?}"),
         }
     }
