@@ -39,12 +39,20 @@ pub struct Schedule {
     order: BTreeSet<(Timestamp, Target)>,
     /// Written lately: not before this moment.
     paused: BTreeMap<Target, Timestamp>,
+    /// The same by moment, so that a write does not search all pauses for those that are over.
+    pause_ends: BTreeSet<(Timestamp, Target)>,
 }
 
 impl Schedule {
     /// Statuses are looked at this long after their first change.
     pub fn new(settle: Span) -> Self {
-        Self { settle, at: BTreeMap::new(), order: BTreeSet::new(), paused: BTreeMap::new() }
+        Self {
+            settle,
+            at: BTreeMap::new(),
+            order: BTreeSet::new(),
+            paused: BTreeMap::new(),
+            pause_ends: BTreeSet::new(),
+        }
     }
 
     /// Something about it changed. Changes that follow do not put it off.
@@ -82,9 +90,15 @@ impl Schedule {
     }
 
     pub fn wrote(&mut self, target: Target, now: Timestamp) {
-        self.paused.retain(|_, until| *until > now);
+        while self.pause_ends.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, over)) = self.pause_ends.pop_first() else { break };
+            self.paused.remove(&over);
+        }
         let until = now.plus(target.pause());
-        self.paused.insert(target, until);
+        if let Some(earlier) = self.paused.insert(target.clone(), until) {
+            self.pause_ends.remove(&(earlier, target.clone()));
+        }
+        self.pause_ends.insert((until, target));
     }
 
     /// When the next one is due.
@@ -99,6 +113,19 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp { nanos: second * 1_000_000_000 }
+    }
+
+    #[test]
+    fn pauses_that_are_over_are_forgotten() {
+        let (pod, queue) = (Target::Pod(ObjectName::new("a", "p")), Target::Queue("q".into()));
+        let mut schedule = Schedule::new(SETTLE);
+        schedule.wrote(pod.clone(), at(0));
+        schedule.wrote(queue.clone(), at(0));
+        schedule.wrote(pod.clone(), at(5));
+        assert_eq!(schedule.paused.keys().collect::<Vec<_>>(), [&pod], "the queue's is over");
+        assert_eq!(schedule.pause_ends.len(), 1, "the later write of the pod counts");
+        schedule.wrote(queue.clone(), at(15));
+        assert_eq!(schedule.paused.keys().collect::<Vec<_>>(), [&queue]);
     }
 
     #[test]
