@@ -115,6 +115,18 @@ fn pod_that_arrives_while_the_leader_dies_is_bound() {
         ));
         assert_ne!(release.leader().await, next, "another process leads");
 
+        let files = release.bundle();
+        let leader = pod_of(&release.leader().await).to_owned();
+        let holds = |file: &str, text: &str| {
+            let file = format!("kai-bundle/{file}");
+            let content = files.get(&file).unwrap_or_else(|| panic!("no {file}: {files:#?}"));
+            assert!(content.contains(text), "no {text} in {file}: {content}");
+        };
+        holds(&format!("logs/{leader}.txt"), "bound pod");
+        holds(&format!("metrics/{leader}.txt"), "kai_queue_info");
+        holds("snapshot.json", "gpu-reservation-");
+        holds("deployments.json", "--leader-elect");
+
         assert_eq!(release.workload(&["first"]).await, before);
         release.workload(&["bound", "arrived", "last"]).await;
         assert_eq!(release.site.reservations().await.len(), 1);

@@ -1,5 +1,6 @@
 //! A release of the chart on a real node, with our own image: Helm installs it, and a kubelet runs its Deployments.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use kai_testenv::{Image, helm};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::installation::print_past_harness;
+use crate::installation::{KAI, print_past_harness};
 use crate::sandboxed;
 use crate::site::{Gpus, Site, is_true};
 use crate::world::send;
@@ -90,6 +91,16 @@ impl Release {
     /// What `kubectl` prints.
     pub(crate) fn kubectl(&self, arguments: &str) -> String {
         self.shell(&format!("{} {arguments}", self.site.plane.program("kubectl").display()))
+    }
+
+    /// The files of a `kai bundle`, with their contents.
+    pub(crate) fn bundle(&self) -> BTreeMap<String, String> {
+        let archive = self.site.folder.join("bundle.tar").display().to_string();
+        self.shell(&format!("{KAI} bundle -o {archive}"));
+        let names = self.shell(&format!("tar -tf {archive}"));
+        let files = names.lines().filter(|name| !name.ends_with('/'));
+        let read = |name: &str| self.shell(&format!("tar -xOf {archive} {name}"));
+        files.map(|name| (name.to_owned(), read(name))).collect()
     }
 
     fn shell(&self, command: &str) -> String {
