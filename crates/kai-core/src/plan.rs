@@ -18,6 +18,7 @@ use crate::report::device_trials::DeviceTrial;
 use crate::report::held_back::HeldBack;
 use crate::report::job_fit::{JobError, JobFit};
 use crate::report::refused_nodes::RefusedNodes;
+use crate::report::remembered::{Comparison, Remembered};
 use crate::report::searches::SearchReport;
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::VictimsConsidered;
@@ -33,7 +34,7 @@ pub struct CyclePlan {
     /// Decisions in the order they were made; evictions come in the order they are to be carried out.
     pub steps: Vec<Step>,
     /// Jobs with pods that wait, by name.
-    pub waiting: Vec<JobReport>,
+    pub waiting: Vec<Arc<JobReport>>,
     /// Jobs that started in this cycle.
     pub started: Vec<ObjectName>,
     /// Jobs that lack members, with since when; none: no longer.
@@ -223,6 +224,7 @@ fn run_cycle(
     observe: impl FnOnce(&World),
 ) -> CyclePlan {
     world.settle_ranks();
+    world.settle_classes();
     world.load_shares();
     if let Some(arguments) = world.policy.proportion {
         let total = world.cluster_amounts();
@@ -289,6 +291,9 @@ impl Cycle<'_> {
     }
 
     fn conclude(&mut self) -> CyclePlan {
+        // Reasons of jobs that no longer wait are dropped before the plan is written, which takes as much memory.
+        let waiting = self.waiting_reports();
+        self.fits.clear();
         let steps = self.decisions.iter().map(|decision| self.step(decision)).collect();
         let mut started: Vec<ObjectName> = Vec::new();
         for decision in &self.decisions {
@@ -303,7 +308,6 @@ impl Cycle<'_> {
         }
         started.sort();
         started.dedup();
-        let waiting = self.waiting_reports();
         let tree = &self.world.tree;
         let fair_shares = self
             .world
@@ -372,27 +376,48 @@ impl Cycle<'_> {
     }
 
     /// Reports of all jobs with pods that wait. What attempts noted is used up.
-    fn waiting_reports(&mut self) -> Vec<JobReport> {
+    fn waiting_reports(&mut self) -> Vec<Arc<JobReport>> {
+        let mut remembered = std::mem::take(&mut self.world.reports);
         let mut texts = RenderedTexts::default();
-        let mut reports = Vec::new();
-        for job in self.waiting_jobs() {
+        let mut comparison = Comparison::default();
+        let mut jobs = self.waiting_jobs();
+        // Nearly in the order of names, which makes sorting by them cheap.
+        jobs.sort_by_key(|job| remembered.position(*job));
+        let mut reports = Vec::with_capacity(jobs.len());
+        for job in jobs {
             let held_back = self.held_back(job);
             let fit = self.fits.remove(&job).unwrap_or_default();
-            reports.push(self.report(job, fit, held_back, &mut texts));
+            if self.class_of(job).is_none() {
+                remembered.forget(job);
+                reports.push((job, Arc::new(self.report(job, &fit, held_back, &mut texts))));
+                continue;
+            }
+            let known = remembered.find(job, &fit, &held_back, &mut comparison);
+            let report = known.unwrap_or_else(|| {
+                let report = Arc::new(self.report(job, &fit, held_back.clone(), &mut texts));
+                let made = Arc::clone(&report);
+                remembered.keep(job, Remembered { fit, held_back, report, position: 0 });
+                made
+            });
+            reports.push((job, report));
         }
-        reports.sort_by(|left, right| left.job.cmp(&right.job));
-        reports
+        reports.sort_by(|(_, left), (_, right)| left.job.cmp(&right.job));
+        for (position, (job, _)) in reports.iter().enumerate() {
+            remembered.set_position(*job, position);
+        }
+        self.world.reports = remembered;
+        reports.into_iter().map(|(_, report)| report).collect()
     }
 
     fn report(
         &self,
         job: JobId,
-        fit: JobFit,
+        fit: &JobFit,
         held_back: Vec<HeldBack>,
         texts: &mut RenderedTexts,
     ) -> JobReport {
         let entry = self.world.job(job);
-        let bounds = self.broken_bounds(entry.queue, &fit);
+        let bounds = self.broken_bounds(entry.queue, fit);
         let explain_error = |error: &JobError| match error {
             JobError::NoNode { task, progress, fit } => {
                 let (cause, _) = texts.of_refusals(self.world, fit);
@@ -425,17 +450,17 @@ impl Cycle<'_> {
             cannot_reclaim,
             victims: fit
                 .victims
-                .into_iter()
+                .iter()
                 .map(|victims| self.with_rendered_refusal(victims))
                 .collect(),
         }
     }
 
     /// Victims with their last refusal as text: slots of queues mean nothing outside the world.
-    fn with_rendered_refusal(&self, victims: VictimsConsidered) -> VictimsConsidered {
+    fn with_rendered_refusal(&self, victims: &VictimsConsidered) -> VictimsConsidered {
         let refusal = victims.refusal.as_ref();
         let words = refusal.map(|refusal| explain::reclaim_refusal(self.world, refusal).into());
-        VictimsConsidered { last_refusal: words, refusal: None, ..victims }
+        VictimsConsidered { last_refusal: words, refusal: None, ..victims.clone() }
     }
 }
 

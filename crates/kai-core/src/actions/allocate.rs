@@ -22,10 +22,17 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 }
 
 fn serve(cycle: &mut Cycle<'_>, job: JobId) -> bool {
+    if cycle.repeat_failure(job) {
+        return false;
+    }
+    let is_first_attempt = !cycle.fits.contains_key(&job);
     let mut statement = Statement::begin(cycle.world);
     let was_placed = cycle.world.job(job).counts.count(Status::is_allocated) > 0;
     if !cycle.attempt(&mut statement, Scope::whole(job), &NodeSet::all(), Mode::Real) {
         statement.discard(cycle.world);
+        if is_first_attempt {
+            cycle.remember_failure(job);
+        }
         return false;
     }
     if cycle.world.must_wait_whole(job) {

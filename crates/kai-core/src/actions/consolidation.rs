@@ -1,5 +1,7 @@
 //! consolidation: running pods move together so that a waiting job fits; every pod that moves is placed again.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 
 use crate::config::ActionKind;
@@ -8,7 +10,7 @@ use crate::cycle::members::{Scope, Tasks};
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::ids::JobId;
 use crate::report::searches::SetCounts;
-use crate::report::victims::TooLittleFree;
+use crate::report::victims::{TooLittleFree, VictimsConsidered};
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
 use crate::solver::trace::Trace;
@@ -29,11 +31,9 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         if !signatures.is_worth_trying(cycle, job, None) || is_hopeless(cycle, job) {
             continue;
         }
-        if let Err(too_little_free) = could_fit_at_all(cycle, job) {
+        if let Some(report) = lack_of_capacity(cycle, job) {
             signatures.failed(cycle, job, None);
-            let mut report = cycle.victims_report(ActionKind::Consolidation, job);
-            report.too_little_free = Some(too_little_free);
-            cycle.fits.entry(job).or_default().victims.push(report);
+            cycle.fits.entry(job).or_default().add_victims(report);
             continue;
         }
         let Some(mut job_budget) = budget.for_job(cycle) else { return };
@@ -45,14 +45,27 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             Outcome::Unsolved => {
                 signatures.failed(cycle, job, None);
                 search.note_failure(cycle);
-                cycle.fits.entry(job).or_default().victims.push(search.report);
+                cycle.fits.entry(job).or_default().add_victims(search.report);
             }
             Outcome::BudgetSpent => {
-                cycle.fits.entry(job).or_default().victims.push(search.report);
+                cycle.fits.entry(job).or_default().add_victims(search.report);
                 return;
             }
         }
     }
+}
+
+/// Why no pods can be moved for the job, where the whole cluster lacks what it asks for.
+fn lack_of_capacity(cycle: &Cycle<'_>, job: JobId) -> Option<Arc<VictimsConsidered>> {
+    if let Some(known) = cycle.known_lack_of_capacity(job) {
+        return Some(known);
+    }
+    let too_little_free = could_fit_at_all(cycle, job).err()?;
+    let mut report = cycle.victims_report(ActionKind::Consolidation, job);
+    report.too_little_free = Some(too_little_free);
+    let report = Arc::new(report);
+    cycle.remember_lack_of_capacity(job, &report);
+    Some(report)
 }
 
 /// The whole cluster has what the job asks for, wherever it is.

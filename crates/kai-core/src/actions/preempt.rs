@@ -1,16 +1,19 @@
 //! preempt: of one queue, jobs of higher priority take the place of preemptible jobs of lower priority.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 
 use crate::config::ActionKind;
 use crate::cycle::Cycle;
+use crate::cycle::alike::FutileSearch;
 use crate::cycle::members::Scope;
 use crate::cycle::order::{Eligible, JobQueue};
 use crate::fairness::{CapacityViolation, check_non_preemptible_quota};
 use crate::ids::{JobId, QueueId};
 use crate::plugins::minruntime::Cause;
 use crate::report::job_fit::JobError;
-use crate::report::searches::SetCounts;
+use crate::report::searches::{SearchReport, SetCounts};
 use crate::report::victims::VictimVerdict;
 use crate::solver::budget::ActionBudget;
 use crate::solver::signatures::Signatures;
@@ -37,6 +40,14 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         if !signatures.is_worth_trying(cycle, job, Some(own_queue)) || is_hopeless(cycle, job) {
             continue;
         }
+        if let Some(FutileSearch { victims, search }) = cycle.known_futile_search(job) {
+            let Some(job_budget) = budget.for_job(cycle) else { return };
+            signatures.failed(cycle, job, Some(own_queue));
+            cycle.searches.push(SearchReport { reduced_budget: job_budget.reduced, ..search });
+            cycle.fits.entry(job).or_default().add_victims(victims);
+            continue;
+        }
+        let work_before = cycle.work();
         let mut search = search_for(cycle, job, own_queue);
         let Some(mut job_budget) = budget.for_job(cycle) else { return };
         match solve(cycle, &mut search, &mut job_budget) {
@@ -46,10 +57,19 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
             Outcome::Unsolved => {
                 signatures.failed(cycle, job, Some(own_queue));
                 search.note_failure(cycle);
-                cycle.fits.entry(job).or_default().victims.push(search.report);
+                let victims = Arc::new(search.report);
+                let nothing_was_tried = victims.simulations == 0 && cycle.work() == work_before;
+                if nothing_was_tried
+                    && !cycle.world.may_protect_victims()
+                    && let Some(search) = cycle.searches.last().cloned()
+                {
+                    let futile = FutileSearch { victims: Arc::clone(&victims), search };
+                    cycle.remember_futile_search(job, futile);
+                }
+                cycle.fits.entry(job).or_default().add_victims(victims);
             }
             Outcome::BudgetSpent => {
-                cycle.fits.entry(job).or_default().victims.push(search.report);
+                cycle.fits.entry(job).or_default().add_victims(search.report);
                 return;
             }
         }

@@ -34,8 +34,13 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let mut outwaiting = Signatures::new(cycle);
     let mut delayed_queues: BTreeSet<QueueId> = BTreeSet::new();
     while let Some(job) = queue.pop(cycle) {
+        if let Some(refusal) = cycle.known_reclaim_refusal(job) {
+            cycle.fits.entry(job).or_default().cannot_reclaim = Some(refusal);
+            continue;
+        }
         let Some(reclaimer) = reclaimer(cycle, job) else { continue };
         if let Err(refusal) = can_reclaim(&cycle.world.tree, &reclaimer) {
+            cycle.remember_reclaim_refusal(job, refusal);
             cycle.fits.entry(job).or_default().cannot_reclaim = Some(refusal);
             continue;
         }
@@ -59,10 +64,10 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
                     delayed_queues.insert(reclaimer.queue);
                 }
                 search.note_failure(cycle);
-                cycle.fits.entry(job).or_default().victims.push(search.report);
+                cycle.fits.entry(job).or_default().add_victims(search.report);
             }
             Outcome::BudgetSpent => {
-                cycle.fits.entry(job).or_default().victims.push(search.report);
+                cycle.fits.entry(job).or_default().add_victims(search.report);
                 return;
             }
         }

@@ -4,23 +4,21 @@ use std::sync::Arc;
 
 use crate::cycle::Cycle;
 use crate::cycle::members::{Scope, Tasks};
+use crate::cycle::refusals::{has_shareable_refusals, kept_refusals, names_the_pod, refusals};
 use crate::cycle::statement::Statement;
 use crate::fairness::{Amounts, check_capacity, check_non_preemptible_quota};
-use crate::ids::{NodeId, TaskId};
-use crate::input::node::WholeGpuPolicy;
-use crate::input::pod::PodRole;
+use crate::ids::{JobId, NodeId, TaskId};
 use crate::placement::choose::NodeSearch;
 use crate::placement::fit::When;
 use crate::placement::node_set::NodeSet;
 use crate::plugins::topology::{self, SubGroupRequest};
 use crate::plugins::{Filter, dynamicresources, numa, predicates};
 use crate::report::job_fit::{JobError, Progress};
-use crate::report::refusal::{Lacking, NodeRefusal, Rule, TaskRefusal};
-use crate::report::task_fit::{DeviceUse, MOST_DEVICES_NAMED, NodeReason, SlicedNode, TaskFit};
+use crate::report::refusal::TaskRefusal;
+use crate::report::task_fit::TaskFit;
 use crate::world::job::Member;
 use crate::world::ledger::Place;
-use crate::world::node::{DeviceDemand, Groups, Node, Resident};
-use crate::world::shape::GpuDemand;
+use crate::world::node::{DeviceDemand, Groups};
 
 /// Whether an attempt counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +81,26 @@ impl Cycle<'_> {
             sum += self.world.shape_of(*task).queue_cost().amounts(device_mib);
         }
         sum
+    }
+}
+
+impl Cycle<'_> {
+    /// Records why a pod found no node, adding to the refusals of earlier attempts of the cycle.
+    pub(crate) fn record_refusals(&mut self, job: JobId, task: TaskId, fit: Arc<TaskFit>) {
+        let fits = self.fits.entry(job).or_default();
+        match fits.tasks.get_mut(&task) {
+            Some(known) => Arc::make_mut(known).merge(&fit),
+            None => {
+                fits.tasks.insert(task, fit);
+            }
+        }
+    }
+
+    /// Notes an attempt that failed because a pod, whose refusals are recorded, found no node.
+    pub(crate) fn note_no_node(&mut self, job: JobId, task: TaskId, progress: Progress) {
+        let fits = self.fits.entry(job).or_default();
+        let fit = fits.tasks.get(&task).cloned().unwrap_or_default();
+        fits.add_error(JobError::NoNode { task, progress, fit });
     }
 }
 
@@ -247,7 +265,7 @@ impl Attempt<'_> {
             && !cycle.is_asked_about(Some(self.scope.job))
             && let Some(fit) = cycle.known_refusals(shape)
         {
-            self.record_refusals(cycle, task, fit);
+            cycle.record_refusals(self.scope.job, task, fit);
             return false;
         }
         let topology = std::mem::take(&mut cycle.topology);
@@ -266,14 +284,16 @@ impl Attempt<'_> {
         }
         let tried = search.tried;
         if !placed && self.mode == Mode::Real {
-            let fit = Arc::new(refusals(cycle, &search));
-            let shareable = has_shareable_refusals(cycle, task)
-                && !names_the_pod(&fit)
+            let shareable = nodes.is_all()
+                && topology.is_empty()
+                && has_shareable_refusals(cycle, task)
                 && !cycle.is_asked_about(Some(self.scope.job));
-            if nodes.is_all() && topology.is_empty() && shareable {
+            let kept = if shareable { kept_refusals(cycle, task) } else { None };
+            let fit = kept.unwrap_or_else(|| Arc::new(refusals(cycle, &search)));
+            if shareable && !names_the_pod(&fit) {
                 cycle.remember_refusals(shape, &fit);
             }
-            self.record_refusals(cycle, task, fit);
+            cycle.record_refusals(self.scope.job, task, fit);
         }
         cycle.tried += tried;
         cycle.topology = topology;
@@ -318,17 +338,6 @@ impl Attempt<'_> {
         true
     }
 
-    /// Records why a pod found no node, adding to the refusals of earlier attempts of the cycle.
-    fn record_refusals(self, cycle: &mut Cycle<'_>, task: TaskId, fit: Arc<TaskFit>) {
-        let fits = cycle.fits.entry(self.scope.job).or_default();
-        match fits.tasks.get_mut(&task) {
-            Some(known) => Arc::make_mut(known).merge(&fit),
-            None => {
-                fits.tasks.insert(task, fit);
-            }
-        }
-    }
-
     fn report(self, cycle: &mut Cycle<'_>, leaf: usize, task: TaskId, found: u32) {
         let job = cycle.world.job(self.scope.job);
         let is_gang = job.leaves.iter().any(|leaf| leaf.min_available > 1);
@@ -340,9 +349,7 @@ impl Attempt<'_> {
         } else {
             Progress::SubGroup { found, name: entry.name.clone(), needed: entry.min_available }
         };
-        let fits = cycle.fits.entry(self.scope.job).or_default();
-        let fit = fits.tasks.get(&task).cloned().unwrap_or_default();
-        fits.errors.push(JobError::NoNode { task, progress, fit });
+        cycle.note_no_node(self.scope.job, task, progress);
     }
 }
 
@@ -356,122 +363,4 @@ pub(crate) fn check_before_nodes(cycle: &Cycle<'_>, task: TaskId) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// Refusals are the same for all pods of a shape unless the pod's own labels, claims or queue matter.
-fn has_shareable_refusals(cycle: &Cycle<'_>, task: TaskId) -> bool {
-    let world = &cycle.world;
-    let shape = world.shape_of(task);
-    let constraints = &shape.constraints;
-    // The whole attempt fits the queue, so one pod of it does, unless its cost depends on the node.
-    let own_queue = matches!(shape.gpu, GpuDemand::Memory { .. }) || world.has_replica_nodes();
-    world.task(task).claims.is_empty()
-        && world.task(task).spec.nominated_node.is_none()
-        && constraints.pod_affinity.is_empty()
-        && constraints.pod_anti_affinity.is_empty()
-        && constraints.volume_claims.is_empty()
-        && constraints.config_maps.is_empty()
-        && !world.some_pod_repels()
-        && world.policy.numa.is_none()
-        && !own_queue
-}
-
-/// Some texts name the pod itself, or its queue.
-fn names_the_pod(fit: &TaskFit) -> bool {
-    fit.counts.iter().any(|(reason, _)| {
-        matches!(
-            reason,
-            NodeReason::Rule(Rule::GpuMemoryUnknown | Rule::WorkerKind, _)
-                | NodeReason::QueueCapacity(_)
-        )
-    })
-}
-
-fn refusals(cycle: &Cycle<'_>, search: &NodeSearch<'_>) -> TaskFit {
-    let world = &cycle.world;
-    let job = world.task(search.task).job;
-    let detailed = world.config.params.detailed_fit_errors || cycle.is_asked_about(job);
-    let mut fit = TaskFit::default();
-    search.refusals(world, |node, refusal| {
-        let decides = overhead_decides(world, search.task, node, &refusal);
-        let overhead = &world.task(search.task).spec.request.overhead;
-        fit.count(node.class, &refusal, if decides { overhead } else { &[] });
-        name_devices(world, search.task, node, &refusal, &mut fit);
-        if detailed {
-            fit.per_node.push((node.name().clone(), refusal));
-        }
-    });
-    fit
-}
-
-/// Only the pod's overhead prevents the fit.
-fn overhead_decides(
-    world: &crate::world::World,
-    task: TaskId,
-    node: &Node,
-    refusal: &NodeRefusal,
-) -> bool {
-    let shape = world.shape_of(task);
-    let NodeRefusal::Shortages(shortages) = refusal else { return false };
-    !shape.overhead.is_empty()
-        && shortages.iter().all(|shortage| match shortage.what {
-            Lacking::Slot(slot) => {
-                shortage.requested - shape.overhead.get(slot) <= node.amounts.idle.get(slot)
-            }
-            Lacking::Gpus | Lacking::GpuMemory | Lacking::MigProfile(_) => false,
-        })
-}
-
-/// Names a node that advertises GPUs which are replicas of fewer devices.
-fn name_sliced_node(node: &Node, fit: &mut TaskFit) {
-    let gpus = &node.gpus;
-    if gpus.is_time_sliced()
-        && gpus.whole_gpu_policy == WholeGpuPolicy::Physical
-        && fit.sliced.len() < MOST_DEVICES_NAMED
-    {
-        let node = node.name().clone();
-        let (advertised, physical) = (gpus.advertised, gpus.physical);
-        fit.sliced.push(SlicedNode { node, advertised, physical });
-    }
-}
-
-/// Names the devices of a node that has too little GPU memory, with the pods that use them.
-fn name_devices(
-    world: &crate::world::World,
-    task: TaskId,
-    node: &Node,
-    refusal: &NodeRefusal,
-    fit: &mut TaskFit,
-) {
-    let shape = world.shape_of(task);
-    let lacks_devices = matches!(refusal, NodeRefusal::Shortages(shortages)
-        if shortages.iter().any(|shortage| matches!(shortage.what, Lacking::Gpus | Lacking::GpuMemory)));
-    if !lacks_devices {
-        return;
-    }
-    if matches!(shape.gpu, GpuDemand::Whole { count } if count <= node.gpus.advertised) {
-        name_sliced_node(node, fit);
-    }
-    if !shape.is_shared() {
-        return;
-    }
-    for group in node.groups.iter().filter(|group| group.used_mib > 0) {
-        if fit.devices.len() >= MOST_DEVICES_NAMED {
-            return;
-        }
-        // A reservation pod holds the device for others and uses nothing of it.
-        let uses = |resident: &&Resident| {
-            resident.groups.contains(&group.id)
-                && world.task(resident.task).spec.role != PodRole::Reservation
-        };
-        let pods = node.residents.iter().filter(uses).count();
-        fit.devices.push(DeviceUse {
-            node: node.name().clone(),
-            device: world.group_name(group.id).clone(),
-            used_mib: group.used_mib,
-            total_mib: node.gpus.memory_mib,
-            pods: pods as u32,
-            requested_mib: node.device_mib(shape, world.config.compatibility),
-        });
-    }
 }

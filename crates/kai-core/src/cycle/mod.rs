@@ -1,19 +1,23 @@
 //! One cycle: the actions run on the world in order, each seeing what earlier ones decided. The world is left as it
 //! was found; the decisions are the plan.
 
+pub(crate) mod alike;
 pub(crate) mod attempt;
 pub(crate) mod held_back;
 pub(crate) mod members;
 pub(crate) mod order;
 pub(crate) mod protection;
+pub(crate) mod refusals;
 pub(crate) mod statement;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::config::ActionKind;
+use crate::cycle::alike::Findings;
 use crate::cycle::statement::{OperationKind, Statement};
 use crate::fairness::Amounts;
 use crate::ids::{JobId, NodeId, TaskId};
@@ -51,6 +55,10 @@ pub(crate) struct Cycle<'w> {
     pub(crate) topology: TopologyScores,
     /// Refusals of whole-cluster searches by shape, with the state of the world they hold for.
     refusals: FxHashMap<ShapeId, (u64, Arc<TaskFit>)>,
+    /// What was found for jobs alike.
+    findings: RefCell<Findings>,
+    /// Jobs of a class are treated alike.
+    compares_jobs: bool,
     /// Waiting jobs by queue slot, as far as computed since the queue last changed.
     waiting: Vec<order::WaitingJobs>,
     /// What nodes yield to consolidation, as far as it was computed.
@@ -92,6 +100,7 @@ impl<'w> Cycle<'w> {
     pub(crate) fn new(world: &'w mut World, now: Timestamp, asked_about: Option<JobId>) -> Self {
         let total = world.cluster_amounts();
         let written_before = world.log.written;
+        let compares_jobs = alike::compares_jobs(world);
         Self {
             world,
             now,
@@ -105,6 +114,8 @@ impl<'w> Cycle<'w> {
             written_before,
             topology: TopologyScores::default(),
             refusals: FxHashMap::default(),
+            findings: RefCell::default(),
+            compares_jobs,
             waiting: Vec::new(),
             yields: NodeYields::default(),
             ruled_out: RuledOut::default(),
@@ -142,14 +153,14 @@ impl<'w> Cycle<'w> {
     }
 
     pub(crate) fn note(&mut self, job: JobId, error: JobError) {
-        self.fits.entry(job).or_default().errors.push(error);
+        self.fits.entry(job).or_default().add_error(error);
     }
 
     /// Notes why a job was not tried, unless an earlier attempt noted an error.
     pub(crate) fn note_first_error(&mut self, job: JobId, error: JobError) {
         let fit = self.fits.entry(job).or_default();
         if fit.errors.is_empty() {
-            fit.errors.push(error);
+            fit.add_error(error);
         }
     }
 
@@ -215,6 +226,7 @@ impl<'w> Cycle<'w> {
     /// Leaves the world as it was found.
     pub(crate) fn restore(&mut self, start: crate::world::Checkpoint) {
         self.world.rollback(start);
+        self.world.log.shrink();
         let mut jobs = std::mem::take(&mut self.touched);
         jobs.sort_unstable();
         jobs.dedup();

@@ -167,7 +167,7 @@ impl JobQueue {
         let as_kai = cycle.world.config.compatibility.is_kai();
         loop {
             let job = self.take(cycle)?;
-            if as_kai || cycle.world.is_ready(job) {
+            if as_kai || cycle.is_ready(job) {
                 return Some(job);
             }
         }
@@ -225,10 +225,7 @@ impl JobQueue {
 
 impl LeafJobs {
     fn refresh(&mut self, cycle: &Cycle<'_>) {
-        self.top = self.first(cycle).map(|job| {
-            let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
-            (job, cycle.requested(&tasks, cycle.world.smallest_gpu_mib()))
-        });
+        self.top = self.first(cycle).map(|job| (job, cycle.asked_of(job)));
     }
 
     fn first(&self, cycle: &Cycle<'_>) -> Option<JobId> {
@@ -333,7 +330,7 @@ impl Cycle<'_> {
             || entry.spec.denied.is_some()
             || entry.counts.of(Status::Pending) == 0
             || (eligible.preemptible_only && !self.world.asks_beyond_quota(job, &[]))
-            || !self.world.is_ready(job)
+            || !self.is_ready(job)
         {
             return false;
         }

@@ -125,37 +125,40 @@ impl NodeSearch<'_> {
         let filter = TaskFilter::new(world, self.task);
         for rank in self.nodes.iter(world.nodes_by_rank.len()) {
             let id = world.nodes_by_rank[rank];
-            let node = world.node(id);
-            let refusal = if world.fits(self.task, node, When::Later) {
-                filter.refuses(world, id)
-            } else {
-                let lacking = world.shortages(self.task, node);
-                let lacking = lacking.or_else(|| filter.lacks_storage(world, id));
-                let names_more_reasons = !world.config.compatibility.is_kai();
-                lacking.or_else(|| names_more_reasons.then(|| filter.refuses(world, id)).flatten())
-            };
-            if let Some(refusal) = refusal {
-                each(node, refusal);
+            if let Some(refusal) = filter.refusal_of(world, id) {
+                each(world.node(id), refusal);
             }
         }
     }
 }
 
 /// The rules of all listed plugins for one pod.
-struct TaskFilter {
+pub(crate) struct TaskFilter {
     task: TaskId,
     shares: bool,
     predicates: Option<predicates::TaskContext>,
 }
 
 impl TaskFilter {
-    fn new(world: &World, task: TaskId) -> Self {
+    pub(crate) fn new(world: &World, task: TaskId) -> Self {
         let wanted = world.policy.filters.contains(&Filter::Predicates);
         Self {
             task,
             shares: world.shape_of(task).is_shared() || world.has_replica_nodes(),
             predicates: wanted.then(|| predicates::TaskContext::new(world, task)),
         }
+    }
+
+    /// Why a node refuses the pod: what it lacks, else the first rule.
+    pub(crate) fn refusal_of(&self, world: &World, id: NodeId) -> Option<NodeRefusal> {
+        let node = world.node(id);
+        if world.fits(self.task, node, When::Later) {
+            return self.refuses(world, id);
+        }
+        let lacking = world.shortages(self.task, node);
+        let lacking = lacking.or_else(|| self.lacks_storage(world, id));
+        let tells_more = !world.config.compatibility.is_kai();
+        lacking.or_else(|| tells_more.then(|| self.refuses(world, id)).flatten())
     }
 
     /// Why the pod's storage cannot be had on the node, where that is looked at.

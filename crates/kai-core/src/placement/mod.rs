@@ -4,5 +4,6 @@ pub(crate) mod choose;
 pub(crate) mod devices;
 pub(crate) mod fit;
 pub mod node_set;
+pub(crate) mod refusal_table;
 pub(crate) mod reservation_slots;
 pub(crate) mod score;

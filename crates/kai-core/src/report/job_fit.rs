@@ -21,10 +21,22 @@ pub struct JobFit {
     /// Why it may not take from other queues.
     pub cannot_reclaim: Option<ReclaimRefusal>,
     /// Victims that were looked at for it.
-    pub victims: Vec<VictimsConsidered>,
+    pub victims: Vec<Arc<VictimsConsidered>>,
 }
 
 impl JobFit {
+    /// Adds an attempt that failed. Most jobs have one: vectors that grow by themselves would take four times that.
+    pub(crate) fn add_error(&mut self, error: JobError) {
+        self.errors.reserve_exact(1);
+        self.errors.push(error);
+    }
+
+    /// Adds victims that were looked at.
+    pub(crate) fn add_victims(&mut self, victims: impl Into<Arc<VictimsConsidered>>) {
+        self.victims.reserve_exact(1);
+        self.victims.push(victims.into());
+    }
+
     /// No attempt left a word.
     pub fn says_nothing(&self) -> bool {
         self.errors.is_empty()

@@ -8,6 +8,7 @@ pub mod job_fit;
 pub(crate) mod preemption_policy;
 pub mod refusal;
 pub mod refused_nodes;
+pub(crate) mod remembered;
 pub mod searches;
 pub mod task_fit;
 pub mod text;

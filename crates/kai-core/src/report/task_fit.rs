@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::fairness::CapacityViolation;
 use crate::input::Text;
 use crate::report::refusal::{Lacking, NodeRefusal, Rule};
@@ -82,53 +84,49 @@ pub struct SlicedNode {
 /// At most this many devices, or time-sliced nodes, are named in a reason.
 pub const MOST_DEVICES_NAMED: usize = 8;
 
-impl TaskFit {
-    /// Counts the refusal of one node; with the pod's overhead, where that alone prevents the fit.
-    pub(crate) fn count(
-        &mut self,
-        class: ClassId,
+impl NodeReason {
+    /// Why a node refuses; with the pod's overhead, where that alone prevents the fit.
+    pub(crate) fn all_of(
         refusal: &NodeRefusal,
         overhead: &[(Text, i64)],
-    ) {
+    ) -> SmallVec<[NodeReason; 1]> {
+        match refusal {
+            NodeRefusal::Shortages(shortages) => {
+                let lacks = |what| Self::Lacks { what, overhead: overhead.to_vec() };
+                shortages.iter().map(|shortage| lacks(shortage.what)).collect()
+            }
+            NodeRefusal::QueueCapacity(violation) => smallvec![Self::QueueCapacity(**violation)],
+            NodeRefusal::Rule { rule, text } => smallvec![Self::Rule(*rule, Arc::clone(text))],
+        }
+    }
+}
+
+impl TaskFit {
+    /// Counts nodes of one class that refuse for the same reasons.
+    pub(crate) fn count_many(&mut self, class: ClassId, reasons: &[NodeReason], nodes: u32) {
         let known = self.classes.iter().position(|entry| entry.class == class);
         let class = known.unwrap_or_else(|| {
             self.classes.push(ClassRefusals { class, nodes: 0, reasons: Vec::new() });
             self.classes.len() - 1
         });
-        self.classes[class].nodes += 1;
-        match refusal {
-            NodeRefusal::Shortages(shortages) => {
-                for shortage in shortages {
-                    let what = shortage.what;
-                    let overhead = overhead.to_vec();
-                    self.count_reason(class, NodeReason::Lacks { what, overhead });
-                }
+        self.classes[class].nodes += nodes;
+        for reason in reasons {
+            let at = self.add(reason, nodes);
+            let of_class = &mut self.classes[class].reasons;
+            match of_class.iter_mut().find(|(known, _)| *known == at) {
+                Some((_, counted)) => *counted += nodes,
+                None => of_class.push((at, nodes)),
             }
-            NodeRefusal::QueueCapacity(violation) => {
-                self.count_reason(class, NodeReason::QueueCapacity(**violation));
-            }
-            NodeRefusal::Rule { rule, text } => {
-                self.count_reason(class, NodeReason::Rule(*rule, Arc::clone(text)));
-            }
-        }
-    }
-
-    fn count_reason(&mut self, class: usize, reason: NodeReason) {
-        let at = self.add(reason, 1);
-        let reasons = &mut self.classes[class].reasons;
-        match reasons.iter_mut().find(|(known, _)| *known == at) {
-            Some((_, nodes)) => *nodes += 1,
-            None => reasons.push((at, 1)),
         }
     }
 
     /// Adds to the list of all refusals; says where.
-    fn add(&mut self, reason: NodeReason, nodes: u32) -> usize {
-        if let Some(at) = self.counts.iter().position(|(known, _)| *known == reason) {
+    fn add(&mut self, reason: &NodeReason, nodes: u32) -> usize {
+        if let Some(at) = self.counts.iter().position(|(known, _)| known == reason) {
             self.counts[at].1 += nodes;
             return at;
         }
-        self.counts.push((reason, nodes));
+        self.counts.push((reason.clone(), nodes));
         self.counts.len() - 1
     }
 
@@ -138,7 +136,7 @@ impl TaskFit {
             self.before_nodes.clone_from(&other.before_nodes);
         }
         let moved: Vec<usize> =
-            other.counts.iter().map(|(reason, nodes)| self.add(reason.clone(), *nodes)).collect();
+            other.counts.iter().map(|(reason, nodes)| self.add(reason, *nodes)).collect();
         self.classes.clone_from(&other.classes);
         for (reason, _) in self.classes.iter_mut().flat_map(|class| &mut class.reasons) {
             *reason = moved[*reason];

@@ -27,7 +27,7 @@ pub(crate) struct Accumulation {
     /// Nodes with a potential victim, in the order they came.
     pub(crate) nodes: Vec<NodeId>,
     /// Steps by node: the latest entry of each node, counted from one; each entry knows the one before.
-    latest_on_node: Vec<u32>,
+    latest_on_node: FxHashMap<NodeId, u32>,
     entries: Vec<(u32, u32)>,
     /// What could be free on each node.
     pub(crate) gpus: GpuFilter,
@@ -76,7 +76,7 @@ impl Accumulation {
             steps: Vec::new(),
             steps_of_job: FxHashMap::default(),
             nodes: Vec::new(),
-            latest_on_node: vec![0; cycle.world.nodes.len()],
+            latest_on_node: FxHashMap::default(),
             entries: Vec::new(),
             gpus,
             topology,
@@ -170,7 +170,7 @@ impl Accumulation {
                 filter.open(cycle, *task);
             }
             let Some(node) = cycle.world.task(*task).state.node else { continue };
-            let latest = &mut self.latest_on_node[node.index()];
+            let latest = self.latest_on_node.entry(node).or_default();
             if *latest == 0 {
                 self.nodes.push(node);
             } else if self.entries[*latest as usize - 1].0 == step {
@@ -184,7 +184,7 @@ impl Accumulation {
 
     /// Whether a potential victim is on the node.
     pub(crate) fn touches(&self, node: NodeId) -> bool {
-        self.latest_on_node[node.index()] != 0
+        self.latest_on_node.contains_key(&node)
     }
 
     /// Steps that touch the node, in the order they came.
@@ -196,7 +196,7 @@ impl Accumulation {
 
     /// Steps that touch the node, the latest first.
     pub(crate) fn steps_back_on(&self, node: NodeId) -> impl Iterator<Item = usize> + '_ {
-        let mut entry = self.latest_on_node[node.index()];
+        let mut entry = self.latest_on_node.get(&node).copied().unwrap_or(0);
         std::iter::from_fn(move || {
             let (step, before) = *self.entries.get((entry as usize).checked_sub(1)?)?;
             entry = before;

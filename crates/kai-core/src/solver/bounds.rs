@@ -24,6 +24,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use crate::cycle::Cycle;
 use crate::fairness::{Amounts, QueueResource, Reclaimer, TakeLimit, UNLIMITED, take_limit};
 use crate::ids::{JobId, NodeId, QueueId, TaskId};
@@ -180,32 +182,70 @@ impl Freed {
 }
 
 /// Each pod that asks for whole devices fits some node, counted size by size.
-fn all_fit(
-    world: &World,
-    mut sizes: Vec<i64>,
-    freed: &Freed,
-    emptied: &BTreeMap<NodeId, i64>,
-) -> bool {
+fn all_fit(world: &World, sizes: Vec<i64>, freed: &Freed, emptied: &BTreeMap<NodeId, i64>) -> bool {
+    let demands = demands_by_size(sizes);
+    demands.iter().all(|(size, pods)| slots_of(world, *size, freed, emptied) >= *pods)
+}
+
+/// Each size of pods that ask for whole devices, with how many pods ask for at least that much.
+fn demands_by_size(mut sizes: Vec<i64>) -> SmallVec<[(i64, i64); 2]> {
     sizes.retain(|size| *size > 0);
     sizes.sort_unstable_by(|left, right| right.cmp(left));
-    let mut at = 0;
-    while at < sizes.len() {
-        let size = sizes[at];
-        at += sizes[at..].iter().take_while(|other| **other == size).count();
-        let mut slots = world.free_gpus.slots_of(size);
-        for (node, devices) in &freed.whole {
-            let more = devices + emptied.get(node).copied().unwrap_or(0);
-            slots += more_slots(world, *node, more, size);
+    let mut pods = 0;
+    let of_size = |equal: &[i64]| {
+        pods += equal.len() as i64;
+        (equal[0], pods)
+    };
+    sizes.chunk_by(|left, right| left == right).map(of_size).collect()
+}
+
+/// How many pods of `size` devices fit all nodes together once `freed` and `emptied` devices are free.
+fn slots_of(world: &World, size: i64, freed: &Freed, emptied: &BTreeMap<NodeId, i64>) -> i64 {
+    let mut slots = world.free_gpus.slots_of(size);
+    for (node, devices) in &freed.whole {
+        let more = devices + emptied.get(node).copied().unwrap_or(0);
+        slots += more_slots(world, *node, more, size);
+    }
+    let only_emptied = emptied.iter().filter(|(node, _)| !freed.whole.contains_key(node));
+    for (node, devices) in only_emptied {
+        slots += more_slots(world, *node, *devices, size);
+    }
+    slots
+}
+
+/// What the victims of earlier successes give a probe; the same for all sets of the probe.
+pub(crate) struct RecordedSlots {
+    /// Sizes of the pods, with how many ask for at least that much and how many of them fit.
+    by_size: SmallVec<[(i64, i64, i64); 2]>,
+}
+
+impl RecordedSlots {
+    /// None where nothing is proved.
+    pub(crate) fn of(world: &World, probe: &Probe<'_>) -> Option<Self> {
+        if world.has_replica_nodes() || uses_claims(world, probe.tasks) {
+            return None;
         }
-        let only_emptied = emptied.iter().filter(|(node, _)| !freed.whole.contains_key(node));
-        for (node, devices) in only_emptied {
-            slots += more_slots(world, *node, *devices, size);
-        }
-        if slots < at as i64 {
+        let freed = Freed::by(world, &distinct(world, &probe.recorded.tasks))?;
+        let emptied = freed.emptied_devices(world);
+        let sizes = probe.tasks.iter().map(|task| whole_devices(world, *task)).collect();
+        let with_slots = |(size, pods)| (size, pods, slots_of(world, size, &freed, &emptied));
+        Some(Self { by_size: demands_by_size(sizes).into_iter().map(with_slots).collect() })
+    }
+
+    /// Whether `potential` victims provably add too little: what [`cannot_help`] would find by counting all victims. Of
+    /// D more devices on a node at most D / size + 1 more pods can use.
+    pub(crate) fn stay_too_few(&self, world: &World, potential: &[TaskId]) -> bool {
+        if uses_claims(world, potential) {
             return false;
         }
+        let devices = |task: &TaskId| {
+            let shared = world.task(*task).state.groups.len() as i64;
+            whole_devices(world, *task).max(0) + shared
+        };
+        let devices: i64 = potential.iter().map(devices).sum();
+        let nodes = potential.len() as i64;
+        self.by_size.iter().any(|(size, pods, slots)| slots + devices / size + nodes < *pods)
     }
-    true
 }
 
 fn more_slots(world: &World, node: NodeId, devices: i64, size: i64) -> i64 {

@@ -1,13 +1,12 @@
 //! Whether enough GPUs could be free: each pod's GPUs, largest first, on the node with the most that still has
 //! enough. Fewer can never do, so that nothing is tried before.
 
+use rustc_hash::FxHashMap;
+
 use crate::cycle::Cycle;
 use crate::ids::{NodeId, TaskId};
 use crate::solver::Probe;
 use crate::world::World;
-
-/// The node was not examined yet.
-const UNKNOWN: i64 = i64::MIN;
 
 /// GPUs that could be free, in hundredths, against what the pods of a probe want.
 pub(crate) struct GpuFilter {
@@ -17,10 +16,9 @@ pub(crate) struct GpuFilter {
     uniform: Option<i64>,
     /// For uniform pods: how many of them fit all nodes together.
     slots: i64,
-    /// What could be free by node slot, as far as it was computed.
-    capacity: Vec<i64>,
-    /// Nodes with anything free, becoming free or freed.
-    nodes: Vec<NodeId>,
+    /// What could be free on nodes with anything free, becoming free or freed. Sparse: a probe of one pod touches few
+    /// nodes, however many there are.
+    capacity: FxHashMap<NodeId, i64>,
     /// Sorted capacities are out of date.
     dirty: bool,
     verdict: bool,
@@ -36,29 +34,25 @@ impl GpuFilter {
             (Some(first), Some(last)) if first == last && *first > 0 => Some(*first),
             _ => None,
         };
-        let mut capacity = vec![UNKNOWN; world.nodes.len()];
-        let mut nodes = Vec::new();
+        let mut capacity = FxHashMap::default();
         let mut slots = 0;
         for rank in world.free_gpus.partly_free().iter() {
             let id = world.nodes_by_rank[rank];
             let free = available_centi(world, id);
             slots += uniform.map_or(0, |wanted| (free / wanted).max(0));
-            capacity[id.index()] = free;
-            nodes.push(id);
+            capacity.insert(id, free);
         }
-        Self { wanted, uniform, slots, capacity, nodes, dirty: true, verdict: false }
+        Self { wanted, uniform, slots, capacity, dirty: true, verdict: false }
     }
 
     /// A victim would free its GPUs.
     pub(crate) fn free(&mut self, world: &World, task: TaskId) {
         let state = &world.task(task).state;
         let Some(node) = state.node else { return };
-        if self.capacity[node.index()] == UNKNOWN {
-            self.nodes.push(node);
-        }
-        let before = self.capacity_of(world, node);
+        let known = self.capacity.entry(node).or_insert_with(|| available_centi(world, node));
+        let before = *known;
         let after = before.saturating_add(state.accepted.gpu_centi);
-        self.capacity[node.index()] = after;
+        *known = after;
         if let Some(wanted) = self.uniform {
             self.slots += (after / wanted).max(0) - (before / wanted).max(0);
         }
@@ -67,10 +61,7 @@ impl GpuFilter {
 
     /// What could be free on a node, in hundredths of a GPU.
     pub(crate) fn capacity_of(&self, world: &World, node: NodeId) -> i64 {
-        match self.capacity[node.index()] {
-            UNKNOWN => available_centi(world, node),
-            known => known,
-        }
+        self.capacity.get(&node).copied().unwrap_or_else(|| available_centi(world, node))
     }
 
     /// What each pod wants, largest first.
@@ -90,8 +81,7 @@ impl GpuFilter {
     }
 
     fn match_greedily(&self) -> bool {
-        let mut holders: Vec<i64> =
-            self.nodes.iter().map(|node| self.capacity[node.index()]).collect();
+        let mut holders: Vec<i64> = self.capacity.values().copied().collect();
         holders.sort_unstable_by(|left, right| right.cmp(left));
         holders.truncate(self.wanted.len());
         match_wanted(&self.wanted, &holders)

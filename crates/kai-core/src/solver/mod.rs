@@ -20,6 +20,7 @@ pub(crate) mod topology_filter;
 pub(crate) mod trace;
 pub(crate) mod victim_queue;
 
+use std::cell::OnceCell;
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -37,6 +38,7 @@ use crate::report::searches::{GeneratorRun, RunResult, SearchReport, SearchResul
 use crate::report::task_fit::TaskFit;
 use crate::report::victims::{VictimVerdict, VictimsConsidered};
 use crate::solver::accumulate::Accumulation;
+use crate::solver::bounds::RecordedSlots;
 use crate::solver::budget::{Budget, Spent};
 use crate::solver::recorded::RecordedVictims;
 use crate::solver::ruled_out::Demand;
@@ -170,11 +172,20 @@ pub(crate) struct Probe<'a> {
     /// Pods of the probe, in task order.
     pub(crate) tasks: &'a [TaskId],
     pub(crate) recorded: &'a RecordedVictims,
+    /// What those give; computed for the first set.
+    recorded_slots: OnceCell<Option<RecordedSlots>>,
 }
 
 impl<'a> Probe<'a> {
     pub(crate) fn scope(&self, job: JobId) -> Scope<'a> {
         Scope::of(job, self.part)
+    }
+
+    /// Whether the victims that `scenario` adds to those of earlier successes are provably too few. Looks at the added ones
+    /// alone: there are many sets, and those of earlier successes are in each.
+    fn gets_too_few_slots(&self, world: &World, scenario: &Scenario) -> bool {
+        let slots = self.recorded_slots.get_or_init(|| RecordedSlots::of(world, self));
+        slots.as_ref().is_some_and(|slots| slots.stay_too_few(world, &scenario.potential))
     }
 }
 
@@ -254,6 +265,7 @@ fn run_generators(
         let sets = search.sets.since(sets);
         let work_units = cycle.work() - begin;
         let result = run_result(&found, sets);
+        runs.reserve_exact(1);
         runs.push(GeneratorRun { generator: generator.name(), result, sets, work_units });
         match found {
             ProbeResult::Solved(solution) => return Outcome::Solved(solution.statement),
@@ -353,7 +365,7 @@ fn probe(
     budget: &mut Budget,
 ) -> ProbeResult {
     let part = cycle.world.part_with(search.job, tasks);
-    let probe = Probe { part: &part, tasks, recorded };
+    let probe = Probe { part: &part, tasks, recorded, recorded_slots: OnceCell::new() };
     if let Some(spent) = budget.spent(cycle.work()) {
         return ProbeResult::BudgetSpent(spent);
     }
@@ -439,9 +451,12 @@ fn try_set(
         return ProbeResult::BudgetSpent(spent);
     }
     search.sets.emitted += 1;
+    let may_skip = may_skip_sets(cycle.world);
+    if may_skip && probe.gets_too_few_slots(cycle.world, scenario) {
+        return ProbeResult::Unsolved;
+    }
     let victims = scenario.victims(&probe.recorded.tasks);
     let pods = probe.tasks.len();
-    let may_skip = may_skip_sets(cycle.world);
     if may_skip && bounds::cannot_help(cycle, search, probe, &victims) {
         return ProbeResult::Unsolved;
     }
@@ -471,7 +486,8 @@ fn try_set(
 
 /// What no eviction can change stands against a job: says so and true.
 pub(crate) fn is_hopeless(cycle: &mut Cycle<'_>, job: JobId) -> bool {
-    if !cycle.world.policy.filters.contains(&Filter::Predicates) {
+    if !cycle.world.policy.filters.contains(&Filter::Predicates) || cycle.is_known_to_have_hope(job)
+    {
         return false;
     }
     let tasks = cycle.world.tasks_to_allocate(Scope::whole(job), true);
@@ -483,6 +499,7 @@ pub(crate) fn is_hopeless(cycle: &mut Cycle<'_>, job: JobId) -> bool {
             return true;
         }
     }
+    cycle.remember_hope(job);
     false
 }
 

@@ -11,11 +11,14 @@ use crate::ids::{JobId, QueueId, TaskId};
 use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceVector};
 use crate::status::Status;
 use crate::world::World;
+use crate::world::alike::{Alike, AlikeId};
 
 /// Failures of one action.
 pub(crate) struct Signatures {
     enabled: bool,
     failures: FxHashMap<(Option<QueueId>, u64), Footprint>,
+    /// Whether jobs of a class with this signature are worth trying, since the last failure.
+    known: FxHashMap<(Option<QueueId>, u64, AlikeId), bool>,
 }
 
 /// What a job's pending pods ask for, smallest first.
@@ -25,12 +28,12 @@ struct Footprint(Vec<ResourceVector>);
 impl Signatures {
     pub(crate) fn new(cycle: &Cycle<'_>) -> Self {
         let enabled = cycle.world.config.params.use_scheduling_signatures;
-        Self { enabled, failures: FxHashMap::default() }
+        Self { enabled, failures: FxHashMap::default(), known: FxHashMap::default() }
     }
 
     /// No job alike failed, or this one is easier.
     pub(crate) fn is_worth_trying(
-        &self,
+        &mut self,
         cycle: &Cycle<'_>,
         job: JobId,
         queue: Option<QueueId>,
@@ -38,8 +41,17 @@ impl Signatures {
         if !self.enabled || self.failures.is_empty() {
             return true;
         }
-        let failed = self.failures.get(&(queue, signature(cycle.world, job)));
-        failed.is_none_or(|failed| footprint(cycle.world, job).is_easier_than(failed))
+        let worth_trying = |signature: u64| {
+            let failed = self.failures.get(&(queue, signature));
+            failed.is_none_or(|failed| footprint(cycle.world, job).is_easier_than(failed))
+        };
+        match (cycle.class_of(job), cycle.world.job(job).alike) {
+            (Some(class), Alike::Class { signature, .. }) => {
+                let known = self.known.entry((queue, signature, class));
+                *known.or_insert_with(|| worth_trying(signature))
+            }
+            _ => worth_trying(signature(cycle.world, job)),
+        }
     }
 
     /// Remembers a failure, the easiest of those alike.
@@ -47,6 +59,7 @@ impl Signatures {
         if !self.enabled {
             return;
         }
+        self.known.clear();
         let footprint = footprint(cycle.world, job);
         let entry = self.failures.entry((queue, signature(cycle.world, job)));
         let known = entry.or_insert_with(|| footprint.clone());
@@ -105,7 +118,7 @@ fn footprint(world: &World, job: JobId) -> Footprint {
 }
 
 /// Constraints of the job's waiting pods and of the sets they are in.
-fn signature(world: &World, job: JobId) -> u64 {
+pub(crate) fn signature(world: &World, job: JobId) -> u64 {
     let entry = world.job(job);
     let mut leaves: Vec<u64> = Vec::with_capacity(entry.leaves.len());
     for (at, leaf) in entry.leaves.iter().enumerate() {

@@ -422,6 +422,7 @@ impl World {
         self.ranks_are_stale = false;
         self.nodes_by_rank = self.node_ids.values().copied().collect();
         self.free_gpus = FreeGpuIndex::with_len(self.nodes_by_rank.len());
+        self.refusal_tables.restart(self.nodes_by_rank.len());
         for rank in 0..self.nodes_by_rank.len() {
             let id = self.nodes_by_rank[rank];
             self.nodes[id.index()].rank = rank as u32;
@@ -439,6 +440,7 @@ impl World {
         let rank = self.nodes[id.index()].rank as usize;
         let free = self.gpus_free_on(id);
         self.free_gpus.set(rank, free);
+        self.refusal_tables.note_change(rank);
     }
 
     /// What is free on one node, as the index keeps it.
@@ -506,7 +508,9 @@ impl World {
         let queue_name = spec.queue.clone();
         let name = spec.name.clone();
         let queue = self.queue_ids.get(&queue_name).copied();
-        self.jobs[id.index()] = Job::new(spec, queue);
+        let is_listed_as_changed = self.job(id).is_listed_as_changed;
+        self.jobs[id.index()] = Job { is_listed_as_changed, ..Job::new(spec, queue) };
+        self.forget_class(id);
         if self.job(id).is_semi_preemptible() {
             self.semi_preemptible.insert(id);
         }
@@ -536,6 +540,7 @@ impl World {
     }
 
     fn join_job(&mut self, task: TaskId, job: JobId) {
+        self.forget_class(job);
         self.unindex_job(job);
         let name = self.task(task).spec.sub_group.clone().unwrap_or_else(|| DEFAULT_LEAF.into());
         let leaf = self.job(job).leaf_named(&name);
@@ -561,6 +566,7 @@ impl World {
     }
 
     fn leave_job(&mut self, task: TaskId, job: JobId) {
+        self.forget_class(job);
         self.unindex_job(job);
         self.uncharge(task);
         let status = self.task(task).state.status;
@@ -595,6 +601,7 @@ impl World {
             .map(|jobs| jobs.iter().copied().collect())
             .unwrap_or_default();
         for job in jobs {
+            self.forget_class(job);
             self.unindex_job(job);
             let tasks: Vec<TaskId> = self.job(job).tasks().collect();
             for task in &tasks {
@@ -616,6 +623,7 @@ impl World {
         ) -> crate::plugins::dynamicresources::Touched,
     ) -> Effect {
         let touched = change(&mut self.claims);
+        self.refusal_tables.clear();
         for node in &touched.nodes {
             if let Some(id) = self.node_ids.get(node).copied() {
                 let spec = self.node(id).spec.clone();

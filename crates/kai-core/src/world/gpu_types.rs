@@ -284,6 +284,19 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_one_queue_refuses_no_pod_of_another() {
+        let mut cluster = Cluster::new();
+        cluster.node(gpu_node("fast", 4).label(PRODUCT, "H100"));
+        cluster.queue(bounded("a", "H100", None, Some(0.0)));
+        cluster.queue(queue("b"));
+        for name in ["a", "b"] {
+            pods(&mut cluster, name, 1, false);
+        }
+        assert_eq!(bound(&mut cluster, "a"), (0, 0));
+        assert_eq!(bound(&mut cluster, "b"), (1, 0));
+    }
+
+    #[test]
     fn a_quota_of_a_type_is_kept_free_for_its_queue() {
         let mut cluster = cluster();
         cluster.queue(bounded("owner", "H100", Some(3.0), None));

@@ -7,6 +7,7 @@ use crate::input::pod_group::{
 };
 use crate::status::Status;
 use crate::time::Timestamp;
+use crate::world::alike::Alike;
 use crate::world::node::Accepted;
 
 /// A pod group with its tree of members and their pods.
@@ -32,6 +33,10 @@ pub struct Job {
     pub last_start: Option<Timestamp>,
     /// What the core of a semi-preemptible job costs its queue, as far as this cycle knows.
     pub(crate) core: Accepted,
+    /// Its class among waiting jobs; holds while every pod of it waits.
+    pub(crate) alike: Alike,
+    /// Its class is to be found when the next cycle begins.
+    pub(crate) is_listed_as_changed: bool,
 }
 
 /// An inner part of the tree.
@@ -136,6 +141,8 @@ impl Job {
             counts: StatusCounts::default(),
             last_start: spec.last_start,
             core: Accepted::default(),
+            alike: Alike::Unknown,
+            is_listed_as_changed: false,
             spec,
         };
         let tree = job.spec.tree.clone();

@@ -44,25 +44,9 @@ impl World {
 
     /// Nodes whose accounts changed since `checkpoint`, and all nodes of jobs of which a pod changed.
     pub(crate) fn nodes_concerned_since(&self, checkpoint: Checkpoint) -> BTreeSet<NodeId> {
-        let mut nodes = BTreeSet::new();
-        let mut jobs = BTreeSet::new();
-        for entry in self.log.since(checkpoint) {
-            match entry {
-                Undo::Amounts(node, _) => {
-                    nodes.insert(*node);
-                }
-                Undo::Task(task, _) => jobs.extend(self.task(*task).job),
-                Undo::Groups(..)
-                | Undo::ResidentAdded(_)
-                | Undo::ResidentChanged(..)
-                | Undo::Queue(..)
-                | Undo::GpuType(..)
-                | Undo::Zones(..)
-                | Undo::Claim(..)
-                | Undo::Core(..)
-                | Undo::LastStart(..) => {}
-            }
-        }
+        let mut nodes: BTreeSet<NodeId> = self.log.nodes_since(checkpoint).collect();
+        let tasks = self.log.tasks_since(checkpoint);
+        let jobs: BTreeSet<JobId> = tasks.filter_map(|task| self.task(task).job).collect();
         for job in jobs {
             nodes.extend(self.job(job).tasks().filter_map(|task| self.task(task).state.node));
         }
@@ -87,7 +71,7 @@ impl World {
                     }
                 }
                 Undo::ResidentChanged(node, at, resident) => {
-                    self.nodes[node.index()].residents[at] = resident;
+                    self.nodes[node.index()].residents[at as usize] = resident;
                 }
                 Undo::Queue(queue, allocated, non_preemptible) => {
                     let shares = &mut self.tree.queues[queue.index()].shares;
@@ -145,7 +129,7 @@ impl World {
         self.account(task, node, &old.groups, old.status, Account::Leave);
         self.account(task, node, &old.groups, status, Account::Enter);
         self.nodes[node.index()].residents[at].status = status;
-        self.log.push(Undo::ResidentChanged(node, at, old));
+        self.log.push(Undo::ResidentChanged(node, at as u32, old));
         self.index_node(node);
     }
 
@@ -178,7 +162,7 @@ impl World {
         if let Some(at) = self.node(place.node).resident(task) {
             let old = self.node(place.node).residents[at].clone();
             self.nodes[place.node.index()].residents[at].zones.clone_from(&place.zones);
-            self.log.push(Undo::ResidentChanged(place.node, at, old));
+            self.log.push(Undo::ResidentChanged(place.node, at as u32, old));
         }
         self.hold(task, place.node);
     }

@@ -3,6 +3,7 @@
 //! Ids are slots of arenas and never reach a result: orders are by name, UID and time.
 
 pub mod accounting;
+pub(crate) mod alike;
 mod apply;
 mod attach;
 mod core_members;
@@ -39,12 +40,15 @@ use crate::input::{
     BindRequestSpec, BudgetSpec, NamespaceSpec, NumaSpec, ObjectName, PodSpec, QueueSpec, Text,
     TopologySpec, UsageSpec,
 };
+use crate::placement::refusal_table::RefusalTables;
 use crate::plugins::Policy;
 use crate::plugins::dynamicresources::Claims;
 use crate::plugins::predicates::term_index::TermIndex;
 use crate::plugins::predicates::volumes::Volumes;
 use crate::plugins::topology::Trees;
+use crate::report::remembered::RememberedReports;
 use crate::resources::ResourceNames;
+use crate::world::alike::AlikeJobs;
 use crate::world::gpu_types::GpuTypeAccount;
 use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, JobIndex};
@@ -119,6 +123,11 @@ pub struct World {
     /// Every shortcut is off: for tests and benchmarks that compare with it.
     pub(crate) naive: bool,
     pub(crate) log: UndoLog,
+    pub(crate) alike_jobs: AlikeJobs,
+    /// What was reported of waiting jobs in the last cycle, to be reported again while nothing changed.
+    pub(crate) reports: RememberedReports,
+    /// What nodes said to shapes of pods that found none, kept while nodes do not change.
+    pub(crate) refusal_tables: RefusalTables,
 }
 
 /// Names of shared devices.
@@ -206,12 +215,16 @@ impl World {
             affinity_skips: FxHashSet::default(),
             naive: false,
             log: UndoLog::default(),
+            alike_jobs: AlikeJobs::default(),
+            reports: RememberedReports::default(),
+            refusal_tables: RefusalTables::default(),
         }
     }
 
     /// Whether devices can be claimed in this cluster at all. Pods with claims wait where they cannot.
     pub fn set_dynamic_resources(&mut self, are_there: bool) {
         self.config.params.dynamic_resources = are_there;
+        self.refusal_tables.clear();
     }
 
     /// Switches every shortcut of the search off or on. Plans are the same, only slower without them.

@@ -165,6 +165,7 @@ impl World {
             tree.queues[parent.index()].children.push(child);
         }
         self.tree = tree;
+        self.reports.clear();
     }
 
     /// Whether jobs of `queue` may run: it exists, is connected to a top and has no queues below.

@@ -2,6 +2,7 @@
 //!
 //! `PROPTEST_CASES` sets how many worlds each property sees; without it each has its own number.
 
+mod alike;
 mod bad_input;
 mod coverage;
 mod incremental;

@@ -1,5 +1,7 @@
 //! Equal worlds have equal plans, however they came about, and time changes nothing before the plan says so.
 
+use std::sync::Arc;
+
 use kai_core::plan::{CyclePlan, StepKind, plan, plan_and_explain};
 use kai_core::time::Timestamp;
 use proptest::prelude::*;
@@ -26,8 +28,8 @@ fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
     let is_new = |since: Timestamp| since == at || since > now();
     let newly_delayed = plan.reclaim_delays.iter().any(|(_, since)| is_new(*since));
     plan.reclaim_delays.retain(|(_, since)| !is_new(*since));
-    for victims in plan.waiting.iter_mut().flat_map(|report| &mut report.victims) {
-        victims.budgets_until = None;
+    for report in &mut plan.waiting {
+        Arc::make_mut(report).victims.iter_mut().for_each(|victims| victims.budgets_until = None);
     }
     let evicted: Vec<_> = plan
         .steps
@@ -36,7 +38,7 @@ fn timeless(mut plan: CyclePlan, at: Timestamp) -> CyclePlan {
         .filter_map(|step| step.group.clone())
         .collect();
     for report in plan.waiting.iter_mut().filter(|report| evicted.contains(&report.job)) {
-        report.errors.retain(|error| &*error.reason != "PreemptionDelayNotElapsed");
+        Arc::make_mut(report).errors.retain(|error| &*error.reason != "PreemptionDelayNotElapsed");
     }
     if newly_stale || newly_delayed || !evicted.is_empty() || !plan.started.is_empty() {
         plan.wake_at = None;
@@ -64,7 +66,7 @@ pub(crate) fn same_plan(left: &CyclePlan, right: &CyclePlan) -> Result<(), TestC
 pub(crate) fn without_effort(mut plan: CyclePlan) -> CyclePlan {
     plan.work_units = 0;
     plan.searches.iter_mut().for_each(|search| search.runs.clear());
-    plan.waiting.iter_mut().for_each(|report| report.victims.clear());
+    plan.waiting.iter_mut().for_each(|report| Arc::make_mut(report).victims.clear());
     plan
 }
 

@@ -62,6 +62,10 @@ fn first_exceeded<'a>(world: &'a World, shape: &Shape) -> Option<Exceeded<'a>> {
         let most = shown(MEMORY, QueueResource::Memory, " GB");
         return Some(Exceeded { resource: "memory", most });
     }
+    // Names are put in order only where one of the others is exceeded.
+    if !(PODS..shape.request.len()).any(|slot| shape.request.get(slot) > most_of(slot)) {
+        return None;
+    }
     let others = world.names.by_name(&shape.request);
     let mut others = others.into_iter().filter(|(slot, _)| *slot >= PODS);
     let (slot, _) = others.find(|(slot, amount)| {
