@@ -157,8 +157,8 @@ impl TaskFilter {
         }
         let lacking = world.shortages(self.task, node);
         let lacking = lacking.or_else(|| self.lacks_storage(world, id));
-        let tells_more = !world.config.compatibility.is_kai();
-        lacking.or_else(|| tells_more.then(|| self.refuses(world, id)).flatten())
+        let names_more_reasons = !world.config.compatibility.is_kai();
+        lacking.or_else(|| names_more_reasons.then(|| self.refuses(world, id)).flatten())
     }
 
     /// Why the pod's storage cannot be had on the node, where that is looked at.
