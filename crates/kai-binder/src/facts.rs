@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kai_api::BindRequest;
 use kai_api::gpu_request::GpuShare;
@@ -12,6 +11,7 @@ use kai_client::observed::Observed;
 use kai_client::watch::Change;
 use kai_core::input::selectors::{Labels, NodeTerm};
 use kai_core::input::{ObjectName, Text};
+use kai_translate::view::{PersistentVolume, PersistentVolumeClaim};
 use kai_translate::{pod as pods, storage, view};
 
 use super::cdi::ClusterPolicies;

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kai_api::names::storage as names;
 use kai_core::input::storage::{StorageClassSpec, VolumeClaimSpec, VolumeSpec};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::storage;
+use kai_translate::view::{PersistentVolume, PersistentVolumeClaim};
 
 use super::Binder;
 use super::facts::{Awaited, PodFacts, is_older};
@@ -95,14 +95,12 @@ impl Volumes {
         };
         let Some(spec) = storage::claim(object).object else { return };
         let metadata = &object.metadata;
-        let phase = object.status.as_ref().and_then(|status| status.phase.as_deref());
-        let annotations = metadata.annotations.as_ref();
         let new = VolumeClaim {
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            version: metadata.resource_version.clone().unwrap_or_default(),
+            uid: metadata.uid.as_str().into(),
+            version: metadata.resource_version.clone(),
             is_bound: spec.volume.is_some()
-                && annotations.is_some_and(|all| all.contains_key(names::BIND_COMPLETED)),
-            is_lost: phase == Some("Lost"),
+                && metadata.annotations.contains_key(names::BIND_COMPLETED),
+            is_lost: object.status.phase.as_deref() == Some("Lost"),
             spec,
         };
         let known = self.claims.get(name).map(|known| (&known.uid, &known.version));
@@ -123,14 +121,12 @@ impl Volumes {
         let spec = storage::volume(object).object?;
         let claim = spec.claim.clone();
         let metadata = &object.metadata;
-        let reserved = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
-        let annotations = metadata.annotations.as_ref();
+        let reserved = object.spec.claim_ref.as_ref();
         let new = Volume {
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            version: metadata.resource_version.clone().unwrap_or_default(),
+            uid: metadata.uid.as_str().into(),
+            version: metadata.resource_version.clone(),
             claim_uid: reserved.and_then(|claim| claim.uid.as_deref()).map(Text::from),
-            by_controller: annotations
-                .is_some_and(|all| all.contains_key(names::BOUND_BY_CONTROLLER)),
+            by_controller: metadata.annotations.contains_key(names::BOUND_BY_CONTROLLER),
             spec,
         };
         let known = self.by_name.get(name).map(|known| (&known.uid, &known.version));

@@ -1,11 +1,7 @@
 //! Objects of watches, decoded once into what is read of them. An object that cannot be decoded is a value too: it names
 //! object and field, and the watch goes on with the next.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
-use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSIStorageCapacity, StorageClass};
 use kai_api::view::ObjectMeta;
 use kai_api::{BindRequest, Config, PodGroup, Queue, SchedulingShard, Topology};
 use kai_core::input::{ObjectName, Text};
@@ -14,6 +10,10 @@ use kai_translate::decode::decode;
 use kai_translate::device_versions::into_v1;
 use kai_translate::namespace::Namespace;
 use kai_translate::numa::NodeResourceTopology;
+use kai_translate::view::{
+    CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
+    PriorityClass, StorageClass,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -37,9 +37,9 @@ pub enum Observed {
     PersistentVolumeClaim(Box<PersistentVolumeClaim>),
     PersistentVolume(Box<PersistentVolume>),
     StorageClass(Box<StorageClass>),
-    CsiDriver(Box<CSIDriver>),
+    CsiDriver(Box<CsiDriver>),
     /// Free storage of a class.
-    CsiStorageCapacity(Box<CSIStorageCapacity>),
+    CsiStorageCapacity(Box<CsiStorageCapacity>),
     /// A class of devices.
     DeviceClass(Box<DeviceClass>),
     /// Devices of a driver, in the current version of the API.

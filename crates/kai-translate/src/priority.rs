@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kai_api::names::defaults;
+
+use crate::view::PriorityClass;
 
 /// The priority classes of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,10 +22,10 @@ struct Class {
 impl PriorityClasses {
     /// Takes a class over; true when that changes something.
     pub fn set(&mut self, class: &PriorityClass) -> bool {
-        let name = class.metadata.name.clone().unwrap_or_default();
+        let name = class.metadata.name.clone();
         let entry = Class {
             value: class.value,
-            global_default: class.global_default.unwrap_or_default(),
+            global_default: class.global_default,
             never_preempts: class.preemption_policy.as_deref() == Some("Never"),
         };
         self.classes.insert(name, entry) != Some(entry)
@@ -63,8 +64,8 @@ mod tests {
 
     fn class(name: &str, value: i32, global_default: bool) -> PriorityClass {
         let mut class = PriorityClass { value, ..PriorityClass::default() };
-        class.metadata.name = Some(name.to_owned());
-        class.global_default = global_default.then_some(true);
+        class.metadata.name = name.to_owned();
+        class.global_default = global_default;
         class
     }
 

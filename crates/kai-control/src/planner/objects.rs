@@ -1,7 +1,5 @@
 //! Observed objects other than pods into the parts and the world.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::api::storage::v1::CSIDriver;
 use kai_api::{BindRequest, PodGroup, Queue};
 use kai_client::kinds::Kind;
 use kai_client::observed::{Malformed, Observed};
@@ -50,28 +48,28 @@ impl Planner {
     fn set_independent(&mut self, name: &ObjectName, object: &Observed) {
         let (uid, translated) = match object {
             Observed::Topology(one) => {
-                (&one.metadata.uid, topology::translate(one).map(Object::Topology))
+                (one.metadata.uid.as_deref(), topology::translate(one).map(Object::Topology))
             }
             Observed::PodDisruptionBudget(one) => {
-                (&one.metadata.uid, budget::translate(one).map(Object::Budget))
+                (Some(&*one.metadata.uid), budget::translate(one).map(Object::Budget))
             }
             Observed::PersistentVolume(one) => {
                 let spec = storage::volume(one).map(StorageObject::Volume);
-                (&one.metadata.uid, spec.map(Object::Storage))
+                (Some(&*one.metadata.uid), spec.map(Object::Storage))
             }
             Observed::StorageClass(one) => {
                 let spec = storage::class(one).map(StorageObject::Class);
-                (&one.metadata.uid, spec.map(Object::Storage))
+                (Some(&*one.metadata.uid), spec.map(Object::Storage))
             }
             Observed::CsiStorageCapacity(one) => {
                 let spec = storage::capacity(one).map(StorageObject::Capacity);
-                (&one.metadata.uid, spec.map(Object::Storage))
+                (Some(&*one.metadata.uid), spec.map(Object::Storage))
             }
-            Observed::NodeResourceTopology(one) => (&None, numa::translate(one).map(Object::Numa)),
+            Observed::NodeResourceTopology(one) => (None, numa::translate(one).map(Object::Numa)),
             _ => return, // other controllers read them
         };
         let kind = object.kind();
-        match self.valid_part(kind, name, uid.as_deref(), translated) {
+        match self.valid_part(kind, name, uid, translated) {
             Some(object) => self.apply_delta(Delta::Set(object)),
             None => {
                 if let Some(key) = key(kind, name.clone()) {
@@ -174,13 +172,12 @@ impl Planner {
         self.apply_bind_request(&pod);
     }
 
-    fn set_volume_claim(&mut self, name: ObjectName, claim: &PersistentVolumeClaim) {
+    fn set_volume_claim(&mut self, name: ObjectName, claim: &view::PersistentVolumeClaim) {
         self.binds.set_volume_claim(name.clone(), false);
         let kind = Kind::PersistentVolumeClaim;
-        let uid = claim.metadata.uid.as_deref();
-        match self.valid_part(kind, &name, uid, storage::claim(claim)) {
+        match self.valid_part(kind, &name, Some(&claim.metadata.uid), storage::claim(claim)) {
             Some(spec) => {
-                let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+                let phase = claim.status.phase.as_deref();
                 let is_bound = spec.volume.is_some() && phase == Some("Bound");
                 self.binds.set_volume_claim(name, is_bound);
                 self.apply_delta(Delta::Set(Object::Storage(StorageObject::Claim(spec))));
@@ -267,7 +264,7 @@ impl Planner {
         }
     }
 
-    fn set_driver(&mut self, name: Text, driver: &CSIDriver) {
+    fn set_driver(&mut self, name: Text, driver: &view::CsiDriver) {
         match storage::driver(driver) {
             Some(_) => self.apply_delta(Delta::Set(Object::Storage(StorageObject::Driver(name)))),
             None => self.forget_object(ObjectKey::Storage(StorageKey::Driver(name))),

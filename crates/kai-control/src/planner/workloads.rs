@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kai_api::PodGroup;
 use kai_api::pod_group::TopologyConstraint as ApiConstraint;
 use kai_core::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, TopologyConstraint};
@@ -11,6 +10,7 @@ use kai_core::input::{ObjectName, PodGroupSpec, PodSpec, Text};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::partition::Partition;
 use kai_translate::priority::PriorityClasses;
+use kai_translate::view::PriorityClass;
 use kai_translate::{Translated, pod_group};
 use kai_workloads::{Decision, Facts, GrouperConfig, PodGroupPlan, group_pod};
 

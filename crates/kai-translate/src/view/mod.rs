@@ -1,7 +1,9 @@
-//! Slim views of the objects that come by the thousand: only what the planner reads, decoded straight from the stream.
+//! Slim views of built-in objects: only what is read of them.
 
 mod node;
 mod pod;
+mod policy;
+mod storage;
 
 use serde::{Deserialize, Deserializer};
 
@@ -11,6 +13,10 @@ pub use pod::{
     EnvSource, EnvVar, EphemeralSource, NamedSource, Pod, PodCondition, PodResourceClaim,
     PodResourceClaimStatus, PodSpec, PodStatus, Projected, ProjectedSource, Resources, Toleration,
     Volume, VolumeClaimSource, VolumeMount,
+};
+pub use policy::{PodDisruptionBudget, PriorityClass};
+pub use storage::{
+    CsiDriver, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
 };
 
 /// Some clients write `null` for an empty map or list.
