@@ -1,5 +1,7 @@
 //! `kai bench cluster`: end to end on a real control plane.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use kai_bench::{Case, Plan};
 
@@ -26,6 +28,10 @@ pub(crate) struct ClusterArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 500)]
     nodes: usize,
 
+    /// Program under test, such as a build that is shipped [default: this program]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -35,7 +41,11 @@ pub(crate) struct ClusterArguments {
 pub(crate) fn run(arguments: &ClusterArguments) -> anyhow::Result<u8> {
     let cases =
         if arguments.cases.is_empty() { Case::USUAL.to_vec() } else { arguments.cases.clone() };
-    let plan = Plan { kai: std::env::current_exe()?, cases, nodes: arguments.nodes };
+    let kai = match &arguments.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?,
+    };
+    let plan = Plan { kai, cases, nodes: arguments.nodes };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = |what: &str| output::complain(&format!("{what}\n"));
     let figures = runtime.block_on(kai_bench::run(&plan, report))?;
