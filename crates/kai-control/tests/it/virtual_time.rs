@@ -11,7 +11,7 @@ use kai_control::run::run;
 use kai_control::shards;
 use kai_core::time::{Span, Timestamp};
 use kai_settings::flags::{Flagged, apply};
-use kai_settings::planner::{Publish, Settings};
+use kai_settings::planner::{BindRequests, Publish, Settings};
 use kai_settings::status::Events;
 use kai_settings::usage::UsageSettings;
 use kube::Client;
@@ -55,6 +55,8 @@ pub(crate) struct Story {
     pub(crate) lists: Lists,
     /// `Config` and shards are read.
     pub(crate) divided: bool,
+    /// Which pods are bound through bind requests.
+    pub(crate) bind_requests: BindRequests,
     /// When groups of single pods are written as objects.
     pub(crate) publish: Option<Publish>,
     /// A function beside the usual ones.
@@ -184,6 +186,7 @@ impl Story {
             evict_by: self.evict_by,
             evictions_per_second: self.evictions_per_second,
             usage: self.usage.clone(),
+            bind_requests: self.bind_requests,
             lists: self.lists,
             ..Settings::default()
         };
