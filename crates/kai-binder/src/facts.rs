@@ -480,12 +480,19 @@ impl Facts {
         known.is_some_and(|known| known.node.is_some()) && !has_node
     }
 
-    /// The pod was bound by us and the watch will show it.
-    pub(super) fn assume_bound(&mut self, name: &ObjectName, uid: &Text, node: &Text) {
+    /// The pod was bound by us, to a node and perhaps to shared devices of it, and the watch will show it.
+    pub(super) fn assume_bound(
+        &mut self,
+        name: &ObjectName,
+        uid: &Text,
+        node: &Text,
+        devices: impl Iterator<Item = DeviceKey>,
+    ) {
         let Some(mut new) = self.pods.get(name).filter(|pod| pod.uid == *uid).cloned() else {
             return;
         };
         new.node = Some(node.clone());
+        new.groups = devices.map(|device| device.group).collect();
         new.view = None;
         self.replace_pod(name.clone(), Some(new));
     }

@@ -70,7 +70,7 @@ impl Binder {
             Stage::Bind => {
                 let Attempt { pod, pod_uid, node, .. } = &*attempt;
                 tracing::info!(%pod, %node, "bound");
-                self.facts.assume_bound(pod, pod_uid, node);
+                self.facts.assume_bound(pod, pod_uid, node, attempt.devices());
                 Stage::Report(Outcome::Bound)
             }
             Stage::Undo(reason) => Stage::Report(Outcome::Failed(reason.clone())),

@@ -181,6 +181,35 @@ fn assert_bound_whole(bind_requests: BindRequests, at_least: usize) {
     });
 }
 
+/// Every device of the node is needed, and the kubelet rejects reservation pods beyond them.
+#[test]
+fn full_devices_are_neither_oversold_nor_held_twice_wherever_kai_dies() {
+    let names = ["h1", "h2", "h3", "h4"];
+    let mut objects = vec![
+        ("/api/v1/nodes", gpu_node("n1", "2")),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+    ];
+    objects.extend(names.map(|name| (PODS, half(name))));
+    let story =
+        Story { objects, agents: vec![1], gpus_per_node: Some(2), seconds: 60, ..Story::default() };
+    dies_everywhere(&story, 14, |objects, what| {
+        assert!(!what.contains("FailedBinding"), "a reservation pod was rejected: {what}");
+        let group = |pod: &Value| pod["metadata"]["labels"]["runai-gpu-group"].to_string();
+        let (own, reservations): (Vec<&Value>, Vec<&Value>) =
+            objects[PODS].iter().partition(|pod| pod["metadata"]["namespace"] == "a");
+        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in &own {
+            assert_eq!(pod["spec"]["nodeName"], "n1", "{what}");
+            *pods.entry(group(pod)).or_default() += 1;
+        }
+        assert!(pods.values().all(|pods| *pods == 2), "{pods:?}: {what}");
+        let kept: BTreeSet<String> = reservations.iter().map(|pod| group(pod)).collect();
+        assert_eq!((kept.len(), reservations.len()), (2, 2), "{what}");
+        assert!(kept.iter().all(|group| pods.contains_key(group)), "{what}");
+        assert!(bind_requests_of(objects).is_empty(), "{what}");
+    });
+}
+
 #[test]
 fn an_eviction_is_carried_out_whole_wherever_kai_dies() {
     let story = Story { seconds: 60, ..preemption() };

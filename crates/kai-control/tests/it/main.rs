@@ -14,6 +14,7 @@ mod gpu_discovery;
 mod hostile;
 mod interrupted_writes;
 mod leases;
+mod local_binds;
 mod namespaces;
 mod numa;
 mod pages;

@@ -90,3 +90,29 @@ fn assert_backs_off(bind_requests: BindRequests) {
     assert!(failed.is_some_and(|line| line.contains(said)), "{failed:?}");
     assert!(objects[PODS].iter().all(|pod| pod["spec"]["nodeName"].is_null()));
 }
+
+#[test]
+fn reservation_of_an_earlier_process_goes_before_another_is_made_on_its_node() {
+    let mut node = node("n1", "8");
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
+    let mut leftover = pod("gpu-reservation-leftover", "0");
+    leftover["metadata"]["namespace"] = json!("kai-resource-reservation");
+    leftover["metadata"]["labels"] =
+        json!({"app": "kai-resource-reservation", "runai-gpu-group": "g"});
+    leftover["spec"]["nodeName"] = json!("n1");
+    leftover["status"]["phase"] = json!("Running");
+    let objects = vec![
+        ("/api/v1/nodes", node),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+        (PODS, leftover),
+        (PODS, sharing("p", "0.5")),
+    ];
+    let agents = vec![0];
+    let (log, objects) =
+        play(Story { objects, agents, gpus_per_node: Some(1), seconds: 60, ..Story::default() });
+    let writes = writes(&log);
+    assert!(times(&writes, "FailedBinding").is_empty(), "its node has one device: {writes:#?}");
+    let bound = times(&writes, "pods/p/binding");
+    assert!(bound.len() == 1 && bound[0] < 7.0, "{writes:#?}");
+    assert_eq!(objects[PODS].len(), 2, "{writes:#?}");
+}

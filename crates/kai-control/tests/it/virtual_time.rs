@@ -43,6 +43,8 @@ pub(crate) struct Story {
     pub(crate) agents: Vec<u64>,
     /// The device of each reservation pod; none: each has its own.
     pub(crate) devices: Vec<&'static str>,
+    /// The kubelets reject reservation pods beyond so many on their node; none: they have a device for each.
+    pub(crate) gpus_per_node: Option<usize>,
     /// Successful binds are reported.
     pub(crate) reports_success: bool,
     /// Past usage, where it counts.
@@ -158,6 +160,7 @@ impl Story {
     pub(crate) fn begin(&self, api: &Api) {
         api.refuse_streams(self.no_streams);
         api.race(self.races.clone());
+        api.limit_gpus(self.gpus_per_node);
         api.answer_after(self.write_answers, self.eviction_answers);
         for (path, object) in self.objects.clone() {
             api.set(path, object);
