@@ -17,7 +17,7 @@ use kai_translate::time::seconds;
 use super::claims::ClaimStep;
 use super::device::DeviceState;
 use super::facts::{Awaited, Life, PodFacts};
-use super::request::{Progress, Request};
+use super::request::{Progress, Request, RequestId};
 use super::volumes::{ReserveVolume, SelectNode, VolumeStep};
 use super::writes::{BindStep, Order, StatusUpdate, Undo};
 use super::{Binder, DeviceKey, Item, PATIENCE, sharing};
@@ -29,7 +29,7 @@ const GANG_PATIENCE: Span = seconds(60);
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     id: u64,
-    request_uid: Text,
+    request: RequestId,
     pod: ObjectName,
     /// The pod that the latest write was for.
     pod_uid: Text,
@@ -39,6 +39,8 @@ pub(super) struct Attempt {
     begun: Timestamp,
     /// Since when it is ready but for its gang.
     prepared: Option<Timestamp>,
+    /// A pod that is bound together with its own is bound.
+    gang_has_begun: bool,
     /// When it came to its stage.
     entered: Timestamp,
     /// Claims for which it requested volumes.
@@ -72,7 +74,7 @@ enum Stage {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
-enum Outcome {
+pub(super) enum Outcome {
     Bound,
     Failed(String),
 }
@@ -85,6 +87,8 @@ enum Move {
     Wait(Option<Timestamp>),
     /// This must change, or the moment come.
     Await(Awaited, Timestamp),
+    /// It ended, and only this process knows of the request.
+    EndLocal(Outcome),
     /// It is none of ours.
     Forget,
 }
@@ -96,7 +100,7 @@ enum Advanced {
     Writes,
     /// It waits for something else.
     Waits,
-    /// It is none of ours.
+    /// It is over, or none of ours.
     Forgotten,
 }
 
@@ -114,7 +118,7 @@ impl Attempt {
     fn new(id: u64, request: &Request, now: Timestamp) -> Self {
         Self {
             id,
-            request_uid: request.uid.clone(),
+            request: request.id.clone(),
             pod: request.pod.clone(),
             pod_uid: request.pod_uid.clone().unwrap_or_default(),
             node: request.node.clone(),
@@ -122,6 +126,7 @@ impl Attempt {
             stage: Stage::Reserve,
             begun: now,
             prepared: None,
+            gang_has_begun: false,
             entered: now,
             requested_volumes: BTreeSet::new(),
             taking: None,
@@ -155,6 +160,11 @@ impl Attempt {
         }
     }
 
+    /// A pod that is bound together with its own is bound: the gang is not reverted any more.
+    pub(super) fn mark_gang_begun(&mut self) {
+        self.gang_has_begun = true;
+    }
+
     /// It fails for this reason, as soon as the write that is under way ends.
     pub(super) fn cancel(&mut self, reason: &str) {
         if self.busy {
@@ -162,6 +172,11 @@ impl Attempt {
         } else {
             self.enter(Stage::Undo(reason.to_owned()));
         }
+    }
+
+    /// A write for the pod is under way.
+    pub(super) fn is_writing(&self, pod: &ObjectName) -> bool {
+        self.busy && self.pod == *pod
     }
 
     pub(super) fn devices(&self) -> impl Iterator<Item = DeviceKey> {
@@ -208,7 +223,7 @@ impl Binder {
         if let Some(attempt) = self.attempts.get_mut(name)
             && attempt.busy
         {
-            attempt.orphan = request.is_none_or(|request| request.uid != attempt.request_uid);
+            attempt.orphan = request.is_none_or(|request| request.id != attempt.request);
             return;
         }
         let known = self.attempts.remove(name);
@@ -217,7 +232,7 @@ impl Binder {
             return;
         };
         let mut attempt = match known {
-            Some(attempt) if attempt.request_uid == request.uid => attempt,
+            Some(attempt) if attempt.request == request.id => attempt,
             earlier => {
                 self.release_slot(earlier.as_ref());
                 self.attempts_begun += 1;
@@ -279,6 +294,10 @@ impl Binder {
                     self.look_again_at(until, Item::Request(name.clone()));
                     return Advanced::Waits;
                 }
+                Move::EndLocal(outcome) => {
+                    self.end_local(name, request, &outcome);
+                    return Advanced::Forgotten;
+                }
                 Move::Forget => return Advanced::Forgotten,
             }
         }
@@ -327,14 +346,17 @@ impl Binder {
                 tracing::warn!(pod = %request.pod, node = %request.node, reason, "a bind failed");
                 self.due.extend(attempt.devices().map(Item::Device));
                 let reason = format!("pod {} of its group failed to bind: {reason}", request.pod);
-                self.cancel_companions(request, &reason);
+                if !attempt.gang_has_begun {
+                    self.cancel_companions(request, &reason);
+                }
             }
+            Stage::Report(Outcome::Bound) => self.mark_gang_begun(request),
             Stage::Reserve
             | Stage::Volumes
             | Stage::Claims
             | Stage::Label
             | Stage::Configure
-            | Stage::Report(_) => {}
+            | Stage::Report(Outcome::Failed(_)) => {}
         }
     }
 
@@ -348,7 +370,7 @@ impl Binder {
                 Some(undo) => Move::write(BindStep::Undo(undo)),
                 None => Move::Next(Stage::Report(Outcome::Failed(reason.clone()))),
             },
-            Stage::Report(outcome) => Move::write(status_update(request, outcome)),
+            Stage::Report(outcome) => report(request, outcome),
             stage => match self.subject(request, attempt, now) {
                 Ok(pod) => self.prepare(stage, request, attempt, pod, now),
                 Err(other) => other,
@@ -374,8 +396,14 @@ impl Binder {
             return Err(Move::Forget);
         }
         if request.pod_uid.as_ref().is_some_and(|uid| *uid != pod.uid) {
-            // It was made for an earlier pod of the name.
-            return Err(Move::write(BindStep::Drop { uid: request.uid.clone() }));
+            // It was made for an earlier pod of the name. The scheduler of this process withdraws its own.
+            return Err(match &request.id {
+                RequestId::Object(uid) => Move::write(BindStep::Drop { uid: uid.clone() }),
+                RequestId::Local(_) => Move::Forget,
+            });
+        }
+        if self.is_being_repaired(&request.pod) {
+            return Err(Move::Wait(None));
         }
         match &pod.node {
             Some(node) if *node == request.node => {
@@ -623,16 +651,24 @@ fn labels(request: &Request, pod: &PodFacts) -> Option<BTreeMap<String, Option<S
     (!labels.is_empty()).then_some(labels)
 }
 
-fn status_update(request: &Request, outcome: &Outcome) -> BindStep {
+/// How it ended goes into the status of the request, where the request is an object.
+fn report(request: &Request, outcome: &Outcome) -> Move {
+    match &request.id {
+        RequestId::Object(uid) => Move::write(status_update(request, uid, outcome)),
+        RequestId::Local(_) => Move::EndLocal(outcome.clone()),
+    }
+}
+
+fn status_update(request: &Request, uid: &Text, outcome: &Outcome) -> BindStep {
     let update = match outcome {
         Outcome::Bound => StatusUpdate {
-            uid: request.uid.clone(),
+            uid: uid.clone(),
             phase: BindRequestStatus::SUCCEEDED,
             reason: None,
             failed_attempts: request.failed_attempts,
         },
         Outcome::Failed(reason) => StatusUpdate {
-            uid: request.uid.clone(),
+            uid: uid.clone(),
             phase: BindRequestStatus::FAILED,
             reason: Some(reason.clone()),
             failed_attempts: request.failed_attempts + 1,

@@ -18,6 +18,8 @@ use kai_client::failure::Failure;
 
 /// After so many reservations that came to nothing, pods on the device cannot be helped any more.
 const REPAIRS: u32 = 3;
+/// How long a reservation that no pod needs may take to go once it is released.
+const RELEASE_TIME: Span = seconds(1);
 /// The eviction of a pod that stays is repeated after this time.
 const EVICT_AGAIN: Span = seconds(30);
 
@@ -288,6 +290,10 @@ impl Binder {
             self.look_again_at(moment, Item::Device(key.clone()));
             return;
         }
+        if let Some(moment) = self.leftovers_go_by(key, now) {
+            self.look_again_at(moment, Item::Device(key.clone()));
+            return;
+        }
         let tolerations = self.tolerations(key);
         let settings = &self.settings.reservation;
         let taken: Vec<&ObjectName> = self.facts.reservations(key).map(|(pod, _)| pod).collect();
@@ -322,6 +328,16 @@ impl Binder {
         self.orders.push(Order::Reserve { device: key.clone(), plain, observing });
         memory.making = Some((name, rung));
         memory.busy = true;
+    }
+
+    /// When reservations of the node are gone that an earlier process made and no pod needs. A new one beside them could find
+    /// no device left, and the kubelet would reject it.
+    fn leftovers_go_by(&self, key: &DeviceKey, now: Timestamp) -> Option<Timestamp> {
+        let others = self.facts.devices_of_node(&key.node).filter(|other| *other != key);
+        let idle = others.filter_map(|other| self.devices.get(other));
+        let idle = idle.filter(|memory| !memory.needed).filter_map(|memory| memory.idle_since);
+        let gone = idle.map(|since| since.plus(PATIENCE).plus(RELEASE_TIME)).max();
+        gone.filter(|moment| now < *moment)
     }
 
     /// The device's reservation is not waited for any more: others may be made.

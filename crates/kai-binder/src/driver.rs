@@ -1,14 +1,16 @@
 //! The binder at work: changes and reports in, orders carried out beside.
 
+use kai_api::BindRequest;
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
 use kai_client::watch::{Change, Lists, watch};
 use kai_client::write::Writer;
+use kai_core::input::ObjectName;
 use kai_serve::metrics_text::Page;
 use tokio::sync::mpsc::{Sender, channel};
 
 use super::writes::{self, Report};
-use super::{Binder, BinderSettings, EndedBind};
+use super::{Binder, BinderSettings, EndedBind, LocalId};
 
 /// Input of the binder: the outcome of an order, or a change.
 #[derive(Debug)]
@@ -60,6 +62,16 @@ impl Driver {
     /// Takes a change of the cluster over.
     pub fn apply(&mut self, change: &Change) {
         self.binder.apply(change);
+    }
+
+    /// Takes a bind over that the scheduler of this process decided.
+    pub fn request_bind(&mut self, name: ObjectName, id: LocalId, request: BindRequest) {
+        self.binder.request_bind(name, id, request);
+    }
+
+    /// The scheduler of this process wants the bind no more.
+    pub fn withdraw_bind(&mut self, name: &ObjectName, id: LocalId) {
+        self.binder.withdraw_bind(name, id);
     }
 
     /// Takes over what came of an order.

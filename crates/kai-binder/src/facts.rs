@@ -287,7 +287,7 @@ impl Facts {
     fn set_object(&mut self, name: &ObjectName, object: &Observed) {
         match object {
             Observed::BindRequest(request) => {
-                let request = Request::read(BindRequest::clone(request));
+                let request = Request::of_object(BindRequest::clone(request));
                 self.replace_request(name.clone(), Some(request));
             }
             Observed::ResourceClaim(claim) => self.set_claim(name, Some(claim)),
@@ -306,7 +306,7 @@ impl Facts {
         match kind {
             Kind::Pod => self.remove_pod(name),
             Kind::Node => self.remove_node(&name.name),
-            Kind::BindRequest => self.remove_request(name),
+            Kind::BindRequest => self.remove_request_object(name),
             Kind::ResourceClaim => self.set_claim(name, None),
             Kind::PersistentVolumeClaim => self.set_volume_claim(name, None),
             Kind::PersistentVolume => self.set_volume(name, None),
@@ -366,6 +366,10 @@ impl Facts {
 
     pub(super) fn request(&self, name: &ObjectName) -> Option<&Request> {
         self.requests.get(name)
+    }
+
+    pub(super) fn requests(&self) -> impl Iterator<Item = (&ObjectName, &Request)> {
+        self.requests.iter()
     }
 
     pub(super) fn node_names(&self) -> impl Iterator<Item = &Text> {
@@ -456,7 +460,7 @@ impl Facts {
         let is_old = known.is_some_and(|(uid, version)| {
             **uid == *metadata.uid && is_older(&metadata.resource_version, version)
         });
-        if is_old {
+        if is_old || self.was_bound_since(&name, pod) {
             return;
         }
         self.scaling.set(&name, pod);
@@ -468,12 +472,27 @@ impl Facts {
         self.replace_pod(name, Some(Box::new(new)));
     }
 
-    /// The pod was bound by us and the watch will show it.
-    pub(super) fn assume_bound(&mut self, name: &ObjectName, uid: &Text, node: &Text) {
+    /// The pod was bound after this event of it. A pod never loses its node: what was assumed when the bind was answered
+    /// holds until the watch shows it.
+    fn was_bound_since(&self, name: &ObjectName, pod: &view::Pod) -> bool {
+        let known = self.pods.get(name).filter(|known| *known.uid == *pod.metadata.uid);
+        let has_node = pod.spec.node_name.as_deref().is_some_and(|node| !node.is_empty());
+        known.is_some_and(|known| known.node.is_some()) && !has_node
+    }
+
+    /// The pod was bound by us, to a node and perhaps to shared devices of it, and the watch will show it.
+    pub(super) fn assume_bound(
+        &mut self,
+        name: &ObjectName,
+        uid: &Text,
+        node: &Text,
+        devices: impl Iterator<Item = DeviceKey>,
+    ) {
         let Some(mut new) = self.pods.get(name).filter(|pod| pod.uid == *uid).cloned() else {
             return;
         };
         new.node = Some(node.clone());
+        new.groups = devices.map(|device| device.group).collect();
         new.view = None;
         self.replace_pod(name.clone(), Some(new));
     }
@@ -597,8 +616,11 @@ impl Facts {
         self.touched.extend(self.requests_of_node.of(node).cloned().map(Item::Request));
     }
 
-    fn remove_request(&mut self, name: &ObjectName) {
-        self.replace_request(name.clone(), None);
+    /// An object of the API server is gone. A request of this process that has its name stays.
+    fn remove_request_object(&mut self, name: &ObjectName) {
+        if !self.requests.get(name).is_some_and(Request::is_local) {
+            self.replace_request(name.clone(), None);
+        }
     }
 
     /// The request's status was written by us and the watch will show it.
@@ -609,7 +631,7 @@ impl Facts {
         self.replace_request(name.clone(), Some(new));
     }
 
-    fn replace_request(&mut self, name: ObjectName, new: Option<Request>) {
+    pub(super) fn replace_request(&mut self, name: ObjectName, new: Option<Request>) {
         let old = self.requests.remove(&name);
         if let Some(old) = &old {
             old.devices().for_each(|device| self.requests_of_device.remove(&device, &name));

@@ -61,6 +61,19 @@ impl Binder {
         self.due.extend(companions.into_iter().map(Item::Request));
     }
 
+    /// The pod of the request is bound: a later failure does not cancel the binds of the other pods. The request itself may be
+    /// gone by then.
+    pub(super) fn mark_gang_begun(&mut self, request: &Request) {
+        if request.members_needed <= 1 {
+            return;
+        }
+        for name in self.companions(request) {
+            if let Some(attempt) = self.attempts.get_mut(&name) {
+                attempt.mark_gang_begun();
+            }
+        }
+    }
+
     /// Cancels all binds of a gang of which no pod is bound yet.
     pub(super) fn cancel_companions(&mut self, request: &Request, reason: &str) {
         if request.members_needed <= 1 {

@@ -6,7 +6,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `facts` | what the watches reported |
-//! | `request` | a bind request, as the binder reads it |
+//! | `request` | a bind request, as the binder reads it, and where it lives |
+//! | `local_requests` | bind requests that live in this process |
 //! | `attempt` | one attempt to carry a request out: which step is next |
 //! | `bind_slots` | how many binds are written at a time |
 //! | `gpu_group_conflict` | groups of a node that got one device |
@@ -47,6 +48,7 @@ mod gpu_group_conflict;
 mod gpus;
 mod index;
 pub mod listing;
+mod local_requests;
 mod measured_memory;
 mod memory_limits;
 mod node_gpu_annotations;
@@ -72,6 +74,7 @@ use kai_translate::time::seconds;
 pub use gpus::{DeviceGpus, NodeGpus, gpus, reservation_pod};
 use kai_settings::binder::{BinderSettings, Privilege, ReservationSettings, RuntimeClassSetting};
 pub use node_gpu_annotations::SharedDevice;
+pub use request::{LocalId, RequestId};
 pub use scaling::scaling_pod_origin;
 
 use attempt::Attempt;
@@ -112,6 +115,8 @@ pub struct Binder {
     settings: BinderSettings,
     leads: bool,
     facts: Facts,
+    /// Requests of the scheduler of this process that were not looked at yet, in the order of its plan.
+    handed_over: Vec<ObjectName>,
     attempts: BTreeMap<ObjectName, Attempt>,
     /// How many attempts there were: what comes of a write concerns the attempt that made it, and no other.
     attempts_begun: u64,
@@ -134,6 +139,7 @@ pub struct Binder {
 /// A bind that was carried out, or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedBind {
+    pub request: RequestId,
     pub pod: ObjectName,
     pub uid: Text,
     pub node: Text,
@@ -148,6 +154,7 @@ impl Binder {
             facts: Facts::new(&settings),
             settings,
             leads: true,
+            handed_over: Vec::new(),
             attempts: BTreeMap::new(),
             attempts_begun: 0,
             slots: BindSlots::default(),
@@ -170,9 +177,11 @@ impl Binder {
         self.facts.apply(change);
     }
 
-    /// Begins or ceases to act. Attempts begin anew: what they had done can be seen.
+    /// Begins or ceases to act. Attempts begin anew: what they had done can be seen. Bind requests of this process end: the
+    /// process that acts next does not know of them.
     fn set_leading(&mut self, leads: bool) {
         self.leads = leads;
+        self.drop_local_requests();
         self.attempts.clear();
         self.slots = BindSlots::default();
         self.devices.clear();
@@ -225,6 +234,7 @@ impl Binder {
         if !self.leads || !self.facts.is_complete() {
             return;
         }
+        self.look_at_handed_over(now);
         loop {
             self.clear_vanished();
             self.due.extend(self.facts.take_touched());

@@ -62,6 +62,9 @@ impl Binder {
             self.repairs.remove(name);
             return;
         };
+        if self.attempts.values().any(|attempt| attempt.is_writing(name)) {
+            return; // it may be bound by that, and is looked at when the write ends
+        }
         // The request may be there and not observed yet.
         let first = Repair { busy: false, tries: 0, not_before: now.plus(PATIENCE) };
         let repair = self.repairs.entry(name.clone()).or_insert(first);
@@ -74,8 +77,14 @@ impl Binder {
         self.orders.push(Order::Repair { pod: name.clone(), undo });
     }
 
+    /// A bind of the pod would meet the removal of what an earlier one left: labels and config maps of the new bind would go.
+    pub(super) fn is_being_repaired(&self, pod: &ObjectName) -> bool {
+        self.repairs.get(pod).is_some_and(|repair| repair.busy)
+    }
+
     pub(super) fn repaired(&mut self, name: &ObjectName, ended: Written, now: Timestamp) {
         self.due.insert(Item::Pod(name.clone()));
+        self.due.extend(self.facts.requests_of_pod(name).cloned().map(Item::Request));
         match ended {
             Ok(answer) => {
                 tracing::info!(pod = %name, "an interrupted bind was undone");

@@ -6,9 +6,22 @@ use kai_core::input::{ObjectName, Text};
 
 use super::DeviceKey;
 
+/// Which bind request: where it lives, and what identifies it there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestId {
+    /// An object of the API server, by its UID.
+    Object(Text),
+    /// Memory of this process: its scheduler handed the request to its binder.
+    Local(LocalId),
+}
+
+/// Number of a bind request that lives in this process. No two have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LocalId(pub u64);
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
-    pub(super) uid: Text,
+    pub(super) id: RequestId,
     /// It is being deleted.
     pub(super) leaving: bool,
     pub(super) pod: ObjectName,
@@ -33,7 +46,18 @@ pub(super) enum Progress {
 }
 
 impl Request {
-    pub(super) fn read(object: BindRequest) -> Self {
+    /// An object of the API server.
+    pub(super) fn of_object(object: BindRequest) -> Self {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
+        Self::read(RequestId::Object(uid), object)
+    }
+
+    /// A request that the scheduler of this process handed over.
+    pub(super) fn local(id: LocalId, object: BindRequest) -> Self {
+        Self::read(RequestId::Local(id), object)
+    }
+
+    fn read(id: RequestId, object: BindRequest) -> Self {
         let metadata = object.metadata;
         let namespace = metadata.namespace.unwrap_or_default();
         let owners = metadata.owner_references.unwrap_or_default();
@@ -42,7 +66,7 @@ impl Request {
         let status = object.status.unwrap_or_default();
         let pod = object.spec.pod_name.as_deref().unwrap_or_default();
         Self {
-            uid: metadata.uid.unwrap_or_default().into(),
+            id,
             leaving: metadata.deletion_timestamp.is_some(),
             pod: ObjectName::new(namespace.as_str(), pod),
             pod_uid: owner.map(|owner| owner.uid.into()),
@@ -52,6 +76,10 @@ impl Request {
             failed_attempts: status.failed_attempts.unwrap_or_default(),
             spec: Box::new(object.spec),
         }
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self.id, RequestId::Local(_))
     }
 
     pub(super) fn progress(&self) -> Progress {

@@ -304,7 +304,7 @@ impl Binder {
 
     fn is_awaited_by_another(&self, request: &Request, claim: &ObjectName) -> bool {
         self.facts.requests_of_node(&request.node).any(|other| {
-            let other = self.facts.request(other).filter(|other| other.uid != request.uid);
+            let other = self.facts.request(other).filter(|other| other.id != request.id);
             let pod = other.and_then(|other| self.facts.subject(other));
             let view = pod.and_then(|pod| pod.view.as_ref());
             view.is_some_and(|view| {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::BindRequest;
+use kai_binder::LocalId;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
 use kai_client::request::{EvictBy, evict};
@@ -20,8 +22,12 @@ use crate::usage::store::{self, Place};
 pub enum Order {
     /// Bind a pod that needs nothing but a node.
     Bind(BindPod),
-    /// Ask for a bind that takes several steps.
+    /// Ask a binder for a bind that takes several steps, by an object.
     RequestBind(ObjectName, Box<Value>),
+    /// Ask the binder of this process for a bind of the pod that takes several steps.
+    HandOverBind(ObjectName, LocalId, Box<BindRequest>),
+    /// The binder of this process is to stop the bind that it was handed.
+    WithdrawBind(ObjectName, LocalId),
     /// Remove a bind request of this UID, which failed for good.
     DropBindRequest(ObjectName, Text),
     /// Evict a pod by these means.
@@ -121,7 +127,7 @@ pub enum Report {
     StatusWritten(crate::status::write::Ended),
 }
 
-/// Carries an order out and reports. Orders of the grouper are carried out by it.
+/// Carries an order out and reports. Orders of the grouper and of the binder are carried out by them.
 pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
     match order {
         Order::Bind(bind) => {
@@ -159,7 +165,10 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
             }
         }
         Order::StoreUsage(place, text) => store::save(&writer, &place, &text).await,
-        Order::Group(_) | Order::Publish(..) => {}
+        Order::Group(_)
+        | Order::Publish(..)
+        | Order::HandOverBind(..)
+        | Order::WithdrawBind(..) => {}
     }
 }
 

@@ -5,7 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use kai_api::BindRequest;
 use kai_api::function::Function;
+use kai_binder::LocalId;
 use kai_binder::driver::{BinderReport, Driver};
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
@@ -13,6 +15,7 @@ use kai_client::lease;
 use kai_client::lease::{Gate, Gates, Turn};
 use kai_client::watch::{Change, Lists, watch};
 use kai_client::write::{Limits, Writer};
+use kai_core::input::ObjectName;
 use kai_core::time::{Span, Timestamp};
 use kai_settings::binder::BinderSettings;
 use kai_settings::planner::Settings;
@@ -515,11 +518,16 @@ impl Runner {
         self.planner.apply(change, self.env.now());
     }
 
+    /// Changes from now on are planned together with those that made a plan due.
+    fn open_window(&mut self) {
+        if self.planner.is_dirty() && self.window_end.is_none() {
+            self.window_end = Some(self.env.now().plus(WINDOW));
+        }
+    }
+
     fn plan_if_due(&mut self) {
         let now = self.env.now();
-        if self.planner.is_dirty() && self.window_end.is_none() {
-            self.window_end = Some(now.plus(WINDOW));
-        }
+        self.open_window();
         let due = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
         let is_held_back = self.hold_until.is_some_and(|until| now < until);
         if !is_held_back && due.is_some_and(|due| due <= now) {
@@ -529,6 +537,8 @@ impl Runner {
             self.planner.cycle(now, &clock);
             self.planner.note_cycle_time(self.env.now().since(now));
             self.send_orders();
+            self.step_binder(); // it may have been handed binds, and may reject some at once
+            self.open_window();
         }
     }
 
@@ -560,10 +570,24 @@ impl Runner {
                         grouper.publish(*pod, *plan).await;
                     });
                 }
+                (Order::HandOverBind(pod, id, request), _) => self.hand_over(pod, id, *request),
+                (Order::WithdrawBind(pod, id), _) => {
+                    if let Some(binder) = &mut self.binder {
+                        binder.withdraw_bind(&pod, id);
+                    }
+                }
                 (order, _) => {
                     self.env.spawn("write", carry_out(self.writer.clone(), order, reports));
                 }
             }
+        }
+    }
+
+    /// The binder of this process carries the request out; no object asks for it.
+    fn hand_over(&mut self, pod: ObjectName, id: LocalId, request: BindRequest) {
+        if let Some(binder) = &mut self.binder {
+            binder.request_bind(pod.clone(), id, request);
+            self.planner.settle(Report::BindRequested(pod), self.env.now());
         }
     }
 }

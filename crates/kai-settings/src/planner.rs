@@ -87,7 +87,7 @@ impl Settings {
 /// Which pods are bound through bind requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BindRequests {
-    /// Those whose bind takes several steps.
+    /// Those whose bind takes several steps, where the binder is another process.
     #[default]
     Needed,
     /// All, as KAI does it.

@@ -59,7 +59,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_enum, default_value = "needed", value_name = "WHEN")]
     pod_groups: PodGroups,
 
-    /// Which pods are bound through a BindRequest: needed, pods whose binding takes several steps; always, all pods, as in KAI.
+    /// Which pods are bound through a BindRequest: needed, pods whose binding takes several steps in another process; always, all pods, as in KAI.
     #[arg(long, value_enum, default_value = "needed", value_name = "WHEN")]
     bind_requests: BindRequestsMade,
 

@@ -19,7 +19,7 @@ impl Binder {
         let taken = attempt.taking.take();
         self.due.insert(Item::Request(name.clone()));
         let request = self.facts.request(name).cloned();
-        let request = request.filter(|request| request.uid == attempt.request_uid);
+        let request = request.filter(|request| request.id == attempt.request);
         match ended {
             Ok(answer) => {
                 self.take_answer(answer);
@@ -70,7 +70,7 @@ impl Binder {
             Stage::Bind => {
                 let Attempt { pod, pod_uid, node, .. } = &*attempt;
                 tracing::info!(%pod, %node, "bound");
-                self.facts.assume_bound(pod, pod_uid, node);
+                self.facts.assume_bound(pod, pod_uid, node, attempt.devices());
                 Stage::Report(Outcome::Bound)
             }
             Stage::Undo(reason) => Stage::Report(Outcome::Failed(reason.clone())),
@@ -95,14 +95,7 @@ impl Binder {
         now: Timestamp,
     ) {
         let Some(request) = request else { return };
-        let failure = match outcome {
-            Outcome::Bound => None,
-            Outcome::Failed(reason) => Some(reason.clone()),
-        };
-        if let Some(subject) = self.facts.subject(request) {
-            let (pod, node) = (request.pod.clone(), request.node.clone());
-            self.ended.push(EndedBind { pod, uid: subject.uid.clone(), node, failure });
-        }
+        self.report_end(request, outcome);
         match outcome {
             Outcome::Bound => {
                 let failures = request.failed_attempts;
@@ -118,6 +111,22 @@ impl Binder {
                 }
             }
         }
+    }
+
+    /// How the bind ended is reported by the rest of the process.
+    pub(crate) fn report_end(&mut self, request: &Request, outcome: &Outcome) {
+        let Some(subject) = self.facts.subject(request) else { return };
+        let failure = match outcome {
+            Outcome::Bound => None,
+            Outcome::Failed(reason) => Some(reason.clone()),
+        };
+        self.ended.push(EndedBind {
+            request: request.id.clone(),
+            pod: request.pod.clone(),
+            uid: subject.uid.clone(),
+            node: request.node.clone(),
+            failure,
+        });
     }
 
     fn refused(

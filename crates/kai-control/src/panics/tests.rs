@@ -26,6 +26,8 @@ use crate::serve::Question;
 enum Stage {
     Change,
     Cycle,
+    /// A cycle while the binder of this process is about a bind.
+    CycleDuringBind,
     Grouping,
 }
 
@@ -57,7 +59,9 @@ pub(super) struct CycleFault {
 impl CycleFault {
     pub(super) fn of(planner: &Planner) -> Self {
         let knows = |pod: &str| planner.knows_pod(&ObjectName::new("a", pod));
-        Self { trips: faulty(Stage::Cycle).is_some_and(knows), milestones: Cell::new(0) }
+        let trips = faulty(Stage::Cycle).is_some_and(knows)
+            || faulty(Stage::CycleDuringBind).is_some_and(knows) && planner.has_local_binds();
+        Self { trips, milestones: Cell::new(0) }
     }
 
     pub(super) fn trip(&self) {
@@ -101,14 +105,32 @@ fn owned_pod(name: &str) -> Value {
     pod
 }
 
+/// A pod that shares a GPU, as admission leaves it.
+fn half_gpu_pod(name: &str) -> Value {
+    let mut pod = pod(name);
+    pod["metadata"]["annotations"] =
+        json!({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "shared"});
+    pod
+}
+
+/// A pod that fits nowhere.
+fn large_pod(name: &str) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100");
+    pod
+}
+
 /// The objects of a list.
 fn listed(path: &str) -> Vec<Value> {
     let all = json!({"quota": 0, "limit": -1, "overQuotaWeight": 1});
     match path {
+        "/api/v1/pods" if faulty(Stage::CycleDuringBind).is_some() => {
+            vec![half_gpu_pod("half"), large_pod("worse")]
+        }
         "/api/v1/pods" => vec![pod("good"), owned_pod("owned"), pod("worse")],
         "/api/v1/nodes" => vec![json!({
             "metadata": {"name": "n", "resourceVersion": "1"},
-            "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
         })],
         "/apis/scheduling.run.ai/v2/queues" => vec![
             json!({"metadata": {"name": "q", "resourceVersion": "1"}, "spec": {"resources": {"cpu": all, "gpu": all, "memory": all}}}),
@@ -132,7 +154,18 @@ fn served(path: &str) -> Value {
     }
 }
 
-/// An API server of fixed objects, whose watches say nothing; what is written is noted.
+const RESERVATIONS: &str = "/api/v1/namespaces/kai-resource-reservation/pods";
+
+/// The reservation pod as it is once it has named its device.
+fn named_device(pod: &[u8]) -> String {
+    let mut pod: Value = serde_json::from_slice(pod).expect("a pod");
+    pod["metadata"]["uid"] = json!("reservation");
+    pod["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"] = json!("GPU-0");
+    pod.to_string()
+}
+
+/// An API server of fixed objects, whose watches say nothing; what is written is noted. The second reservation pod that is made
+/// names its device at once.
 fn client(written: Arc<Mutex<Vec<String>>>) -> Client {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let written = Arc::clone(&written);
@@ -142,7 +175,14 @@ fn client(written: Arc<Mutex<Vec<String>>>) -> Client {
             if parts.method != http::Method::GET {
                 let body = body.collect_bytes().await.unwrap_or_default();
                 let text = String::from_utf8_lossy(&body).into_owned();
-                written.lock().expect("the log").push(format!("{} {path} {text}", parts.method));
+                let line = format!("{} {path} {text}", parts.method);
+                let mut written = written.lock().expect("the log");
+                let is_second = path == RESERVATIONS && written.iter().any(|it| it.contains(path));
+                written.push(line);
+                if is_second {
+                    let pod = named_device(&body);
+                    return Ok::<_, tower::BoxError>(http::Response::new(Full::from(pod)));
+                }
                 return Ok::<_, tower::BoxError>(http::Response::new(Full::new(body)));
             }
             if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
@@ -218,6 +258,18 @@ async fn a_pod_with_which_a_cycle_panics_is_skipped() {
     let event = minute.written.iter().find(|line| line.contains("SchedulerPanicked"));
     let event = event.expect("an event");
     assert!(event.contains(r#""kind":"Pod","namespace":"a","name":"worse""#), "{event}");
+    minute.assert_counted("planner_panics_total", 1);
+}
+
+/// The binder of the next round knows nothing of the bind: the pod is planned anew and bound once.
+#[tokio::test(start_paused = true)]
+async fn a_bind_under_way_during_a_panic_is_planned_anew() {
+    let minute = minute(Stage::CycleDuringBind, "worse").await;
+    let made = format!("POST {RESERVATIONS}");
+    assert_eq!(minute.count(&made), 2, "one per round: {:#?}", minute.written);
+    assert!(minute.is_bound("half") && !minute.is_bound("worse"), "{:#?}", minute.written);
+    assert_eq!(minute.count("/bindrequests"), 0, "{:#?}", minute.written);
+    assert_eq!(minute.count("DELETE"), 0, "its reservation stays: {:#?}", minute.written);
     minute.assert_counted("planner_panics_total", 1);
 }
 

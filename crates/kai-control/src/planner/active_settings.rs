@@ -6,7 +6,7 @@ use std::ops::Deref;
 use kai_api::function::Function;
 use kai_client::lease::{Leading, Turn};
 use kai_client::request::EvictBy;
-use kai_settings::planner::Settings;
+use kai_settings::planner::{BindRequests, Settings};
 use kai_settings::status::{Duties, StatusSettings};
 use kai_translate::placement::PlacementSigner;
 
@@ -72,6 +72,16 @@ impl ActiveSettings {
     /// Plans are made and carried out.
     pub(super) fn schedules(&self) -> bool {
         self.settings.schedules && self.leading.contains(&Function::Scheduler)
+    }
+
+    /// The binder of this process carries out what its scheduler decides: bind requests need not be objects.
+    pub(super) fn hands_binds_over(&self) -> bool {
+        let scheduler = &self.settings.rules.scheduler_name;
+        let binder = self.settings.binder.as_ref();
+        self.settings.bind_requests == BindRequests::Needed
+            && self.schedules()
+            && self.leading.contains(&Function::Binder)
+            && binder.is_some_and(|binder| binder.scheduler_name == *scheduler)
     }
 
     /// This process writes pod groups and links pods to them.
@@ -151,6 +161,23 @@ mod tests {
         assert_eq!(settings.duties(), Duties { queues: true, ..nothing });
         let effect = settings.take_turn(turn(Function::PodGrouper, true));
         assert_eq!(effect, TurnEffect::BeginGrouping);
+    }
+
+    #[test]
+    fn binds_are_handed_over_while_scheduler_and_binder_lead_here() {
+        let mut settings = elected();
+        let turn = |function, leads| Turn { function, leads };
+        settings.take_turn(turn(Function::Scheduler, true));
+        assert!(!settings.hands_binds_over());
+        settings.take_turn(turn(Function::Binder, true));
+        assert!(settings.hands_binds_over());
+        settings.take_turn(turn(Function::Scheduler, false));
+        assert!(!settings.hands_binds_over());
+        let hands_over = |settings: Settings| ActiveSettings::new(settings).hands_binds_over();
+        assert!(hands_over(Settings::default()));
+        let always = BindRequests::Always;
+        assert!(!hands_over(Settings { bind_requests: always, ..Settings::default() }));
+        assert!(!hands_over(Settings { binder: None, ..Settings::default() }), "another process");
     }
 
     #[test]

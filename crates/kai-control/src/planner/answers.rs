@@ -120,6 +120,12 @@ impl Planner {
         self.workloads.pod(pod).is_some()
     }
 
+    /// The binder of this process is about a bind.
+    #[cfg(test)]
+    pub(crate) fn has_local_binds(&self) -> bool {
+        !self.binds.locally_requested_pods().is_empty()
+    }
+
     /// How long the latest cycle took.
     pub fn note_cycle_time(&mut self, span: Span) {
         self.measurements.metrics.note_cycle(span);

@@ -1,4 +1,4 @@
-//! Bind requests as the cluster shows them, and what becomes of those that failed.
+//! Bind requests as the cluster shows them, and what becomes of those that failed. `local_binds` has those of this process.
 
 use kai_core::input::pod::PodRole;
 use kai_core::input::{Delta, Object, ObjectKey, ObjectName, Text};
@@ -6,7 +6,7 @@ use kai_core::time::Timestamp;
 use kai_translate::bind_request;
 
 use super::binds::{BindFailure, Removal, RemovedRequest, is_for_another};
-use super::{Planner, log_problems};
+use super::{Cause, Planner, log_problems};
 use crate::orders::Order;
 
 impl Planner {
@@ -32,6 +32,11 @@ impl Planner {
 
     /// A bind request that failed for good is removed, and its pod backs off.
     pub(super) fn drop_bind_request(&mut self, pod: &ObjectName, failure: BindFailure) {
+        if let Some(id) = self.binds.local_request(pod) {
+            self.fail_local_bind(pod, failure);
+            self.orders.push(Order::WithdrawBind(pod.clone(), id));
+            return;
+        }
         let Some(Removal { request, uid }) = self.binds.fail(pod, failure) else { return };
         self.orders.push(Order::DropBindRequest(request, uid));
         self.world.forget(pod);
@@ -51,7 +56,7 @@ impl Planner {
         for (pod, failure) in self.binds.take_failures() {
             self.statuses.note_bind_failed(&pod, &failure.reason, now);
             self.measurements.metrics.note_unbound(&pod);
-            self.back_off_after_bind(&pod, &failure, false, now);
+            self.back_off_after_bind(&pod, &failure, Cause::Request, now);
         }
     }
 

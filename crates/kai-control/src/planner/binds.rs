@@ -1,9 +1,10 @@
-//! Binds in flight: pods that a plan bound and that do not show it yet, their bind requests, and the requests that failed and
-//! are being removed.
+//! Binds in flight: pods that a plan bound and that do not show it yet, their bind requests, wherever these live, and the
+//! requests that failed and are being removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::BindRequest;
+use kai_binder::{LocalId, RequestId};
 use kai_core::input::pod::RetryAfter;
 use kai_core::input::{ObjectName, PodSpec, Text};
 use kai_core::plan::{Step, StepKind};
@@ -30,11 +31,29 @@ pub(super) struct RemovedRequest {
     pub(super) request: BindRequest,
 }
 
+/// A bind request and where it lives.
+#[derive(Debug)]
+struct KnownRequest {
+    id: RequestId,
+    object: BindRequest,
+}
+
+impl KnownRequest {
+    fn local_id(&self) -> Option<LocalId> {
+        match self.id {
+            RequestId::Local(id) => Some(id),
+            RequestId::Object(_) => None,
+        }
+    }
+}
+
 /// Binds that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Binds {
     /// Bind requests by pod, whether they are for the one that exists now or not.
-    requests: BTreeMap<ObjectName, BindRequest>,
+    requests: BTreeMap<ObjectName, KnownRequest>,
+    /// How many requests the binder of this process was handed.
+    handed_over: u64,
     /// UIDs of bind requests that failed and are being removed, by pod.
     removals: BTreeMap<ObjectName, Text>,
     /// Pods whose bind requests failed since the latest plan.
@@ -46,34 +65,83 @@ pub(super) struct Binds {
 }
 
 impl Binds {
-    /// A bind request was observed. Returns its pod.
-    pub(super) fn set_request(&mut self, name: ObjectName, request: BindRequest) -> ObjectName {
+    /// A bind request of the API server was observed. Returns its pod, and the request of this process that it replaces.
+    pub(super) fn set_request(
+        &mut self,
+        name: ObjectName,
+        request: BindRequest,
+    ) -> (ObjectName, Option<LocalId>) {
         let mut pod = name;
         // Earlier releases of KAI gave requests names of their own.
         if let Some(named) = request.spec.pod_name.as_deref().filter(|named| !named.is_empty()) {
             pod.name = named.into();
         }
-        self.requests.insert(pod.clone(), request);
-        pod
+        let uid = request.metadata.uid.as_deref().unwrap_or_default().into();
+        let known = KnownRequest { id: RequestId::Object(uid), object: request };
+        let replaced = self.requests.insert(pod.clone(), known);
+        (pod, replaced.and_then(|known| known.local_id()))
+    }
+
+    /// The binder of this process is handed the request for a bind of the pod.
+    pub(super) fn hand_over(&mut self, pod: ObjectName, request: BindRequest) -> LocalId {
+        self.handed_over += 1;
+        let id = LocalId(self.handed_over);
+        self.requests.insert(pod, KnownRequest { id: RequestId::Local(id), object: request });
+        id
+    }
+
+    /// The request for a bind of the pod that lives in this process.
+    pub(super) fn local_request(&self, pod: &ObjectName) -> Option<LocalId> {
+        self.requests.get(pod)?.local_id()
+    }
+
+    /// Pods whose bind requests live in this process.
+    pub(super) fn locally_requested_pods(&self) -> Vec<ObjectName> {
+        let local = self.requests.iter().filter(|(_, known)| known.local_id().is_some());
+        local.map(|(pod, _)| pod.clone()).collect()
+    }
+
+    /// The request for a bind of the pod lives in this process no more. The node that the pod should have got.
+    pub(super) fn remove_local_request(&mut self, pod: &ObjectName) -> Option<(LocalId, Text)> {
+        let id = self.local_request(pod)?;
+        let known = self.requests.remove(pod)?;
+        Some((id, known.object.spec.selected_node.unwrap_or_default().into()))
+    }
+
+    /// The request of this process says more than the pod does once that has its node: its device claims show what they were
+    /// given by themselves, later.
+    pub(super) fn allocates_claims(&self, pod: &ObjectName) -> bool {
+        let request = self.request(pod);
+        request.is_some_and(|request| {
+            let spec = &request.spec;
+            !spec.resource_claim_allocations.is_empty()
+                || spec.extended_resource_claim_allocation.is_some()
+        })
+    }
+
+    /// The bind of the pod failed, and no request is in the way of the next.
+    pub(super) fn record_failure(&mut self, pod: ObjectName, failure: BindFailure) {
+        self.failures.insert(pod, failure);
     }
 
     /// A bind request is gone, and with it its removal.
     pub(super) fn remove_request(&mut self, name: &ObjectName) -> Option<RemovedRequest> {
-        let is_it = |(pod, request): &(&ObjectName, &BindRequest)| {
-            let own_name = request.metadata.name.as_deref();
-            pod.namespace == name.namespace && own_name == Some(&*name.name)
+        let is_it = |(pod, known): &(&ObjectName, &KnownRequest)| {
+            let own_name = known.object.metadata.name.as_deref();
+            let is_object = known.local_id().is_none();
+            is_object && pod.namespace == name.namespace && own_name == Some(&*name.name)
         };
         let by_name = self.requests.get_key_value(name).filter(|found| is_it(found));
         let found = by_name.or_else(|| self.requests.iter().find(is_it));
         let pod = found.map(|(pod, _)| pod.clone())?;
         self.removals.remove(&pod);
-        let request = self.requests.remove(&pod)?;
+        let request = self.requests.remove(&pod)?.object;
         Some(RemovedRequest { pod, request })
     }
 
     /// The bind request of a pod.
     pub(super) fn request(&self, pod: &ObjectName) -> Option<&BindRequest> {
-        self.requests.get(pod)
+        self.requests.get(pod).map(|known| &known.object)
     }
 
     /// Pods that have a bind request.
@@ -101,9 +169,9 @@ impl Binds {
         self.in_flight.contains(pod)
     }
 
-    /// The bind request of a pod failed for good. Returns what is to be removed; none where that was ordered before.
+    /// The bind request of a pod, an object, failed for good. Returns what is to be removed; none where that was ordered before.
     pub(super) fn fail(&mut self, pod: &ObjectName, failure: BindFailure) -> Option<Removal> {
-        let removal = removal_of(pod, self.requests.get(pod)?);
+        let removal = removal_of(pod, self.request(pod)?);
         if self.removals.get(pod) == Some(&removal.uid) {
             return None;
         }
@@ -135,7 +203,7 @@ impl Binds {
     /// The failed bind request of the pod, where it is still there.
     pub(super) fn pending_removal(&self, pod: &ObjectName) -> Option<Removal> {
         let uid = self.removals.get(pod)?;
-        let request = self.requests.get(pod)?;
+        let request = self.request(pod)?;
         Some(Removal { uid: uid.clone(), ..removal_of(pod, request) })
     }
 
@@ -210,7 +278,7 @@ mod tests {
     #[test]
     fn requests_are_found_by_pod_and_removed_by_their_own_name() {
         let mut binds = Binds::default();
-        let pod = binds.set_request(name("p-xyz"), request("p-xyz", "u", "p"));
+        let (pod, _) = binds.set_request(name("p-xyz"), request("p-xyz", "u", "p"));
         assert_eq!(pod, name("p"));
         assert!(binds.is_requested(&pod));
         assert!(binds.remove_request(&name("p")).is_none(), "the name of the pod is another");
@@ -222,7 +290,7 @@ mod tests {
     #[test]
     fn a_failed_request_is_removed_once_and_blocks_its_pod_until_it_is_gone() {
         let mut binds = Binds::default();
-        let pod = binds.set_request(name("p"), request("p", "u", "p"));
+        let (pod, _) = binds.set_request(name("p"), request("p", "u", "p"));
         let removal = Removal { request: name("p"), uid: "u".into() };
         assert_eq!(binds.fail(&pod, failure()), Some(removal.clone()));
         assert_eq!(binds.fail(&pod, failure()), None, "ordered before");
@@ -243,6 +311,29 @@ mod tests {
         assert_eq!(binds.retry_after(&name("p"), until), until.map(RetryAfter::Moment));
         binds.set_request(name("p"), request("p", "u", "p"));
         assert_eq!(binds.retry_after(&name("p"), until), None);
+    }
+
+    #[test]
+    fn local_request_stays_when_an_object_of_its_name_is_gone() {
+        let mut binds = Binds::default();
+        let first = binds.hand_over(name("p"), request("p", "", "p"));
+        assert!(binds.is_requested(&name("p")) && binds.remove_request(&name("p")).is_none());
+        assert_eq!(binds.local_request(&name("p")), Some(first));
+        let second = binds.hand_over(name("q"), request("q", "", "q"));
+        assert_ne!(first, second);
+        assert_eq!(binds.locally_requested_pods(), [name("p"), name("q")]);
+        assert_eq!(binds.remove_local_request(&name("q")).map(|(id, _)| id), Some(second));
+        assert!(!binds.is_requested(&name("q")));
+    }
+
+    #[test]
+    fn object_of_the_api_server_replaces_the_local_request_of_its_pod() {
+        let mut binds = Binds::default();
+        let id = binds.hand_over(name("p"), request("p", "", "p"));
+        let observed = binds.set_request(name("p-xyz"), request("p-xyz", "u", "p"));
+        assert_eq!(observed, (name("p"), Some(id)));
+        assert_eq!(binds.local_request(&name("p")), None);
+        assert!(binds.remove_local_request(&name("p")).is_none() && binds.is_requested(&name("p")));
     }
 
     #[test]

@@ -144,7 +144,10 @@ impl Planner {
                 devices: &self.devices,
             };
             let request = source.object(step, gang);
-            self.orders.push(Order::RequestBind(pod, Box::new(request)));
+            match self.local_request(&pod, &request) {
+                Some(request) => self.hand_over(pod, request),
+                None => self.orders.push(Order::RequestBind(pod, Box::new(request))),
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod eviction_queue;
 mod evictions;
 mod gangs;
 mod group_marks;
+mod local_binds;
 mod measurements;
 mod namespaces;
 mod node_gpus;
@@ -199,7 +200,8 @@ impl Planner {
                 self.measurements.metrics.note_unbound(&pod);
                 self.world.forget(&pod);
                 self.world.require_plan();
-                self.back_off_after_bind(&pod, &failure, is_interrupted, now);
+                let cause = if is_interrupted { Cause::Interruption } else { Cause::Bind };
+                self.back_off_after_bind(&pod, &failure, cause, now);
             }
             Report::EvictionRefused { victim, error } => {
                 tracing::warn!(pod = %victim, error, "the API server refused an eviction");
@@ -226,6 +228,9 @@ impl Planner {
     /// A function of this process begins or ceases to act.
     pub fn take_turn(&mut self, turn: Turn, now: Timestamp) {
         let effect = self.settings.take_turn(turn);
+        if !self.settings.hands_binds_over() {
+            self.abandon_local_binds(now);
+        }
         self.statuses.set_duties(self.settings.duties(), now);
         match effect {
             TurnEffect::BeginScheduling => self.begin_scheduling(),
@@ -288,6 +293,7 @@ impl Planner {
     /// A bind request was carried out by us, or could not be.
     pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
         self.statuses.note_ended_bind(ended, now);
+        self.end_local_bind(ended);
     }
 
     /// Keeps a pod out of the next plans for a while after its bind failed.
@@ -295,13 +301,17 @@ impl Planner {
         &mut self,
         pod: &ObjectName,
         failure: &BindFailure,
-        is_interrupted: bool,
+        cause: Cause,
         now: Timestamp,
     ) {
         self.binds.end(pod);
         let Some(uid) = self.workloads.pod(pod).map(|entry| entry.base.uid.clone()) else { return };
-        // A bind request that failed is in the way of the next until it is gone.
-        let may_be_forgiven = self.gangs().is_needed(pod) && self.binds.request(pod).is_none();
+        // A bind request that failed is in the way of the next until it is gone. Pods that were requested together fail one
+        // after the other: one that is bound again before the last has failed would be alone.
+        let is_alone = self.binds.request(pod).is_none();
+        let is_answered = matches!(cause, Cause::Bind | Cause::Interruption);
+        let may_be_forgiven = is_alone && is_answered && self.gangs().is_needed(pod);
+        let is_interrupted = matches!(cause, Cause::Interruption | Cause::LostLease);
         let BindFailure { node, reason } = failure;
         let bind = FailedBind { node, reason, is_interrupted, may_be_forgiven };
         self.backoffs.record_failed_bind(pod, &uid, &bind, now);
@@ -340,6 +350,19 @@ impl Planner {
     fn forget_object(&mut self, key: ObjectKey) {
         self.apply_delta(Delta::Remove(key));
     }
+}
+
+/// What failed, where a pod was not bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The API server rejected the bind, or the bind request.
+    Bind,
+    /// The API server could not take it just now.
+    Interruption,
+    /// This process lost a lease while it was under way.
+    LostLease,
+    /// A binder could not carry the bind request out.
+    Request,
 }
 
 /// Characters of a message about an object that are logged: the object may quote itself.

@@ -10,6 +10,7 @@ use kai_translate::{budget, numa, queue, storage, topology, view};
 
 use super::devices::DeviceUpdate;
 use super::{Planner, log_problem, log_problems};
+use crate::orders::Order;
 use crate::status::problems::summary;
 
 impl Planner {
@@ -168,7 +169,12 @@ impl Planner {
     }
 
     fn set_bind_request(&mut self, name: ObjectName, request: BindRequest) {
-        let pod = self.binds.set_request(name, request);
+        let (pod, replaced) = self.binds.set_request(name, request);
+        if let Some(id) = replaced {
+            // Another scheduler, or this process before it restarted, requested it: the cluster shows that, and ours is dropped.
+            self.orders.push(Order::WithdrawBind(pod.clone(), id));
+            self.world.forget(&pod);
+        }
         self.apply_bind_request(&pod);
     }
 

@@ -59,6 +59,7 @@ impl Planner {
         }
         self.statuses.accounts_mut().set_vendor(&name, requests_amd_gpus(view));
         self.refresh_pod(&name);
+        self.finish_local_bind(&name);
         self.apply_bind_request(&name);
         if self.is_ready() {
             self.find_group(&name);
@@ -78,6 +79,7 @@ impl Planner {
             self.apply_group(&group);
         }
         self.binds.end(name);
+        self.withdraw_local_bind(name);
         self.nominations.remove(name);
         self.evictions.forget(name);
         self.forget_object(ObjectKey::Pod(name.clone()));

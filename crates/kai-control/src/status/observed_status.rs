@@ -96,7 +96,7 @@ impl Statuses {
     /// A bind request was carried out here, or could not be. Success is reported where settings require it; failure also
     /// where the scheduler, which reports it as well, is another process.
     pub fn note_ended_bind(&mut self, ended: &EndedBind, now: Timestamp) {
-        let EndedBind { pod, uid, node, failure } = ended;
+        let EndedBind { pod, uid, node, failure, .. } = ended;
         let all = self.settings.events == Events::All;
         match failure {
             None if all => self.report_bound(pod, uid, node, now),

@@ -86,8 +86,10 @@ struct State {
     eviction_answers: Duration,
     /// Lists are not streamed.
     no_streams: bool,
-    /// Whose requests for leases fail.
-    cut_off: Option<&'static str>,
+    /// Whose requests for leases fail, and for which; none: for all.
+    cut_off: Option<(&'static str, Option<&'static str>)>,
+    /// So many reservation pods of a node get a device; none: all of them.
+    gpus_per_node: Option<usize>,
 }
 
 /// An object that a path names.
@@ -295,6 +297,19 @@ impl State {
         json_answer(201, &json!({"kind": "Status", "status": "Success"}))
     }
 
+    /// The node of this reservation pod has no GPU left for it.
+    fn exceeds_gpus(&self, place: &Place) -> bool {
+        let Some(gpus) = self.gpus_per_node else { return false };
+        let node = self.find(place).map(|pod| pod["spec"]["nodeName"].clone());
+        let pods = self.objects.get(&place.list).into_iter().flatten();
+        let holds = |pod: &&Value| {
+            pod["metadata"]["namespace"] == place.namespace
+                && Some(&pod["spec"]["nodeName"]) == node.as_ref()
+                && pod["status"]["phase"] != "Failed"
+        };
+        pods.filter(holds).count() > gpus
+    }
+
     /// The fault that this request meets.
     fn fault(&mut self, method: &str, path: &str) -> Option<Fault> {
         let mut faults = self.faults.iter_mut();
@@ -403,7 +418,17 @@ impl Api {
 
     /// Requests of this caller for leases fail from now on.
     pub(crate) fn cut_off(&self, caller: Option<&'static str>) {
-        self.state.lock().expect("the state").cut_off = caller;
+        self.state.lock().expect("the state").cut_off = caller.map(|caller| (caller, None));
+    }
+
+    /// Requests of this caller for this lease fail from now on.
+    pub(crate) fn cut_off_lease(&self, caller: &'static str, lease: &'static str) {
+        self.state.lock().expect("the state").cut_off = Some((caller, Some(lease)));
+    }
+
+    /// The kubelets reject reservation pods beyond so many on their node.
+    pub(crate) fn limit_gpus(&self, per_node: Option<usize>) {
+        self.state.lock().expect("the state").gpus_per_node = per_node;
     }
 
     pub(crate) fn set(&self, path: &str, object: Value) {
@@ -460,12 +485,15 @@ impl Api {
         let segments: Vec<&str> = path.split('/').collect();
         let answer = match (method, place) {
             _ if segments.contains(&"leases") => {
-                if state.cut_off.is_some_and(|cut| cut == caller) {
-                    return Ok(status(500, "not for you"));
-                }
                 let named = body["metadata"]["name"].as_str().map(str::to_owned);
                 let name = segments.last().filter(|last| **last != "leases");
                 let name = name.map(|name| (*name).to_owned()).or(named).unwrap_or_default();
+                let is_cut = |(cut, lease): (&str, Option<&str>)| {
+                    cut == caller && lease.is_none_or(|lease| lease == name)
+                };
+                if state.cut_off.is_some_and(is_cut) {
+                    return Ok(status(500, "not for you"));
+                }
                 state.lease(method, &name, body)
             }
             ("POST", _) if path.ends_with("/events") => json_answer(201, &body),
@@ -510,6 +538,12 @@ impl Api {
         }
         let number = state.reservations;
         state.reservations += 1;
+        if state.exceeds_gpus(&place) {
+            let reason = "UnexpectedAdmissionError";
+            let failed = json!({"status": {"phase": "Failed", "reason": reason, "message": "no devices left"}});
+            state.patch(&place, &failed, false);
+            return;
+        }
         let Some(seconds) = state.agents.get(number).or(state.agents.last()).copied() else {
             return;
         };

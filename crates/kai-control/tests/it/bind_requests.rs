@@ -1,9 +1,10 @@
 //! Bind requests field by field: those that KAI's scheduler makes are carried out here, and ours are as it would make them.
 
+use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play, requests_of};
-use crate::{fault, gpu_node, pod, queue, running, sharing_pod, times, writes};
+use crate::{HOMES, fault, gpu_node, pod, queue, running, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -125,7 +126,8 @@ fn a_request_for_a_contradictory_pod_fails_and_reserves_nothing() {
 
 #[test]
 fn our_requests_are_as_kais_scheduler_makes_them() {
-    let (_, objects) = play(story(half("p"), Vec::new()));
+    let bind_requests = BindRequests::Always;
+    let (_, objects) = play(Story { bind_requests, ..story(half("p"), Vec::new()) });
     let mut request = objects[REQUESTS][0].clone();
     let group = objects[PODS][0]["metadata"]["labels"]["runai-gpu-group"].clone();
     assert!(group.is_string());
@@ -153,7 +155,8 @@ fn our_requests_are_as_kais_scheduler_makes_them() {
 fn requests_say_how_pods_share_the_processors_of_their_devices() {
     let mut pod = half("p");
     pod["metadata"]["annotations"]["nvidia.com/container.c.gpu-compute.mode"] = json!("sm-sharing");
-    let (_, objects) = play(story(pod, Vec::new()));
+    let bind_requests = BindRequests::Always;
+    let (_, objects) = play(Story { bind_requests, ..story(pod, Vec::new()) });
     let groups = &objects[REQUESTS][0]["spec"]["selectedFractionalGpuGroups"];
     assert_eq!(groups[0]["computeSharingMode"], "sm-sharing", "{groups}");
 }
@@ -226,13 +229,18 @@ fn devices_are_written_under_the_old_key_too() {
 
 #[test]
 fn binds_by_request_are_reported_like_others() {
-    let log = requests_of(Story { reports_success: true, ..story(half("p"), Vec::new()) });
+    HOMES.into_iter().for_each(assert_reported);
+}
+
+fn assert_reported(bind_requests: BindRequests) {
+    let story = || Story { bind_requests, reports_success: true, ..story(half("p"), Vec::new()) };
+    let log = requests_of(story());
     let writes = writes(&log);
     let count = |what: &str| writes.iter().filter(|line| line.contains(what)).count();
     assert_eq!(count("Pod bound successfully to node n1"), 2, "event and condition: {writes:#?}");
     assert_eq!(count("\"type\":\"PodBound\""), 1, "{writes:#?}");
     let faults = vec![fault("POST", "pods/p/binding", 403, 1)];
-    let log = requests_of(Story { reports_success: true, faults, ..story(half("p"), Vec::new()) });
+    let log = requests_of(Story { faults, ..story() });
     let refused = log.iter().filter(|line| line.contains("\"BindingError\""));
     let refused: Vec<&String> = refused.filter(|line| line.contains("\"PodBound\"")).collect();
     assert_eq!(refused.len(), 1, "{log:#?}");

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
 use crate::virtual_time::{Story, play, requests_of};
-use crate::{fault, gpu_node, node, pod, queue, sharing_pod, times, writes};
+use crate::{
+    HOMES, assert_succeeded, bind_requests_of, fault, gpu_node, node, pod, queue, sharing_pod,
+    times, writes,
+};
 
 const PODS: &str = "/api/v1/pods";
-const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
 const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
 const CONFIG_MAPS: &str = "/api/v1/configmaps";
 
@@ -39,17 +42,27 @@ fn story(pods: Vec<Value>) -> Story {
 }
 
 /// The writes of the bind of a sharing pod, in their order.
-const WRITES: [(&str, &str); 6] = [
-    ("POST", "/bindrequests"),
+const WRITES: [(&str, &str); 4] = [
     ("POST", "/namespaces/kai-resource-reservation/pods"),
     ("PATCH", "/namespaces/a/pods/p"),
     ("POST", "/configmaps"),
     ("POST", "/pods/p/binding"),
-    ("PATCH", "/bindrequests/p/status"),
 ];
+/// The writes beside them where the bind request is an object.
+const WRITES_OF_REQUEST: [(&str, &str); 2] =
+    [("POST", "/bindrequests"), ("PATCH", "/bindrequests/p/status")];
+
+/// Every write of the bind of a sharing pod, by the home of its bind request.
+fn writes_by_home() -> impl Iterator<Item = (BindRequests, &'static str, &'static str)> {
+    HOMES.into_iter().flat_map(|home| {
+        let is_object = home == BindRequests::Always;
+        let of_request = WRITES_OF_REQUEST.into_iter().filter(move |_| is_object);
+        WRITES.into_iter().chain(of_request).map(move |(method, path)| (home, method, path))
+    })
+}
 
 /// What must hold however it came about: the pod is bound, its config map names the device, and nothing is left over.
-fn assert_bound(objects: &BTreeMap<String, Vec<Value>>, what: &str) {
+fn assert_bound(objects: &BTreeMap<String, Vec<Value>>, home: BindRequests, what: &str) {
     let pods = &objects[PODS];
     let bound = pods.iter().find(|pod| pod["metadata"]["name"] == "p").expect("the pod");
     assert_eq!(bound["spec"]["nodeName"], "n1", "{what}");
@@ -65,17 +78,18 @@ fn assert_bound(objects: &BTreeMap<String, Vec<Value>>, what: &str) {
     assert_eq!(maps.len(), 2, "{what}");
     let devices = maps.iter().filter_map(|map| map["data"].get("NVIDIA_VISIBLE_DEVICES"));
     assert_eq!(devices.collect::<Vec<_>>(), [device], "{what}");
-    assert_eq!(objects[REQUESTS][0]["status"]["phase"], "Succeeded", "{what}");
+    assert_succeeded(objects, home, 1, what);
 }
 
 #[test]
 fn a_bind_survives_refusals_of_every_write() {
-    for (method, path) in WRITES {
+    for (bind_requests, method, path) in writes_by_home() {
         for code in [409, 429, 500] {
-            let what = format!("{method} {path} is answered with {code}");
+            let what = format!("{bind_requests:?}: {method} {path} is answered with {code}");
             let faults = vec![fault(method, path, code, 2)];
-            let (log, objects) = play(Story { faults, ..story(vec![sharing("p", "0.5")]) });
-            assert_bound(&objects, &what);
+            let start = Story { bind_requests, ..story(vec![sharing("p", "0.5")]) };
+            let (log, objects) = play(Story { faults, ..start });
+            assert_bound(&objects, bind_requests, &what);
             let binds = times(&writes(&log), "pods/p/binding").len();
             let refused = if path.ends_with("binding") { 2 } else { 0 };
             assert_eq!(binds, 1 + refused, "{what}: {log:#?}");
@@ -85,18 +99,25 @@ fn a_bind_survives_refusals_of_every_write() {
 
 #[test]
 fn a_bind_survives_answers_that_are_lost() {
-    for (method, path) in WRITES {
-        let what = format!("{method} {path} is carried out, but answered with 500");
-        let lost = Fault { carried_out: true, ..fault(method, path, 500, 1) };
-        let (_, objects) = play(Story { faults: vec![lost], ..story(vec![sharing("p", "0.5")]) });
-        assert_bound(&objects, &what);
+    for (bind_requests, method, path) in writes_by_home() {
+        let what =
+            format!("{bind_requests:?}: {method} {path} is carried out, but answered with 500");
+        let faults = vec![Fault { carried_out: true, ..fault(method, path, 500, 1) }];
+        let start = Story { bind_requests, ..story(vec![sharing("p", "0.5")]) };
+        let (_, objects) = play(Story { faults, ..start });
+        assert_bound(&objects, bind_requests, &what);
     }
 }
 
 #[test]
 fn a_bind_that_is_forbidden_is_undone_and_does_not_win_every_cycle() {
+    HOMES.into_iter().for_each(assert_undone);
+}
+
+fn assert_undone(bind_requests: BindRequests) {
     let faults = vec![fault("POST", "/pods/p/binding", 403, u32::MAX)];
-    let (log, objects) = play(Story { faults, ..story(vec![sharing("p", "0.5")]) });
+    let start = Story { bind_requests, ..story(vec![sharing("p", "0.5")]) };
+    let (log, objects) = play(Story { faults, ..start });
     let tried = times(&writes(&log), "pods/p/binding");
     let gaps: Vec<f64> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!((1.0..1.2).contains(&gaps[0]), "{gaps:?}");
@@ -106,7 +127,7 @@ fn a_bind_that_is_forbidden_is_undone_and_does_not_win_every_cycle() {
     assert_eq!(left.count(), 0, "its reservation is released");
     let pod = &objects[PODS][0];
     assert!(pod["metadata"]["labels"].get("runai-gpu-group").is_none(), "{pod:#}");
-    assert!(objects[CONFIG_MAPS].is_empty() && objects[REQUESTS].is_empty());
+    assert!(objects[CONFIG_MAPS].is_empty() && bind_requests_of(&objects).is_empty());
 }
 
 #[test]
@@ -132,27 +153,36 @@ fn a_pod_whose_bind_fails_on_one_node_goes_to_another() {
 
 #[test]
 fn a_gang_is_bound_when_all_of_it_is_prepared() {
+    HOMES.into_iter().for_each(assert_bound_together);
+}
+
+fn assert_bound_together(bind_requests: BindRequests) {
     let pods =
         vec![member(sharing("m1", "0.75")), member(sharing("m2", "0.75")), member(pod("m3", "1"))];
-    let mut story = Story { agents: vec![0, 7], seconds: 60, ..story(pods) };
+    let mut story = Story { agents: vec![0, 7], seconds: 60, bind_requests, ..story(pods) };
     story.objects.insert(2, (GROUPS, gang(3)));
     let (log, objects) = play(story);
     let writes = writes(&log);
     let bound = times(&writes, "/binding");
     assert_eq!(bound.len(), 3, "{writes:#?}");
     assert!(bound.iter().all(|second| (7.0..8.0).contains(second)), "{bound:?}");
-    assert!(objects[REQUESTS].iter().all(|request| request["status"]["phase"] == "Succeeded"));
+    assert_succeeded(&objects, bind_requests, 3, "a gang");
 }
 
 #[test]
 fn a_gang_of_which_one_cannot_be_prepared_goes_back_as_a_whole() {
+    HOMES.into_iter().for_each(assert_goes_back);
+}
+
+fn assert_goes_back(bind_requests: BindRequests) {
     let pods = vec![member(sharing("m1", "0.75")), member(sharing("m2", "0.75"))];
     let faults = vec![fault("POST", "/configmaps", 403, 1)];
-    let mut story = Story { faults, agents: vec![0], seconds: 60, ..story(pods) };
+    let mut story = Story { faults, bind_requests, seconds: 60, ..story(pods) };
     story.objects.insert(2, (GROUPS, gang(2)));
     let (log, objects) = play(story);
     let writes = writes(&log);
-    let failed: Vec<&&str> = writes.iter().filter(|line| line.contains("\"Failed\"")).collect();
+    let failed: Vec<&&str> =
+        writes.iter().filter(|line| line.contains("\"FailedBinding\"")).collect();
     assert_eq!(failed.len(), 2, "{writes:#?}");
     assert!(failed.iter().any(|line| line.contains(" of its group failed to bind")), "{failed:#?}");
     let bound = times(&writes, "/binding");

@@ -1,10 +1,11 @@
 //! Pods of other schedulers that are bound to a node at the same time as ours.
 
+use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
 use crate::api::{Moment, Race};
 use crate::virtual_time::{Story, play};
-use crate::{fault, gpu_node, pod, queue, sharing_pod, times, writes};
+use crate::{HOMES, fault, gpu_node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
@@ -161,6 +162,10 @@ fn a_pod_without_a_controller_is_left_to_its_node_and_its_rejection_is_explained
 
 #[test]
 fn a_bind_request_to_a_contested_node_is_withdrawn_and_the_pod_goes_elsewhere() {
+    HOMES.into_iter().for_each(assert_withdrawn);
+}
+
+fn assert_withdrawn(bind_requests: BindRequests) {
     let mut start = story(sharing_pod("ours", "100m", ("gpu-fraction", "0.5")));
     start.objects.push(("/api/v1/nodes", gpu_node("n2", "1")));
     // The reservation pod takes three seconds; meanwhile the GPU goes to another pod.
@@ -168,15 +173,16 @@ fn a_bind_request_to_a_contested_node_is_withdrawn_and_the_pod_goes_elsewhere() 
         agents: vec![3],
         later: vec![(1, PODS, foreign("other", "n1"))],
         seconds: 40,
+        bind_requests,
         ..start
     });
     let writes = writes(&log);
-    let requests =
-        times(&writes, "POST /apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests");
-    assert_eq!(requests.len(), 2, "{writes:#?}");
-    assert!(
-        writes.iter().any(|line| line.contains("DELETE") && line.contains("/bindrequests/ours")),
-        "{writes:#?}"
-    );
+    if bind_requests == BindRequests::Always {
+        let count = |what: &str| times(&writes, what).len();
+        let path = "/apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests";
+        assert_eq!(count(&format!("POST {path}")), 2, "{writes:#?}");
+        assert_eq!(count(&format!("DELETE {path}/ours")), 1, "{writes:#?}");
+    }
+    assert_eq!(times(&writes, "pods/ours/binding").len(), 1, "{writes:#?}");
     assert!(names_on(&objects[PODS], "n2").contains(&"ours"), "{writes:#?}");
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{Method, Request};
 use kai_client::env::{Env, Spawner, Work};
 use kai_control::run::run;
+use kai_settings::planner::BindRequests;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -18,10 +19,9 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::api::Api;
 use crate::evictions::{crowd, preemption};
 use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
-use crate::{class, gpu_node, node, of_class, pod, queue, sharing_pod};
+use crate::{bind_requests_of, class, gpu_node, node, of_class, pod, queue, sharing_pod};
 
 const PODS: &str = "/api/v1/pods";
-const REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
 const GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
 const RESERVATIONS: &str = "kai-resource-reservation";
 /// More than the writes of any story here.
@@ -134,6 +134,11 @@ fn half(name: &str) -> Value {
 
 #[test]
 fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
+    assert_bound_whole(BindRequests::Needed, 9);
+    assert_bound_whole(BindRequests::Always, 12);
+}
+
+fn assert_bound_whole(bind_requests: BindRequests, at_least: usize) {
     let gang = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
         "metadata": {"name": "gang", "namespace": "a", "uid": "g", "creationTimestamp": "2025-12-31T00:00:00Z"},
         "spec": {"minMember": 3, "queue": "q"}});
@@ -149,9 +154,10 @@ fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
         ],
         agents: vec![1],
         seconds: 120,
+        bind_requests,
         ..Story::default()
     };
-    dies_everywhere(&story, 12, |objects, what| {
+    dies_everywhere(&story, at_least, |objects, what| {
         let (own, reservations): (Vec<&Value>, Vec<&Value>) =
             objects[PODS].iter().partition(|pod| pod["metadata"]["namespace"] == "a");
         assert_eq!(own.len(), 4, "{what}");
@@ -169,8 +175,38 @@ fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
             .collect();
         assert_eq!(groups, kept, "no reservation is missing or left over: {what}");
         assert_eq!(kept.len(), reservations.len(), "one per group: {what}");
-        let requests = &objects[REQUESTS];
+        let requests = bind_requests_of(objects);
         assert!(requests.iter().all(|one| one["status"]["phase"] == "Succeeded"), "{what}");
+        assert_eq!(requests.is_empty(), bind_requests == BindRequests::Needed, "{what}");
+    });
+}
+
+/// Every device of the node is needed, and the kubelet rejects reservation pods beyond them.
+#[test]
+fn full_devices_are_neither_oversold_nor_held_twice_wherever_kai_dies() {
+    let names = ["h1", "h2", "h3", "h4"];
+    let mut objects = vec![
+        ("/api/v1/nodes", gpu_node("n1", "2")),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+    ];
+    objects.extend(names.map(|name| (PODS, half(name))));
+    let story =
+        Story { objects, agents: vec![1], gpus_per_node: Some(2), seconds: 60, ..Story::default() };
+    dies_everywhere(&story, 14, |objects, what| {
+        assert!(!what.contains("FailedBinding"), "a reservation pod was rejected: {what}");
+        let group = |pod: &Value| pod["metadata"]["labels"]["runai-gpu-group"].to_string();
+        let (own, reservations): (Vec<&Value>, Vec<&Value>) =
+            objects[PODS].iter().partition(|pod| pod["metadata"]["namespace"] == "a");
+        let mut pods: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in &own {
+            assert_eq!(pod["spec"]["nodeName"], "n1", "{what}");
+            *pods.entry(group(pod)).or_default() += 1;
+        }
+        assert!(pods.values().all(|pods| *pods == 2), "{pods:?}: {what}");
+        let kept: BTreeSet<String> = reservations.iter().map(|pod| group(pod)).collect();
+        assert_eq!((kept.len(), reservations.len()), (2, 2), "{what}");
+        assert!(kept.iter().all(|group| pods.contains_key(group)), "{what}");
+        assert!(bind_requests_of(objects).is_empty(), "{what}");
     });
 }
 

@@ -10,7 +10,7 @@ use crate::api::Api;
 use crate::virtual_time::{client, env, in_virtual_time, new_api};
 use crate::{node, pod, queue};
 
-fn candidate(
+pub(crate) fn candidate(
     api: &Api,
     begin: Instant,
     name: &'static str,
@@ -57,7 +57,7 @@ fn two_candidates() -> Vec<String> {
 }
 
 /// When, and by whom, a request was made.
-fn requests<'a>(log: &'a [String], what: &str) -> Vec<(f64, &'a str)> {
+pub(crate) fn requests<'a>(log: &'a [String], what: &str) -> Vec<(f64, &'a str)> {
     let found = log.iter().filter(|line| line.contains(what));
     let split = |line: &'a String| {
         let mut words = line.split(' ');

@@ -14,6 +14,7 @@ mod gpu_discovery;
 mod hostile;
 mod interrupted_writes;
 mod leases;
+mod local_binds;
 mod namespaces;
 mod numa;
 mod pages;
@@ -29,11 +30,37 @@ mod ungrouped;
 mod usage;
 mod virtual_time;
 
+use std::collections::BTreeMap;
+
 use kai_client::watch::Lists;
+use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
 use crate::api::Fault;
 use crate::virtual_time::{Story, requests_of};
+
+const BIND_REQUESTS: &str = "/apis/scheduling.run.ai/v1alpha2/bindrequests";
+
+/// Where bind requests live: in the process, or all of them in the API server.
+const HOMES: [BindRequests; 2] = [BindRequests::Needed, BindRequests::Always];
+
+/// The bind requests that there are in the end. None are objects where they live in the process.
+fn bind_requests_of(objects: &BTreeMap<String, Vec<Value>>) -> &[Value] {
+    objects.get(BIND_REQUESTS).map_or(&[], Vec::as_slice)
+}
+
+/// All bind requests went well, and there are as many objects as there should be of this many pods.
+fn assert_succeeded(
+    objects: &BTreeMap<String, Vec<Value>>,
+    home: BindRequests,
+    pods: usize,
+    what: &str,
+) {
+    let requests = bind_requests_of(objects);
+    let expected = if home == BindRequests::Always { pods } else { 0 };
+    assert_eq!(requests.len(), expected, "{what}");
+    assert!(requests.iter().all(|one| one["status"]["phase"] == "Succeeded"), "{what}");
+}
 
 /// Requests that are refused so many times.
 fn fault(method: &'static str, path: &'static str, code: u16, times: u32) -> Fault {

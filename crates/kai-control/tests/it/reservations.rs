@@ -1,9 +1,10 @@
 //! Reservations that are slow, failed bind requests that stay, and binds that fail for lasting reasons.
 
+use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
 use crate::virtual_time::{Story, play, requests_of};
-use crate::{fault, node, pod, queue, sharing_pod, times, writes};
+use crate::{HOMES, fault, node, pod, queue, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
 const RESERVATION: &str = "POST /api/v1/namespaces/kai-resource-reservation/pods";
@@ -43,7 +44,7 @@ fn a_reservation_that_is_slow_on_a_busy_node_is_not_reverted() {
     let (log, objects) = play(Story { agents: vec![30, 60], ..story(pods) });
     let writes = writes(&log);
     assert_eq!(times(&writes, RESERVATION).len(), 2, "{writes:#?}");
-    assert_eq!(times(&writes, REQUEST).len(), 2, "{writes:#?}");
+    assert_eq!(times(&writes, "FailedBinding").len(), 0, "{writes:#?}");
     let bound =
         |pod: &&Value| pod["metadata"]["namespace"] == "a" && pod["spec"]["nodeName"] == "n1";
     assert_eq!(objects[PODS].iter().filter(bound).count(), 2, "{writes:#?}");
@@ -54,7 +55,8 @@ fn a_bind_request_is_not_posted_again_while_the_failed_one_is_there() {
     let faults = vec![fault("DELETE", "/bindrequests/", 500, 5)];
     // The first reservation does not answer within its time.
     let agents = vec![1000, 0];
-    let log = requests_of(Story { faults, agents, ..story(vec![sharing("p", "0.5")]) });
+    let start = Story { bind_requests: BindRequests::Always, ..story(vec![sharing("p", "0.5")]) };
+    let log = requests_of(Story { faults, agents, ..start });
     let writes = writes(&log);
     let removed =
         times(&writes, "DELETE /apis/scheduling.run.ai/v1alpha2/namespaces/a/bindrequests/p");
@@ -67,20 +69,50 @@ fn a_bind_request_is_not_posted_again_while_the_failed_one_is_there() {
 
 #[test]
 fn a_lasting_failure_backs_off_to_minutes_and_says_what_is_missing() {
+    HOMES.into_iter().for_each(assert_backs_off);
+}
+
+fn assert_backs_off(bind_requests: BindRequests) {
     let mut unseen = pod("p", "100m");
     unseen["metadata"]["annotations"] = json!({"gpu-fraction": "0.5"});
-    let (log, objects) = play(Story { seconds: 1200, ..story(vec![unseen]) });
+    let (log, objects) = play(Story { bind_requests, seconds: 1200, ..story(vec![unseen]) });
     let writes = writes(&log);
-    let posted = times(&writes, REQUEST);
-    assert!((5..16).contains(&posted.len()), "{posted:?}");
-    let last = posted[posted.len() - 1] - posted[posted.len() - 2];
-    assert!(last >= 60.0, "{posted:?}");
+    let failed = times(&writes, "\"FailedBinding\"");
+    assert!((5..16).contains(&failed.len()), "{failed:?}");
+    let last = failed[failed.len() - 1] - failed[failed.len() - 2];
+    assert!(last >= 60.0, "{failed:?}");
     assert!(
         times(&writes, RESERVATION).is_empty(),
         "no device is reserved without need: {writes:#?}"
     );
-    let failed = writes.iter().find(|line| line.contains("\"Failed\""));
+    let failed = writes.iter().find(|line| line.contains("\"FailedBinding\""));
     let said = "the annotation runai/shared-gpu-configmap is missing because the admission webhook did not see the pod";
     assert!(failed.is_some_and(|line| line.contains(said)), "{failed:?}");
     assert!(objects[PODS].iter().all(|pod| pod["spec"]["nodeName"].is_null()));
+}
+
+#[test]
+fn reservation_of_an_earlier_process_goes_before_another_is_made_on_its_node() {
+    let mut node = node("n1", "8");
+    node["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
+    let mut leftover = pod("gpu-reservation-leftover", "0");
+    leftover["metadata"]["namespace"] = json!("kai-resource-reservation");
+    leftover["metadata"]["labels"] =
+        json!({"app": "kai-resource-reservation", "runai-gpu-group": "g"});
+    leftover["spec"]["nodeName"] = json!("n1");
+    leftover["status"]["phase"] = json!("Running");
+    let objects = vec![
+        ("/api/v1/nodes", node),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+        (PODS, leftover),
+        (PODS, sharing("p", "0.5")),
+    ];
+    let agents = vec![0];
+    let (log, objects) =
+        play(Story { objects, agents, gpus_per_node: Some(1), seconds: 60, ..Story::default() });
+    let writes = writes(&log);
+    assert!(times(&writes, "FailedBinding").is_empty(), "its node has one device: {writes:#?}");
+    let bound = times(&writes, "pods/p/binding");
+    assert!(bound.len() == 1 && bound[0] < 7.0, "{writes:#?}");
+    assert_eq!(objects[PODS].len(), 2, "{writes:#?}");
 }

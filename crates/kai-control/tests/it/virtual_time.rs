@@ -11,7 +11,7 @@ use kai_control::run::run;
 use kai_control::shards;
 use kai_core::time::{Span, Timestamp};
 use kai_settings::flags::{Flagged, apply};
-use kai_settings::planner::{Publish, Settings};
+use kai_settings::planner::{BindRequests, Publish, Settings};
 use kai_settings::status::Events;
 use kai_settings::usage::UsageSettings;
 use kube::Client;
@@ -43,6 +43,8 @@ pub(crate) struct Story {
     pub(crate) agents: Vec<u64>,
     /// The device of each reservation pod; none: each has its own.
     pub(crate) devices: Vec<&'static str>,
+    /// The kubelets reject reservation pods beyond so many on their node; none: they have a device for each.
+    pub(crate) gpus_per_node: Option<usize>,
     /// Successful binds are reported.
     pub(crate) reports_success: bool,
     /// Past usage, where it counts.
@@ -55,6 +57,8 @@ pub(crate) struct Story {
     pub(crate) lists: Lists,
     /// `Config` and shards are read.
     pub(crate) divided: bool,
+    /// Which pods are bound through bind requests.
+    pub(crate) bind_requests: BindRequests,
     /// When groups of single pods are written as objects.
     pub(crate) publish: Option<Publish>,
     /// A function beside the usual ones.
@@ -156,6 +160,7 @@ impl Story {
     pub(crate) fn begin(&self, api: &Api) {
         api.refuse_streams(self.no_streams);
         api.race(self.races.clone());
+        api.limit_gpus(self.gpus_per_node);
         api.answer_after(self.write_answers, self.eviction_answers);
         for (path, object) in self.objects.clone() {
             api.set(path, object);
@@ -184,6 +189,7 @@ impl Story {
             evict_by: self.evict_by,
             evictions_per_second: self.evictions_per_second,
             usage: self.usage.clone(),
+            bind_requests: self.bind_requests,
             lists: self.lists,
             ..Settings::default()
         };

@@ -211,8 +211,10 @@ fn orphans(facts: &ClusterFacts, expected: &Expectations) -> Vec<Finding> {
         .flat_map(groups)
         .collect();
     let requests: String = facts.bind_requests.iter().map(ToString::to_string).collect();
+    // One that has not named its device is being made for a pod, which names its group only then.
     let orphans = facts.reservations(expected).filter(|pod| {
-        pod.metadata.deletion_timestamp.is_none()
+        device_of(pod).is_some()
+            && pod.metadata.deletion_timestamp.is_none()
             && groups(pod).iter().all(|group| !used.contains(group) && !requests.contains(*group))
     });
     orphans

@@ -27,14 +27,7 @@ async fn assert_sound(world: &World, name: &str, node: &str, what: &str) {
         device_of(reservation).as_deref(),
         "{what}"
     );
-    world
-        .wait("the request is done", async || {
-            let requests = world.bind_requests().await;
-            requests.len() == 1
-                && requests[0]["status"]["phase"] == "Succeeded"
-                && requests[0]["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
-        })
-        .await;
+    assert!(world.bind_requests().await.is_empty(), "{what}");
 }
 
 #[tokio::test]
@@ -47,8 +40,7 @@ async fn kai_may_die_between_any_two_writes_of_a_bind() {
         world.create_pod(&half(&world, "p")).await;
         world
             .wait(&format!("{what}, or done"), async || {
-                let requests = world.bind_requests().await;
-                dying.is_dead() || requests.iter().any(|one| one["status"]["phase"] == "Succeeded")
+                dying.is_dead() || world.node_of("p").await.is_some()
             })
             .await;
         let died = dying.is_dead();
@@ -57,14 +49,9 @@ async fn kai_may_die_between_any_two_writes_of_a_bind() {
         assert_sound(&world, "p", "mortal-n", &what).await;
         world.remove_pod("p").await;
         world.wait_released().await;
-        world
-            .wait("the request is removed with the pod", async || {
-                world.bind_requests().await.is_empty()
-            })
-            .await;
         world.kill_kai();
         if !died {
-            assert!(writes >= 7, "a bind takes seven writes: {what}");
+            assert!(writes >= 5, "reservation pod, label, two config maps, binding: {what}");
             return;
         }
     }

@@ -107,10 +107,11 @@ async fn config_maps_of_others_stay_as_they_are() {
     let _agents = NodeAgents::start(&world, Answer::OwnDevice);
     world.start_kai("kai", &[]).await;
     world
-        .wait("the bind request says why", async || {
-            let requests = world.bind_requests().await;
-            let failed = |request: &Value| request["status"].to_string().contains("config map");
-            requests.iter().any(failed)
+        .wait("the condition of the pod says why", async || {
+            let pods = world.list("/api/v1", "pods").await;
+            let failed =
+                |pod: &Value| pod["status"]["conditions"].to_string().contains("config map");
+            pods.iter().any(failed)
         })
         .await;
     let others = world.bystanders().await;

@@ -34,10 +34,7 @@ async fn devices_are_logged_on_request() {
         pod
     };
     world.create_pod(&memory("p0")).await;
-    let requests = "/apis/scheduling.run.ai/v1alpha2";
-    world
-        .wait("it is decided", async || world.list(requests, "bindrequests").await.len() == 1)
-        .await;
+    world.wait("it is decided", async || world.reservations().await.len() == 1).await;
     assert!(!log().contains("[GPU_"), "nothing of devices at this level");
     world
         .wait("the level is changed", async || {
