@@ -133,11 +133,11 @@ pub(crate) fn signature(world: &World, job: JobId) -> u64 {
         }
         pods.sort_unstable();
         let mut hasher = FxHasher::default();
-        entry.leaves[at].topology.hash(&mut hasher);
-        let mut set = Some(leaf.parent);
+        entry.leaves[at].declared.topology.hash(&mut hasher);
+        let mut set = Some(leaf.declared.parent);
         while let Some(at) = set {
-            entry.sets[at].topology.hash(&mut hasher);
-            set = entry.sets[at].parent;
+            entry.tree.sets[at].topology.hash(&mut hasher);
+            set = entry.tree.sets[at].parent;
         }
         pods.hash(&mut hasher);
         leaves.push(hasher.finish());

@@ -100,7 +100,7 @@ impl World {
             is_preemptible: job.is_preemptible(),
             never_preempts: job.spec.never_preempts,
             min_members: job.threshold(0),
-            min_available: leaf.min_available,
+            min_available: leaf.declared.min_available,
             shapes: leaf.tasks.iter().map(|task| self.task(*task).shape).collect(),
         })
     }
@@ -132,10 +132,10 @@ pub(crate) fn waits_whole(job: &Job) -> bool {
 /// Neither time nor topology nor a field of the pod group alone decides about the job.
 fn is_plain(job: &Job) -> bool {
     let spec = &job.spec;
-    job.sets.len() == 1
-        && job.sets[0].topology.is_none()
-        && job.leaves[0].topology.is_none()
-        && &*job.leaves[0].name == DEFAULT_LEAF
+    job.tree.sets.len() == 1
+        && job.tree.sets[0].topology.is_none()
+        && job.leaves[0].declared.topology.is_none()
+        && &*job.leaves[0].declared.name == DEFAULT_LEAF
         && spec.preemptibility != Preemptibility::SemiPreemptible
         && spec.schedulable
         && spec.denied.is_none()
