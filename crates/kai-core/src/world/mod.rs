@@ -6,6 +6,7 @@ pub mod accounting;
 pub(crate) mod alike;
 mod apply;
 mod attach;
+pub(crate) mod constraint_signature;
 mod core_members;
 mod fingerprint;
 pub mod gpu_facts;

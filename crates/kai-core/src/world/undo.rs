@@ -99,6 +99,10 @@ enum Kind {
     Other,
 }
 
+impl Kind {
+    const COUNT: usize = 6;
+}
+
 /// The values of one kind that were saved by uncommitted writes, while some of them are dropped.
 struct Tail {
     read: usize,
@@ -195,10 +199,12 @@ impl UndoLog {
     /// All writes so far are committed: drops the values that will not be restored.
     pub(crate) fn commit(&mut self) {
         let from = self.committed.entries;
-        let uncommitted = |kind: Kind| self.count_after(from, kind);
-        let mut tasks = Tail::new(self.tasks.len(), uncommitted(Kind::Task));
-        let mut amounts = Tail::new(self.amounts.len(), uncommitted(Kind::Amounts));
-        let mut queues = Tail::new(self.queues.len(), uncommitted(Kind::Queue));
+        let mut uncommitted = [0; Kind::COUNT];
+        self.entries[from..].iter().for_each(|(_, kind)| uncommitted[*kind as usize] += 1);
+        let tail = |len: usize, kind: Kind| Tail::new(len, uncommitted[kind as usize]);
+        let mut tasks = tail(self.tasks.len(), Kind::Task);
+        let mut amounts = tail(self.amounts.len(), Kind::Amounts);
+        let mut queues = tail(self.queues.len(), Kind::Queue);
         let committed = &mut self.committed;
         let mut write = from;
         for read in from..self.entries.len() {
