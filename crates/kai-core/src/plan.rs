@@ -386,7 +386,7 @@ impl Cycle<'_> {
         let mut reports = Vec::with_capacity(jobs.len());
         for job in jobs {
             let held_back = self.held_back(job);
-            let fit = self.fits.remove(&job).unwrap_or_default();
+            let fit = self.fits.remove(&job).map(|fit| *fit).unwrap_or_default();
             if self.class_of(job).is_none() {
                 remembered.forget(job);
                 reports.push((job, Arc::new(self.report(job, &fit, held_back, &mut texts))));
@@ -433,7 +433,7 @@ impl Cycle<'_> {
         let mut pods: Vec<PodReport> = fit
             .tasks
             .iter()
-            .filter(|(task, _)| self.world.task(**task).state.status == Status::Pending)
+            .filter(|(task, _)| self.world.task(*task).state.status == Status::Pending)
             .map(|(task, fit)| pod_report(task, fit))
             .collect();
         pods.sort_by(|left, right| left.pod.cmp(&right.pod));

@@ -59,7 +59,7 @@ pub fn translate(
         never_preempts: classes.never_preempts(class),
         denied: None,
         half_bound: false,
-        tree: tree(&group.spec, &mut complaints),
+        tree: tree(&group.spec, &mut complaints).into(),
         name,
     };
     complaints.with(spec)

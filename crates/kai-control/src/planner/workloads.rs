@@ -438,7 +438,7 @@ impl Workloads {
             schedulable: true,
             denied: None,
             half_bound: false,
-            tree: GroupSet { topology, leaves: vec![leaf], ..GroupSet::default() },
+            tree: GroupSet { topology, leaves: vec![leaf], ..GroupSet::default() }.into(),
         })
     }
 

@@ -84,7 +84,7 @@ pub struct Group {
     pub members: BTreeSet<ObjectName>,
     demand: Demand,
     /// The tree of a semi-preemptible group, and what its core has.
-    tree: Option<Box<GroupSet>>,
+    tree: Option<Arc<GroupSet>>,
     core: Sum,
 }
 
@@ -408,7 +408,7 @@ impl Accounts {
     fn set_group(&mut self, spec: &PodGroupSpec) {
         let fixed = spec.preemptibility == Preemptibility::NonPreemptible;
         let is_semi = spec.preemptibility == Preemptibility::SemiPreemptible;
-        let tree = is_semi.then(|| Box::new(spec.tree.clone()));
+        let tree = is_semi.then(|| Arc::clone(&spec.tree));
         let mut leaves = BTreeMap::new();
         collect_leaves(&spec.tree, &mut leaves);
         let leaves = self.shared_leaves.share(&Arc::new(leaves));

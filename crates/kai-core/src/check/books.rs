@@ -49,7 +49,10 @@ fn check_statuses(world: &World, wrong: &mut Vec<String>) {
                 of_job.add(world.task(*task).state.status);
             }
             if of_leaf != leaf.counts {
-                wrong.push(format!("status counts of leaf {} of {}", leaf.name, job.spec.name));
+                wrong.push(format!(
+                    "status counts of leaf {} of {}",
+                    leaf.declared.name, job.spec.name
+                ));
             }
         }
         if of_job != job.counts {
@@ -67,11 +70,11 @@ fn check_members(world: &World, wrong: &mut Vec<String>) {
                 task.live && task.job == Some(id) && task.leaf == Some(at as u32)
             };
             if !leaf.tasks.iter().all(belongs) {
-                wrong.push(format!("pods of leaf {} of {}", leaf.name, job.spec.name));
+                wrong.push(format!("pods of leaf {} of {}", leaf.declared.name, job.spec.name));
             }
             let ordered = |pair: &[TaskId]| world.task_order(pair[0], pair[1]).is_le();
             if !leaf.tasks.windows(2).all(ordered) {
-                wrong.push(format!("order of leaf {} of {}", leaf.name, job.spec.name));
+                wrong.push(format!("order of leaf {} of {}", leaf.declared.name, job.spec.name));
             }
         }
     }
@@ -257,17 +260,19 @@ fn check_totals(world: &World, wrong: &mut Vec<String>) {
     }
 }
 
-/// Which pods are on a node, in a group or releasing, and which jobs are in a queue.
+/// Which pods are on a node, without a job or releasing, and which jobs are in a queue.
 fn check_listings(world: &World, wrong: &mut Vec<String>) {
     let mut of_node: BTreeMap<Text, BTreeSet<TaskId>> = BTreeMap::new();
-    let mut of_group: BTreeMap<ObjectName, BTreeSet<TaskId>> = BTreeMap::new();
+    let mut without_job: BTreeMap<ObjectName, BTreeSet<TaskId>> = BTreeMap::new();
     let mut of_queue: BTreeMap<Text, BTreeSet<JobId>> = BTreeMap::new();
     let mut releasing = BTreeSet::new();
     for (id, task) in world.tasks() {
         if let Some(group) = &task.spec.group {
             let namespace = task.spec.name.namespace.clone();
             let name = ObjectName { namespace, name: group.clone() };
-            of_group.entry(name).or_default().insert(id);
+            if !world.job_ids.contains_key(&name) {
+                without_job.entry(name).or_default().insert(id);
+            }
         }
         if let (Some(moment), Status::Releasing) = (task.spec.stuck_at, task.state.status) {
             releasing.insert((moment, id));
@@ -284,8 +289,8 @@ fn check_listings(world: &World, wrong: &mut Vec<String>) {
     if !says_the_same(&world.pods_of_node, &of_node) {
         wrong.push("pods of nodes".to_owned());
     }
-    if !says_the_same(&world.pods_of_group, &of_group) {
-        wrong.push("pods of groups".to_owned());
+    if !says_the_same(&world.pods_without_job, &without_job) {
+        wrong.push("pods without a job".to_owned());
     }
     if !says_the_same(&world.jobs_of_queue, &of_queue) {
         wrong.push("jobs of queues".to_owned());

@@ -11,7 +11,8 @@ use crate::resources::{GPU, ResourceVector};
 use crate::status::Status;
 use crate::world::World;
 use crate::world::accounting;
-use crate::world::job::{Job, Member};
+use crate::world::job::Job;
+use crate::world::job_tree::Member;
 use crate::world::node::{Accepted, DeviceDemand, GroupId, Node, Resident};
 
 pub(super) fn violations(world: &World) -> Vec<Violation> {
@@ -172,9 +173,9 @@ fn check_gang(job: &Job, found: &mut Vec<Violation>) {
 }
 
 fn is_whole(job: &Job, set: usize) -> bool {
-    let whole = job.sets[set].members.iter().filter(|member| match **member {
+    let whole = job.tree.sets[set].members.iter().filter(|member| match **member {
         Member::Leaf(leaf) => {
-            job.leaves[leaf].counts.active_allocated() >= job.leaves[leaf].min_available
+            job.leaves[leaf].counts.active_allocated() >= job.leaves[leaf].declared.min_available
         }
         Member::Set(set) => is_whole(job, set),
     });

@@ -9,7 +9,7 @@ use crate::cycle::Cycle;
 use crate::cycle::members::Scope;
 use crate::cycle::refusals::names_the_pod;
 use crate::fairness::{Amounts, CapacityViolation, ReclaimRefusal};
-use crate::ids::{JobId, TaskId};
+use crate::ids::JobId;
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::searches::SearchReport;
 use crate::report::task_fit::TaskFit;
@@ -155,10 +155,9 @@ impl Cycle<'_> {
     /// Remembers what the only attempt for the job ended with, where it says the same of all jobs alike.
     pub(crate) fn remember_failure(&self, job: JobId) {
         let Some(fit) = self.fits.get(&job) else { return };
-        let tasks: Vec<(&TaskId, &Arc<TaskFit>)> = fit.tasks.iter().collect();
-        let failure = match (&fit.errors[..], &tasks[..]) {
+        let failure = match (&fit.errors[..], &fit.tasks[..]) {
             ([JobError::Capacity(violation)], []) => Failure::Capacity(*violation),
-            ([JobError::NoNode { task, progress, fit }], [(tried, _)]) if task == *tried => {
+            ([JobError::NoNode { task, progress, fit }], [(tried, _)]) if task == tried => {
                 let leaf = &self.world.job(job).leaves[0];
                 let position = leaf.tasks.iter().position(|other| other == task);
                 let Some(position) = position else { return };

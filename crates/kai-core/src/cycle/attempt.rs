@@ -16,7 +16,7 @@ use crate::plugins::{Filter, dynamicresources, numa, predicates};
 use crate::report::job_fit::{JobError, Progress};
 use crate::report::refusal::TaskRefusal;
 use crate::report::task_fit::TaskFit;
-use crate::world::job::Member;
+use crate::world::job_tree::Member;
 use crate::world::ledger::Place;
 use crate::world::node::{DeviceDemand, Groups};
 
@@ -88,18 +88,13 @@ impl Cycle<'_> {
     /// Records why a pod found no node, adding to the refusals of earlier attempts of the cycle.
     pub(crate) fn record_refusals(&mut self, job: JobId, task: TaskId, fit: Arc<TaskFit>) {
         let fits = self.fits.entry(job).or_default();
-        match fits.tasks.get_mut(&task) {
-            Some(known) => Arc::make_mut(known).merge(&fit),
-            None => {
-                fits.tasks.insert(task, fit);
-            }
-        }
+        fits.set_pod(task, fit, |known, fit| Arc::make_mut(known).merge(&fit));
     }
 
     /// Notes an attempt that failed because a pod, whose refusals are recorded, found no node.
     pub(crate) fn note_no_node(&mut self, job: JobId, task: TaskId, progress: Progress) {
         let fits = self.fits.entry(job).or_default();
-        let fit = fits.tasks.get(&task).cloned().unwrap_or_default();
+        let fit = fits.of_pod(task).cloned().unwrap_or_default();
         fits.add_error(JobError::NoNode { task, progress, fit });
     }
 }
@@ -140,7 +135,7 @@ impl Attempt<'_> {
         tasks: &[TaskId],
         nodes: &NodeSet,
     ) -> bool {
-        if let [Member::Leaf(leaf)] = cycle.world.job(self.scope.job).sets[set].members[..] {
+        if let [Member::Leaf(leaf)] = cycle.world.job(self.scope.job).tree.sets[set].members[..] {
             return self.place_leaf(cycle, statement, leaf, tasks, nodes);
         }
         for member in cycle.world.ordered_members(self.scope, set) {
@@ -206,8 +201,8 @@ impl Attempt<'_> {
     ) -> Option<Vec<NodeSet>> {
         let job = cycle.world.job(self.scope.job);
         let constraint = match member {
-            Member::Set(set) => &job.sets[set].topology,
-            Member::Leaf(leaf) => &job.leaves[leaf].topology,
+            Member::Set(set) => &job.tree.sets[set].topology,
+            Member::Leaf(leaf) => &job.leaves[leaf].declared.topology,
         };
         if !cycle.world.policy.topology || constraint.is_none() {
             return Some(vec![nodes.clone()]);
@@ -252,7 +247,7 @@ impl Attempt<'_> {
             if self.mode == Mode::Real {
                 let fit = TaskFit { before_nodes: Some(refusal.text), ..TaskFit::default() };
                 let fits = cycle.fits.entry(self.scope.job).or_default();
-                fits.tasks.insert(task, Arc::new(fit));
+                fits.set_pod(task, Arc::new(fit), |known, fit| *known = fit);
             }
             return false;
         }
@@ -340,14 +335,20 @@ impl Attempt<'_> {
 
     fn report(self, cycle: &mut Cycle<'_>, leaf: usize, task: TaskId, found: u32) {
         let job = cycle.world.job(self.scope.job);
-        let is_gang = job.leaves.iter().any(|leaf| leaf.min_available > 1);
+        let is_gang = job.leaves.iter().any(|leaf| leaf.declared.min_available > 1);
         let entry = &job.leaves[leaf];
-        let progress = if !is_gang || entry.counts.active_used() >= entry.min_available {
+        let progress = if !is_gang || entry.counts.active_used() >= entry.declared.min_available {
             Progress::Alone
-        } else if job.leaves.len() == 1 && &*entry.name == crate::input::pod_group::DEFAULT_LEAF {
-            Progress::Gang { found, needed: entry.min_available }
+        } else if job.leaves.len() == 1
+            && &*entry.declared.name == crate::input::pod_group::DEFAULT_LEAF
+        {
+            Progress::Gang { found, needed: entry.declared.min_available }
         } else {
-            Progress::SubGroup { found, name: entry.name.clone(), needed: entry.min_available }
+            Progress::SubGroup {
+                found,
+                name: entry.declared.name.clone(),
+                needed: entry.declared.min_available,
+            }
         };
         cycle.note_no_node(self.scope.job, task, progress);
     }

@@ -63,17 +63,18 @@ impl Cycle<'_> {
 fn lacking(job: &Job) -> HeldBack {
     let alive = |leaf: &Leaf| leaf.counts.count(Status::is_alive);
     let held_back = |leaf: &Leaf| leaf.counts.count(Status::is_held_back);
-    let lacks = |leaf: &&Leaf| alive(leaf) - held_back(leaf) < leaf.min_available;
+    let lacks = |leaf: &&Leaf| alive(leaf) - held_back(leaf) < leaf.declared.min_available;
     let found = job
         .leaves
         .iter()
         .find(lacks)
         .or_else(|| job.leaves.iter().find(|leaf| held_back(leaf) > 0));
     let Some(leaf) = found else { return HeldBack::NotReached };
-    let only = job.leaves.len() == 1 && &*leaf.name == crate::input::pod_group::DEFAULT_LEAF;
+    let only =
+        job.leaves.len() == 1 && &*leaf.declared.name == crate::input::pod_group::DEFAULT_LEAF;
     HeldBack::NotReady {
-        sub_group: (!only).then(|| leaf.name.clone()),
-        needed: leaf.min_available,
+        sub_group: (!only).then(|| leaf.declared.name.clone()),
+        needed: leaf.declared.min_available,
         exist: alive(leaf),
         gated: leaf.counts.of(Status::Gated),
         backing_off: leaf.counts.of(Status::BackingOff),

@@ -14,7 +14,8 @@ use crate::ids::{JobId, TaskId};
 use crate::plugins::subgrouporder::{self, MemberState};
 use crate::status::Status;
 use crate::world::World;
-use crate::world::job::{Job, Member, StatusCounts};
+use crate::world::job::{Job, StatusCounts};
+use crate::world::job_tree::Member;
 
 /// Tasks of one attempt.
 pub(crate) type Tasks = SmallVec<[TaskId; 4]>;
@@ -51,7 +52,7 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn leaf_min(&self, job: &Job, leaf: usize) -> u32 {
-        self.part.map_or(job.leaves[leaf].min_available, |part| part.leaf_min[leaf])
+        self.part.map_or(job.leaves[leaf].declared.min_available, |part| part.leaf_min[leaf])
     }
 
     fn threshold(&self, job: &Job, set: usize) -> u32 {
@@ -87,7 +88,7 @@ impl World {
         let job = self.job(scope.job);
         match member {
             Member::Leaf(leaf) if self.is_left_out(scope, leaf) => {
-                MemberState { have: 0, need: job.leaves[leaf].min_available }
+                MemberState { have: 0, need: job.leaves[leaf].declared.min_available }
             }
             Member::Leaf(leaf) => {
                 MemberState { have: self.placed(scope, leaf), need: scope.leaf_min(job, leaf) }
@@ -108,7 +109,7 @@ impl World {
     }
 
     fn satisfied_members(&self, scope: Scope<'_>, set: usize) -> u32 {
-        let members = &self.job(scope.job).sets[set].members;
+        let members = &self.job(scope.job).tree.sets[set].members;
         members.iter().filter(|member| self.is_satisfied(scope, **member)).count() as u32
     }
 
@@ -120,7 +121,8 @@ impl World {
     /// Members of a set in sub-group order, ties by name.
     pub(crate) fn ordered_members(&self, scope: Scope<'_>, set: usize) -> SmallVec<[Member; 2]> {
         let job = self.job(scope.job);
-        let mut members: SmallVec<[Member; 2]> = job.sets[set].members.iter().copied().collect();
+        let mut members: SmallVec<[Member; 2]> =
+            job.tree.sets[set].members.iter().copied().collect();
         if members.len() > 1 {
             members.sort_by(|left, right| self.compare_members(scope, *left, *right));
         }
@@ -135,8 +137,8 @@ impl World {
             Ordering::Equal
         };
         let name = |member: Member| match member {
-            Member::Leaf(leaf) => &job.leaves[leaf].name,
-            Member::Set(set) => &job.sets[set].name,
+            Member::Leaf(leaf) => &job.leaves[leaf].declared.name,
+            Member::Set(set) => &job.tree.sets[set].name,
         };
         by_state.then_with(|| name(left).cmp(name(right)))
     }
@@ -150,8 +152,8 @@ impl World {
 
     fn collect_next(&self, scope: Scope<'_>, set: usize, simulated: bool, tasks: &mut Tasks) {
         let job = self.job(scope.job);
-        if job.sets[set].members.len() == 1
-            && let Member::Leaf(leaf) = job.sets[set].members[0]
+        if job.tree.sets[set].members.len() == 1
+            && let Member::Leaf(leaf) = job.tree.sets[set].members[0]
         {
             let wanted = self.wanted_of_leaf(scope, leaf);
             self.collect_leaf(scope, leaf, wanted, simulated, tasks);
@@ -195,7 +197,7 @@ impl World {
                 self.placed(scope, leaf) + waiting >= scope.leaf_min(job, leaf)
             }
             Member::Set(set) => {
-                let members = job.sets[set].members.iter();
+                let members = job.tree.sets[set].members.iter();
                 let able = members
                     .filter(|member| self.can_be_satisfied(scope, **member, simulated))
                     .count() as u32;
@@ -333,13 +335,13 @@ impl World {
             counts.count(Status::is_alive) - counts.count(Status::is_held_back) >= need
         };
         Self::set_holds(job, 0, &|leaf| {
-            ready(&job.leaves[leaf].counts, job.leaves[leaf].min_available)
+            ready(&job.leaves[leaf].counts, job.leaves[leaf].declared.min_available)
         })
     }
 
     /// The minimum of the whole tree holds where `leaf_holds` says which leaves have theirs.
     fn set_holds(job: &Job, set: usize, leaf_holds: &dyn Fn(usize) -> bool) -> bool {
-        let members = &job.sets[set].members;
+        let members = &job.tree.sets[set].members;
         let satisfied = members
             .iter()
             .filter(|member| match **member {
@@ -353,8 +355,9 @@ impl World {
     /// Enough pods occupy a node. KAI asks it of every leaf, whatever the tree says (fault 3).
     pub(crate) fn is_gang_satisfied(&self, id: JobId) -> bool {
         let job = self.job(id);
-        let occupied =
-            |leaf: usize| job.leaves[leaf].counts.active_used() >= job.leaves[leaf].min_available;
+        let occupied = |leaf: usize| {
+            job.leaves[leaf].counts.active_used() >= job.leaves[leaf].declared.min_available
+        };
         if self.config.compatibility.is_kai() {
             (0..job.leaves.len()).all(occupied)
         } else {
@@ -389,7 +392,9 @@ impl World {
             job.leaves[leaf].tasks.iter().filter(holds).count() as u32
         };
         (0..job.leaves.len()).all(|leaf| members(leaf) == 0)
-            || Self::set_holds(job, 0, &|leaf| members(leaf) >= job.leaves[leaf].min_available)
+            || Self::set_holds(job, 0, &|leaf| {
+                members(leaf) >= job.leaves[leaf].declared.min_available
+            })
     }
 
     /// Some pods run, none has ended well, and the gang is not whole.
@@ -406,14 +411,15 @@ impl World {
 
     /// Some leaf has more pods than it needs.
     pub(crate) fn is_elastic(&self, id: JobId) -> bool {
-        self.job(id).leaves.iter().any(|leaf| leaf.min_available < leaf.tasks.len() as u32)
+        self.job(id).leaves.iter().any(|leaf| leaf.declared.min_available < leaf.tasks.len() as u32)
     }
 
     /// Some leaf has nominated pods and not enough pods that can start now: the whole job waits.
     pub(crate) fn must_wait_whole(&self, id: JobId) -> bool {
         self.job(id).leaves.iter().any(|leaf| {
             let nominated = leaf.counts.of(Status::Pipelined);
-            nominated > 0 && leaf.counts.active_allocated() - nominated < leaf.min_available
+            nominated > 0
+                && leaf.counts.active_allocated() - nominated < leaf.declared.min_available
         })
     }
 
@@ -432,16 +438,16 @@ impl World {
         };
         let counts: Vec<u32> = (0..job.leaves.len()).map(count).collect();
         let leaf_min = (0..job.leaves.len()).map(|leaf| {
-            let need = job.leaves[leaf].min_available;
+            let need = job.leaves[leaf].declared.min_available;
             if cap { need.min(counts[leaf]) } else { need }
         });
-        let set_min = (0..job.sets.len()).map(|set| {
-            let members = &job.sets[set].members;
+        let set_min = (0..job.tree.sets.len()).map(|set| {
+            let members = &job.tree.sets[set].members;
             let filled = members.iter().filter(|member| match **member {
                 Member::Leaf(leaf) => counts[leaf] > 0,
                 Member::Set(set) => job.leaves_below(set).iter().any(|leaf| counts[*leaf] > 0),
             });
-            match (job.sets[set].min_members, cap) {
+            match (job.tree.sets[set].min_members, cap) {
                 (Some(need), true) => need.min(filled.count() as u32),
                 (Some(need), false) => need,
                 (None, _) => members.len() as u32,

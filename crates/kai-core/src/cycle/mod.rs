@@ -43,7 +43,7 @@ pub(crate) struct Cycle<'w> {
     /// What our pods may use of the cluster.
     pub(crate) total: Amounts,
     pub(crate) decisions: Vec<Decision>,
-    pub(crate) fits: BTreeMap<JobId, JobFit>,
+    pub(crate) fits: BTreeMap<JobId, Box<JobFit>>,
     /// Jobs whose pods changed, for the index to be put right in the end.
     touched: Vec<JobId>,
     /// How many of those the index knows already.
@@ -199,6 +199,7 @@ impl<'w> Cycle<'w> {
             self.decisions.push(Decision { action, task, kind });
             self.touch(task);
         }
+        self.world.log.commit();
         self.settle_index();
     }
 

@@ -1,6 +1,6 @@
 //! A pod as an input of the planner.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::input::node::{Taint, TaintEffect};
 use crate::input::selectors::{LabelSelector, Labels, NodeTerm};
@@ -47,9 +47,13 @@ pub struct PodSpec {
     pub numa: NumaDemand,
 }
 
+/// Labels and constraints of pods that have none, shared by all of them.
+static NONE: LazyLock<(Arc<Labels>, Arc<PodConstraints>)> = LazyLock::new(Default::default);
+
 impl PodSpec {
     /// A pending pod in no group, without constraints. Its UID is its name.
     pub fn pending(name: ObjectName, request: PodRequest) -> Self {
+        let (labels, constraints) = NONE.clone();
         Self {
             uid: name.name.clone(),
             name,
@@ -60,10 +64,10 @@ impl PodSpec {
             status: Status::Pending,
             node: None,
             stuck_at: None,
-            labels: Arc::default(),
+            labels,
             request,
             gpu_groups: Vec::new(),
-            constraints: Arc::default(),
+            constraints,
             claims: Vec::new(),
             nominated_node: None,
             backoff: Backoff::default(),

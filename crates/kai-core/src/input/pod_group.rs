@@ -1,5 +1,7 @@
 //! A pod group as an input of the planner.
 
+use std::sync::Arc;
+
 use crate::input::{ObjectName, Text};
 use crate::time::{Span, Timestamp};
 
@@ -39,13 +41,17 @@ pub struct PodGroupSpec {
     /// A plan placed several of its pods, and the bind of some failed: once others of it hold their places these come
     /// before everything else.
     pub half_bound: bool,
-    /// The tree of members.
-    pub tree: GroupSet,
+    /// The tree of members. Groups with equal trees can share it.
+    pub tree: Arc<GroupSet>,
 }
 
 impl PodGroupSpec {
     /// A preemptible group with the priority of training. Its UID is its name.
-    pub fn preemptible(name: ObjectName, queue: impl Into<Text>, tree: GroupSet) -> Self {
+    pub fn preemptible(
+        name: ObjectName,
+        queue: impl Into<Text>,
+        tree: impl Into<Arc<GroupSet>>,
+    ) -> Self {
         Self {
             uid: name.name.clone(),
             name,
@@ -63,7 +69,7 @@ impl PodGroupSpec {
             schedulable: true,
             denied: None,
             half_bound: false,
-            tree,
+            tree: tree.into(),
         }
     }
 }
@@ -80,7 +86,7 @@ pub enum Preemptibility {
 }
 
 /// An inner part of the tree.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct GroupSet {
     /// Name, empty for the root.
     pub name: Text,
@@ -95,7 +101,7 @@ pub struct GroupSet {
 }
 
 /// A leaf: pods of one kind.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupLeaf {
     /// Name that pods refer to.
     pub name: Text,

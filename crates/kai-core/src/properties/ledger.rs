@@ -25,6 +25,7 @@ enum Write {
     TakeBack { task: usize },
     Settle { task: usize },
     Start { job: usize },
+    Commit,
     Mark,
     RollBack { to: usize },
 }
@@ -38,6 +39,7 @@ fn write() -> impl Strategy<Value = Write> {
         2 => number().prop_map(|task| Write::TakeBack { task }),
         2 => number().prop_map(|task| Write::Settle { task }),
         1 => number().prop_map(|job| Write::Start { job }),
+        1 => Just(Write::Commit),
         3 => Just(Write::Mark),
         2 => number().prop_map(|to| Write::RollBack { to }),
     ]
@@ -139,6 +141,10 @@ impl Ledger {
                     let job = self.jobs[job % self.jobs.len()];
                     self.world.set_last_start(job, now());
                 }
+            }
+            Write::Commit => {
+                self.world.log.commit();
+                self.points.truncate(1);
             }
             Write::Mark => self.mark(),
             Write::RollBack { to } => self.roll_back(to)?,

@@ -1,6 +1,5 @@
 //! Why a job did not run: one entry per attempt that failed, and the refusals of each of its pods.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::fairness::{CapacityViolation, ReclaimRefusal};
@@ -16,8 +15,8 @@ use crate::time::{Span, Timestamp};
 pub struct JobFit {
     /// Attempts that failed, in order.
     pub errors: Vec<JobError>,
-    /// Refusals of each of its pods.
-    pub tasks: BTreeMap<TaskId, Arc<TaskFit>>,
+    /// Refusals of each of its pods, by slot of the pod.
+    pub tasks: Vec<(TaskId, Arc<TaskFit>)>,
     /// Why it may not take from other queues.
     pub cannot_reclaim: Option<ReclaimRefusal>,
     /// Victims that were looked at for it.
@@ -29,6 +28,30 @@ impl JobFit {
     pub(crate) fn add_error(&mut self, error: JobError) {
         self.errors.reserve_exact(1);
         self.errors.push(error);
+    }
+
+    /// Refusals of one of its pods.
+    pub(crate) fn of_pod(&self, pod: TaskId) -> Option<&Arc<TaskFit>> {
+        let at = self.tasks.binary_search_by_key(&pod, |(known, _)| *known).ok()?;
+        Some(&self.tasks[at].1)
+    }
+
+    /// Records refusals of a pod; `merge` adds them to those that the pod has already.
+    pub(crate) fn set_pod(
+        &mut self,
+        pod: TaskId,
+        fit: Arc<TaskFit>,
+        merge: impl FnOnce(&mut Arc<TaskFit>, Arc<TaskFit>),
+    ) {
+        match self.tasks.binary_search_by_key(&pod, |(known, _)| *known) {
+            Ok(at) => merge(&mut self.tasks[at].1, fit),
+            Err(at) => {
+                if self.tasks.is_empty() {
+                    self.tasks.reserve_exact(1);
+                }
+                self.tasks.insert(at, (pod, fit));
+            }
+        }
     }
 
     /// Adds victims that were looked at.

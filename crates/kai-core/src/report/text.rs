@@ -327,12 +327,17 @@ fn stale_eviction(world: &World, task: TaskId) -> String {
     let lead = "Workload doesn't meet the minimum required number of pods";
     let leaf = entry.job.zip(entry.leaf).map(|(job, leaf)| (world.job(job), leaf as usize));
     match leaf {
-        Some((job, leaf)) if job.leaves.len() == 1 && &*job.leaves[leaf].name == DEFAULT_LEAF => {
-            format!("{lead} ({}), evicting remaining pod: {pod}", job.leaves[leaf].min_available)
+        Some((job, leaf))
+            if job.leaves.len() == 1 && &*job.leaves[leaf].declared.name == DEFAULT_LEAF =>
+        {
+            format!(
+                "{lead} ({}), evicting remaining pod: {pod}",
+                job.leaves[leaf].declared.min_available
+            )
         }
         Some((job, leaf)) => format!(
             "{lead} ({}) in sub-group {}, evicting remaining pod: {pod}",
-            job.leaves[leaf].min_available, job.leaves[leaf].name
+            job.leaves[leaf].declared.min_available, job.leaves[leaf].declared.name
         ),
         None => format!("{lead}, evicting remaining pod: {pod}"),
     }

@@ -34,7 +34,7 @@ use crate::resources::GPU;
 use crate::solver::{Probe, Rules, Search};
 use crate::status::Status;
 use crate::world::World;
-use crate::world::job::Member;
+use crate::world::job_tree::Member;
 use crate::world::node::{DeviceDemand, GroupId};
 
 /// What the victims of a set free.
@@ -113,12 +113,12 @@ fn could_all_return(world: &World, victims: &[TaskId]) -> bool {
 /// Says nothing of jobs with several sub-groups: which of them are served depends on how far the others are.
 fn could_return(world: &World, victims: &[(JobId, TaskId)]) -> bool {
     let job = world.job(victims[0].0);
-    let [Member::Leaf(leaf)] = job.sets[0].members[..] else { return true };
+    let [Member::Leaf(leaf)] = job.tree.sets[0].members[..] else { return true };
     let leaf = &job.leaves[leaf];
     let status = |task: TaskId| world.task(task).state.status;
     let leaving = victims.iter().filter(|(_, task)| status(*task).is_active_allocated()).count();
     let staying = leaf.counts.active_allocated().saturating_sub(leaving as u32);
-    let served = leaf.min_available.saturating_sub(staying).max(1) as usize;
+    let served = leaf.declared.min_available.saturating_sub(staying).max(1) as usize;
     if victims.len() == 1 && leaf.tasks.len() == 1 {
         return true;
     }

@@ -95,7 +95,7 @@ fn units(cycle: &Cycle<'_>, victims: &[TaskId], charged: &[Accepted]) -> Vec<(Qu
                 // Pods that stay fill the minimum first. KAI uses the order of the list (fault 26).
                 let position = if as_kai { position } else { kept + gone };
                 gone += 1;
-                if position < leaf.min_available as usize {
+                if position < leaf.declared.min_available as usize {
                     core.get_or_insert_default().add(charged);
                 } else {
                     units.push((queue, *charged));

@@ -50,8 +50,8 @@ pub(super) fn asks_for_devices_only(world: &World, search: &Search, task: TaskId
         && shape.constraints.node_selector.is_empty()
         && shape.constraints.node_terms.is_empty()
         && shape.constraints.avoided_nodes.is_empty()
-        && job.sets.iter().all(|set| set.topology.is_none())
-        && job.leaves.iter().all(|leaf| leaf.topology.is_none())
+        && job.tree.sets.iter().all(|set| set.topology.is_none())
+        && job.leaves.iter().all(|leaf| leaf.declared.topology.is_none())
 }
 
 impl RuledOut {

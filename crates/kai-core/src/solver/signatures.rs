@@ -2,9 +2,7 @@
 //! again in the same action. KAI's signature leaves out labels, namespaces and claims and can skip jobs that would
 //! run (fault 27); by default they are part of it.
 
-use std::hash::{Hash, Hasher};
-
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::FxHashMap;
 
 use crate::cycle::Cycle;
 use crate::ids::{JobId, QueueId, TaskId};
@@ -12,6 +10,7 @@ use crate::resources::{CPU, FIXED_SLOTS, GPU, MEMORY, PODS, ResourceVector};
 use crate::status::Status;
 use crate::world::World;
 use crate::world::alike::{Alike, AlikeId};
+use crate::world::constraint_signature::signature;
 
 /// Failures of one action.
 pub(crate) struct Signatures {
@@ -115,47 +114,4 @@ fn footprint(world: &World, job: JobId) -> Footprint {
     };
     requests.sort_by_cached_key(key);
     Footprint(requests)
-}
-
-/// Constraints of the job's waiting pods and of the sets they are in.
-pub(crate) fn signature(world: &World, job: JobId) -> u64 {
-    let entry = world.job(job);
-    let mut leaves: Vec<u64> = Vec::with_capacity(entry.leaves.len());
-    for (at, leaf) in entry.leaves.iter().enumerate() {
-        let mut pods: Vec<u64> = leaf
-            .tasks
-            .iter()
-            .filter(|task| !world.task(**task).state.status.is_active_allocated())
-            .map(|task| pod_signature(world, *task))
-            .collect();
-        if pods.is_empty() {
-            continue;
-        }
-        pods.sort_unstable();
-        let mut hasher = FxHasher::default();
-        entry.leaves[at].topology.hash(&mut hasher);
-        let mut set = Some(leaf.parent);
-        while let Some(at) = set {
-            entry.sets[at].topology.hash(&mut hasher);
-            set = entry.sets[at].parent;
-        }
-        pods.hash(&mut hasher);
-        leaves.push(hasher.finish());
-    }
-    leaves.sort_unstable();
-    let mut hasher = FxHasher::default();
-    leaves.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn pod_signature(world: &World, task: TaskId) -> u64 {
-    let entry = world.task(task);
-    let mut hasher = FxHasher::default();
-    world.shape_of(task).constraints.hash(&mut hasher);
-    if !world.config.compatibility.is_kai() {
-        entry.spec.labels.hash(&mut hasher);
-        entry.spec.name.namespace.hash(&mut hasher);
-        entry.spec.claims.hash(&mut hasher);
-    }
-    hasher.finish()
 }

@@ -26,10 +26,11 @@ use crate::solver::budget::Budget;
 use crate::solver::ruled_out::asks_for_devices_only;
 use crate::solver::simulate::Scenario;
 use crate::solver::{Probe, ProbeResult, Rules, Search, may_skip_sets, try_set};
+use crate::world::World;
 use crate::world::index::JobKey;
 use crate::world::node::Mig;
 use crate::world::shape::GpuDemand;
-use crate::world::{Checkpoint, World};
+use crate::world::undo::Moment;
 
 /// The last in job order is collected first.
 type VictimKey = Reverse<JobKey>;
@@ -142,7 +143,7 @@ struct NodeYield {
 struct Yields {
     size: i64,
     /// How much of the log of changes was looked at.
-    examined_until: Checkpoint,
+    examined_until: Moment,
     /// What each node yields, by node slot.
     nodes: Vec<NodeYield>,
     /// Nodes that yield something, in the order in which their first useful sets come.
@@ -180,7 +181,7 @@ impl Yields {
     fn new(world: &World, size: i64) -> Self {
         let mut yields = Self {
             size,
-            examined_until: world.checkpoint(),
+            examined_until: world.log.moment(),
             nodes: vec![NodeYield::default(); world.nodes.len()],
             order: BTreeSet::new(),
             counts: BTreeMap::new(),
@@ -199,7 +200,7 @@ impl Yields {
         for node in world.nodes_concerned_since(self.examined_until) {
             self.look_at(world, node);
         }
-        self.examined_until = world.checkpoint();
+        self.examined_until = world.log.moment();
     }
 
     fn look_at(&mut self, world: &World, id: NodeId) {

@@ -10,7 +10,7 @@ use crate::input::pod_group::TopologyConstraint;
 use crate::solver::Probe;
 use crate::solver::gpu_filter::{available_centi, match_wanted};
 use crate::world::World;
-use crate::world::job::Member;
+use crate::world::job_tree::Member;
 
 /// Demands of one level of one topology.
 struct Level {
@@ -32,12 +32,12 @@ impl TopologyFilter {
         let mut wanted: BTreeMap<(Text, Text), Vec<i64>> = BTreeMap::new();
         let entry = world.job(job);
         let leaves_too = !world.config.compatibility.is_kai();
-        let sets = (0..entry.sets.len()).map(Member::Set);
+        let sets = (0..entry.tree.sets.len()).map(Member::Set);
         let leaves = (0..entry.leaves.len()).map(Member::Leaf).filter(|_| leaves_too);
         for member in sets.chain(leaves) {
             let (constraint, below) = match member {
-                Member::Set(set) => (&entry.sets[set].topology, entry.leaves_below(set)),
-                Member::Leaf(leaf) => (&entry.leaves[leaf].topology, vec![leaf]),
+                Member::Set(set) => (&entry.tree.sets[set].topology, entry.leaves_below(set)),
+                Member::Leaf(leaf) => (&entry.leaves[leaf].declared.topology, vec![leaf]),
             };
             let Some((topology, level)) = constraint.as_ref().and_then(|it| required(world, it))
             else {

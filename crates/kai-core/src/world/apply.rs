@@ -12,7 +12,6 @@ use crate::plugins::numa::NumaState;
 use crate::status::Status;
 use crate::world::World;
 use crate::world::in_flight::Assumed;
-use crate::world::job::Job;
 use crate::world::node::Node;
 use crate::world::validate::{self, InputProblem};
 
@@ -229,12 +228,7 @@ impl World {
             self.dissolve_job(id);
             self.form_job(id, spec);
         } else {
-            let queue = self.queue_ids.get(&spec.queue).copied();
-            let placeholder = Job::new(spec.clone(), queue);
-            let id = self.free_job_slots.pop().unwrap_or_else(|| {
-                self.jobs.push(placeholder);
-                JobId::new(self.jobs.len() - 1)
-            });
+            let id = self.free_job_slots.pop().unwrap_or_else(|| JobId::new(self.jobs.len()));
             self.job_ids.insert(spec.name.clone(), id);
             self.form_job(id, spec);
         }
@@ -246,7 +240,7 @@ impl World {
             return Effect::unchanged();
         };
         self.dissolve_job(id);
-        self.jobs[id.index()].vacate();
+        self.jobs[id.index()].vacate(self.job_trees.empty());
         self.free_job_slots.push(id);
         Effect::changed()
     }

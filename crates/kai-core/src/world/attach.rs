@@ -47,13 +47,15 @@ fn unlist<K: std::hash::Hash + Eq, I: Ord + Copy>(
 const FEW_NODES: usize = 64;
 
 impl World {
-    pub(crate) fn insert_pod(&mut self, spec: PodSpec) {
+    pub(crate) fn insert_pod(&mut self, mut spec: PodSpec) {
         let name = spec.name.clone();
-        let spec = Arc::new(spec);
         self.claims.know_pod(&spec);
         let sharing = self.assume_claims(&spec, spec.status);
         let claims = self.claims.of_pod(&spec);
         let shape = self.shape_for(&spec);
+        // Pods of one shape have equal constraints, which take more memory than all else of a pod.
+        spec.constraints = Arc::clone(&self.shapes[shape].constraints);
+        let spec = Arc::new(spec);
         let task = Task {
             live: true,
             shape,
@@ -74,9 +76,6 @@ impl World {
         if self.task(id).spec.backoff.protected_until.is_some() {
             self.protected_pods.insert(id);
         }
-        if let Some(group) = self.group_of(id) {
-            self.pods_of_group.entry(group).or_default().insert(id);
-        }
         self.attach(id);
         self.reattach_sharing(&sharing, id);
     }
@@ -87,9 +86,6 @@ impl World {
         };
         self.detach(id);
         self.protected_pods.remove(&id);
-        if let Some(group) = self.group_of(id) {
-            unlist(&mut self.pods_of_group, &group, id);
-        }
         self.tasks[id.index()].live = false;
         self.free_task_slots.push(id);
         let spec = Arc::clone(&self.task(id).spec);
@@ -133,7 +129,7 @@ impl World {
         self.attach(id);
     }
 
-    fn shape_for(&mut self, spec: &Arc<PodSpec>) -> crate::world::shape::ShapeId {
+    fn shape_for(&mut self, spec: &PodSpec) -> crate::world::shape::ShapeId {
         let claimed = if self.config.params.dynamic_resources {
             self.claims.gpus_of_pod(spec, self.config.compatibility)
         } else {
@@ -164,8 +160,11 @@ impl World {
                 self.account_arrival(id, node);
             }
         }
-        if let Some(job) = self.group_of(id).and_then(|group| self.job_ids.get(&group)).copied() {
-            self.join_job(id, job);
+        if let Some(group) = self.group_of(id) {
+            match self.job_ids.get(&group).copied() {
+                Some(job) => self.join_job(id, job),
+                None => self.list_without_job(id),
+            }
         }
         if let (Some(moment), Status::Releasing) = (self.task(id).spec.stuck_at, observed.status) {
             self.releasing.insert((moment, id));
@@ -179,6 +178,8 @@ impl World {
         }
         if let Some(job) = self.task(id).job {
             self.leave_job(id, job);
+        } else if let Some(group) = self.group_of(id) {
+            unlist(&mut self.pods_without_job, &group, id);
         }
         let listed: Option<Text> = self.listed_node(id);
         if let Some(name) = listed {
@@ -504,23 +505,25 @@ impl World {
         self.shapes.some_repel()
     }
 
-    pub(crate) fn form_job(&mut self, id: JobId, spec: Box<PodGroupSpec>) {
+    /// Fills slot `id`, vacant or the next of the arena, with a pod group and the pods that name it.
+    pub(crate) fn form_job(&mut self, id: JobId, mut spec: Box<PodGroupSpec>) {
         let queue_name = spec.queue.clone();
         let name = spec.name.clone();
         let queue = self.queue_ids.get(&queue_name).copied();
-        let is_listed_as_changed = self.job(id).is_listed_as_changed;
-        self.jobs[id.index()] = Job { is_listed_as_changed, ..Job::new(spec, queue) };
+        let tree = self.job_trees.share(&mut spec.tree);
+        let mut job = Job::new(spec, queue, tree);
+        if let Some(slot) = self.jobs.get_mut(id.index()) {
+            job.is_listed_as_changed = slot.is_listed_as_changed;
+            *slot = job;
+        } else {
+            self.jobs.push(job);
+        }
         self.forget_class(id);
         if self.job(id).is_semi_preemptible() {
             self.semi_preemptible.insert(id);
         }
         self.jobs_of_queue.entry(queue_name).or_default().insert(id);
-        let pods: Vec<TaskId> = self
-            .pods_of_group
-            .get(&name)
-            .map(|pods| pods.iter().copied().collect())
-            .unwrap_or_default();
-        for task in pods {
+        for task in self.pods_without_job.remove(&name).unwrap_or_default() {
             self.join_job(task, id);
         }
         // Each pod that joined put the job in the index already.
@@ -532,11 +535,19 @@ impl World {
         pods.extend(&self.job(id).strays);
         for task in pods {
             self.leave_job(task, id);
+            self.list_without_job(task);
         }
         self.unindex_job(id);
         self.semi_preemptible.remove(&id);
         let queue = self.job(id).spec.queue.clone();
         unlist(&mut self.jobs_of_queue, &queue, id);
+    }
+
+    /// The pod waits for the pod group that it names.
+    fn list_without_job(&mut self, task: TaskId) {
+        if let Some(group) = self.group_of(task) {
+            self.pods_without_job.entry(group).or_default().insert(task);
+        }
     }
 
     fn join_job(&mut self, task: TaskId, job: JobId) {

@@ -9,7 +9,7 @@ use crate::cycle::members::{Scope, Tasks};
 use crate::fairness::Amounts;
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::world::World;
-use crate::world::job::Member;
+use crate::world::job_tree::Member;
 use crate::world::node::Accepted;
 
 /// A part of a job's tree.
@@ -49,7 +49,7 @@ impl World {
                 && (self.task(*task).state.status.is_active_allocated() || extra.contains(task))
         };
         let placed: Tasks = leaf.tasks.iter().copied().filter(is_placed).collect();
-        let needed = leaf.min_available as usize;
+        let needed = leaf.declared.min_available as usize;
         let core = placed.iter().copied().take(needed).collect();
         let next = placed.iter().copied().skip(needed).last().into_iter().collect();
         Split { is_satisfied: placed.len() >= needed, core, next, placed }
@@ -57,7 +57,7 @@ impl World {
 
     fn split_set(&self, scope: Scope<'_>, set: usize, extra: &[TaskId]) -> Split {
         let job = self.job(scope.job);
-        let members = job.sets[set].members.iter();
+        let members = job.tree.sets[set].members.iter();
         let parts: Vec<Split> = members.map(|member| self.split(scope, *member, extra)).collect();
         let needed = job.threshold(set) as usize;
         let is_satisfied = parts.iter().filter(|part| part.is_satisfied).count() >= needed;

@@ -56,11 +56,11 @@ impl World {
             let mut strays: Vec<&ObjectName> =
                 job.strays.iter().map(|task| &self.task(*task).spec.name).collect();
             strays.sort();
-            let _ = writeln!(text, "  strays {strays:?} {:?}", job.tree_problem);
+            let _ = writeln!(text, "  strays {strays:?} {:?}", job.tree.problem);
             for leaf in &job.leaves {
                 let names: Vec<&str> =
                     leaf.tasks.iter().map(|task| &*self.task(*task).spec.name.name).collect();
-                let _ = writeln!(text, "  leaf {} {:?} {names:?}", leaf.name, leaf.counts);
+                let _ = writeln!(text, "  leaf {} {:?} {names:?}", leaf.declared.name, leaf.counts);
             }
         }
         let mut tasks: Vec<_> = self.task_ids.values().map(|id| self.task(*id)).collect();

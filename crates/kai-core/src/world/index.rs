@@ -65,7 +65,8 @@ impl QueueJobs {
 #[derive(Clone, Debug)]
 pub(crate) struct Indexed {
     pub(crate) queue: QueueId,
-    pub(crate) key: JobKey,
+    /// The part of its key that can change while its spec does not.
+    pub(crate) fill: Fill,
     /// Hundredths of GPUs that it holds; none when it cannot be a victim.
     pub(crate) size: Option<i64>,
 }
@@ -75,7 +76,7 @@ pub(crate) struct Indexed {
 pub struct JobIndex {
     queues: Vec<QueueJobs>,
     none: QueueJobs,
-    /// Under which queue and key each job was put.
+    /// Where each job was put.
     places: Vec<Option<Indexed>>,
     /// Jobs with a pod that waits, for a node or for its gates.
     pub(crate) waiting: BTreeSet<JobId>,

@@ -15,7 +15,7 @@ use crate::world::World;
 use crate::world::accounting;
 use crate::world::index::{Fill, Indexed, JobKey};
 use crate::world::node::{DeviceDemand, Groups, Resident};
-use crate::world::undo::{Checkpoint, Undo};
+use crate::world::undo::{Checkpoint, Moment, Undo};
 
 /// Where a task is put.
 #[derive(Clone, Debug)]
@@ -42,10 +42,10 @@ impl World {
         self.log.checkpoint()
     }
 
-    /// Nodes whose accounts changed since `checkpoint`, and all nodes of jobs of which a pod changed.
-    pub(crate) fn nodes_concerned_since(&self, checkpoint: Checkpoint) -> BTreeSet<NodeId> {
-        let mut nodes: BTreeSet<NodeId> = self.log.nodes_since(checkpoint).collect();
-        let tasks = self.log.tasks_since(checkpoint);
+    /// Nodes whose accounts changed since `moment`, and all nodes of jobs of which a pod changed.
+    pub(crate) fn nodes_concerned_since(&self, moment: Moment) -> BTreeSet<NodeId> {
+        let mut nodes: BTreeSet<NodeId> = self.log.nodes_since(moment).collect();
+        let tasks = self.log.tasks_since(moment);
         let jobs: BTreeSet<JobId> = tasks.filter_map(|task| self.task(task).job).collect();
         for job in jobs {
             nodes.extend(self.job(job).tasks().filter_map(|task| self.task(task).state.node));
@@ -308,6 +308,11 @@ impl World {
 
     /// The job's place in job order, as things stand.
     pub(crate) fn job_key(&self, id: JobId) -> JobKey {
+        self.job_key_with(id, if self.policy.orders_by_fill { self.fill(id) } else { Fill::Below })
+    }
+
+    /// The place that the job has, or had, with this fill.
+    fn job_key_with(&self, id: JobId, fill: Fill) -> JobKey {
         let job = self.job(id);
         JobKey {
             priority: std::cmp::Reverse(if self.policy.orders_by_priority {
@@ -315,7 +320,7 @@ impl World {
             } else {
                 0
             }),
-            fill: if self.policy.orders_by_fill { self.fill(id) } else { Fill::Below },
+            fill,
             created: job.spec.created,
             uid: job.spec.uid.clone(),
             job: id,
@@ -328,7 +333,7 @@ impl World {
             self.job(id)
                 .leaves
                 .iter()
-                .map(|leaf| (leaf.counts.active_allocated(), leaf.min_available)),
+                .map(|leaf| (leaf.counts.active_allocated(), leaf.declared.min_available)),
         )
     }
 
@@ -357,17 +362,20 @@ impl World {
         let key = self.job_key(id);
         let size = movable.then(|| self.allocated_gpu_centi(id));
         let jobs = self.job_index.of_mut(queue);
-        if pending {
+        let fill = key.fill;
+        if pending && holds {
             jobs.pending.insert(key.clone());
         }
-        if holds && !movable {
-            jobs.fixed.insert(key.clone());
-        }
-        if let Some(size) = size {
-            jobs.running.insert(key.clone());
-            jobs.add_size(size);
-        }
-        self.job_index.remember(id, Indexed { queue, key, size });
+        let place = match size {
+            Some(size) => {
+                jobs.add_size(size);
+                &mut jobs.running
+            }
+            None if holds => &mut jobs.fixed,
+            None => &mut jobs.pending,
+        };
+        place.insert(key);
+        self.job_index.remember(id, Indexed { queue, fill, size });
     }
 
     pub(crate) fn has_waiting_pods(&self, id: JobId) -> bool {
@@ -390,7 +398,8 @@ impl World {
         self.job_index.waiting.remove(&id);
         self.job_index.suspects.remove(&id);
         self.job_index.homeless.remove(&id);
-        if let Some(Indexed { queue, key, size }) = self.job_index.recall(id) {
+        if let Some(Indexed { queue, fill, size }) = self.job_index.recall(id) {
+            let key = self.job_key_with(id, fill);
             let jobs = self.job_index.of_mut(queue);
             jobs.pending.remove(&key);
             jobs.fixed.remove(&key);

@@ -6,6 +6,7 @@ pub mod accounting;
 pub(crate) mod alike;
 mod apply;
 mod attach;
+pub(crate) mod constraint_signature;
 mod core_members;
 mod fingerprint;
 pub mod gpu_facts;
@@ -13,11 +14,13 @@ pub(crate) mod gpu_types;
 pub(crate) mod in_flight;
 pub mod index;
 pub mod job;
+pub mod job_tree;
 pub(crate) mod ledger;
 pub mod node;
 pub mod node_class;
 pub(crate) mod queues;
 pub mod shape;
+mod slot_set;
 pub mod task;
 pub mod totals;
 pub(crate) mod undo;
@@ -53,6 +56,7 @@ use crate::world::gpu_types::GpuTypeAccount;
 use crate::world::in_flight::Assumed;
 use crate::world::index::{FreeGpuIndex, JobIndex};
 use crate::world::job::Job;
+use crate::world::job_tree::JobTrees;
 use crate::world::node::{GroupId, Node};
 use crate::world::node_class::{ClassId, NodeClass, NodeClasses};
 use crate::world::queues::QueueSums;
@@ -83,13 +87,15 @@ pub struct World {
     pub(crate) queue_sums: Vec<QueueSums>,
     pub(crate) usage: BTreeMap<Text, UsageSpec>,
     pub(crate) jobs: Vec<Job>,
+    pub(crate) job_trees: JobTrees,
     pub(crate) job_ids: FxHashMap<ObjectName, JobId>,
     pub(crate) jobs_of_queue: FxHashMap<Text, BTreeSet<JobId>>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) task_ids: FxHashMap<ObjectName, TaskId>,
     /// The job of the latest attempt: the handler of a panic reports it.
     pub(crate) attempted: Option<JobId>,
-    pub(crate) pods_of_group: FxHashMap<ObjectName, BTreeSet<TaskId>>,
+    /// Pods whose pod group is not known, by the group they name. Jobs list the others.
+    pub(crate) pods_without_job: FxHashMap<ObjectName, BTreeSet<TaskId>>,
     pub(crate) pods_of_node: FxHashMap<Text, BTreeSet<TaskId>>,
     pub(crate) shapes: Shapes,
     pub(crate) groups: GroupNames,
@@ -182,12 +188,13 @@ impl World {
             queue_sums: Vec::new(),
             usage: BTreeMap::new(),
             jobs: Vec::new(),
+            job_trees: JobTrees::default(),
             job_ids: FxHashMap::default(),
             jobs_of_queue: FxHashMap::default(),
             tasks: Vec::new(),
             task_ids: FxHashMap::default(),
             attempted: None,
-            pods_of_group: FxHashMap::default(),
+            pods_without_job: FxHashMap::default(),
             pods_of_node: FxHashMap::default(),
             shapes: Shapes::default(),
             groups: GroupNames::default(),

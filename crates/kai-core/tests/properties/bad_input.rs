@@ -23,7 +23,7 @@ fn queue(name: &str) -> QueueSpec {
 }
 
 fn group(name: &str, tree: GroupSet) -> PodGroupSpec {
-    PodGroupSpec { tree, ..crate::time_slicing::group(name, 1) }
+    PodGroupSpec { tree: tree.into(), ..crate::time_slicing::group(name, 1) }
 }
 
 fn bad_node(change: impl FnOnce(&mut NodeSpec)) -> Object {

@@ -184,7 +184,7 @@ impl<'w> Replay<'w> {
                 tasks.iter().filter(|task| self.world.task(**task).leaf == Some(at as u32));
             let filled = tried_and_stay.min(self.staying(&leaf.tasks, tasks));
             for (position, task) in of_leaf.enumerate() {
-                if filled + position < leaf.min_available as usize {
+                if filled + position < leaf.declared.min_available as usize {
                     *core.get_or_insert(Amounts::ZERO) += allocated(task);
                 } else {
                     units.push((queue, allocated(task)));

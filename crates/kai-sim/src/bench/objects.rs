@@ -1,5 +1,7 @@
 //! Objects of generated worlds, with the defaults of the scenario format.
 
+use std::sync::LazyLock;
+
 use kai_core::fairness::{Amounts, UNLIMITED};
 use kai_core::input::node::Allocatable;
 use kai_core::input::pod::{GpuRequest, PodRequest, PodSpec};
@@ -21,6 +23,15 @@ const RUNNING_FOR_S: f64 = 60.0;
 const BEGIN_S: f64 = 1_767_225_600.0;
 /// The queue above all others.
 const ROOT: &str = "default";
+
+/// Texts that many objects of a cluster have. As the controllers do, each is kept once.
+struct SharedTexts {
+    namespace: Text,
+    leaf: Text,
+}
+
+static SHARED: LazyLock<SharedTexts> =
+    LazyLock::new(|| SharedTexts { namespace: "".into(), leaf: DEFAULT_LEAF.into() });
 
 /// The moment at which job `position` was created; job 0 is the oldest.
 pub(super) fn created(position: usize) -> Timestamp {
@@ -153,17 +164,18 @@ impl JobSketch {
     }
 
     fn group_name(&self) -> ObjectName {
-        ObjectName::new("", self.name.clone())
+        ObjectName { namespace: SHARED.namespace.clone(), name: self.name.clone() }
     }
 
     fn pod_name(&self, number: usize) -> ObjectName {
-        ObjectName::new("", format!("{}-{number}", self.name))
+        let name = format!("{}-{number}", self.name).into();
+        ObjectName { namespace: SHARED.namespace.clone(), name }
     }
 
     fn group(&self, position: usize, now: Timestamp) -> PodGroupSpec {
         let started = now.plus(Span::from_seconds(-RUNNING_FOR_S));
         let leaf = GroupLeaf {
-            name: DEFAULT_LEAF.into(),
+            name: SHARED.leaf.clone(),
             min_available: self.pods as u32,
             topology: None,
         };

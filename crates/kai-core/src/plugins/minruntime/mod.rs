@@ -203,7 +203,7 @@ fn keeps_enough<'a>(
     leaf: &Leaf,
     victims: impl Iterator<Item = &'a TaskId> + Clone,
 ) -> bool {
-    let needed = i64::from(leaf.min_available);
+    let needed = i64::from(leaf.declared.min_available);
     if world.config.compatibility.is_kai() {
         let named = victims.count() as i64;
         return named == 0 || needed <= i64::from(leaf.counts.active_used()) - named;
@@ -214,7 +214,7 @@ fn keeps_enough<'a>(
 
 /// Some leaf has more pods than it needs.
 fn is_elastic(job: &Job) -> bool {
-    job.leaves.iter().any(|leaf| (leaf.min_available as usize) < leaf.tasks.len())
+    job.leaves.iter().any(|leaf| (leaf.declared.min_available as usize) < leaf.tasks.len())
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ use crate::plugins::topology::tree::{ROOT, ROOT_LEVEL, Tree};
 use crate::plugins::{Policy, Score};
 use crate::world::World;
 use crate::world::index::RankSet;
-use crate::world::job::{Job, Member};
+use crate::world::job::Job;
+use crate::world::job_tree::Member;
 
 pub(super) fn register(policy: &mut Policy, _: &PluginSpec) {
     policy.topology = true;
@@ -219,8 +220,8 @@ fn refusal(
 /// The name of a sub-group; none for the root and for the only leaf of a job without sub-groups.
 fn member_name(job: &Job, member: Member) -> Option<Text> {
     let name = match member {
-        Member::Set(set) => &job.sets[set].name,
-        Member::Leaf(leaf) => &job.leaves[leaf].name,
+        Member::Set(set) => &job.tree.sets[set].name,
+        Member::Leaf(leaf) => &job.leaves[leaf].declared.name,
     };
     let is_named = !name.is_empty() && **name != *crate::input::pod_group::DEFAULT_LEAF;
     is_named.then(|| name.clone())

@@ -5,7 +5,7 @@
 use crate::ids::TaskId;
 use crate::plugins::topology::tree::Tree;
 use crate::world::World;
-use crate::world::job::Member;
+use crate::world::job_tree::Member;
 use crate::world::node::Node;
 
 const STEPS: f64 = 10.0;
@@ -67,10 +67,10 @@ pub(crate) fn score(
     let (Some(job), Some(leaf)) = (entry.job, entry.leaf) else { return Some(0.0) };
     let job = world.job(job);
     let mut found = scores.of(Member::Leaf(leaf as usize));
-    let mut next = Some(job.leaves[leaf as usize].parent);
+    let mut next = Some(job.leaves[leaf as usize].declared.parent);
     while let (None, Some(set)) = (found, next) {
         found = scores.of(Member::Set(set));
-        next = job.sets[set].parent;
+        next = job.tree.sets[set].parent;
     }
     match found {
         None => Some(0.0),

@@ -60,8 +60,8 @@ impl Cluster {
         let id = self.world.job_named(&named("job")).unwrap();
         let job = self.world.job(id);
         let constraint = match member {
-            Member::Set(set) => job.sets[set].topology.as_ref(),
-            Member::Leaf(leaf) => job.leaves[leaf].topology.as_ref(),
+            Member::Set(set) => job.tree.sets[set].topology.as_ref(),
+            Member::Leaf(leaf) => job.leaves[leaf].declared.topology.as_ref(),
         };
         let tasks = self.pending();
         let mut leaves: Vec<usize> =

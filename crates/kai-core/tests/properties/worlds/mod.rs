@@ -238,7 +238,7 @@ fn simplify(cluster: &mut Cluster) {
         queue.preempt_min_runtime = None;
     }
     for group in &mut cluster.groups {
-        group.tree.topology = None;
+        std::sync::Arc::make_mut(&mut group.tree).topology = None;
         group.schedulable = true;
         group.preemption_delay = None;
         group.staleness_grace = Some(Span::from_seconds(-1.0));

@@ -83,7 +83,7 @@ fn pod_group(job: &Job) -> PodGroupSpec {
         never_preempts: job.preemption_policy == format::PreemptionPolicy::Never,
         denied: None,
         half_bound: false,
-        tree: group_set(&job.sub_groups),
+        tree: group_set(&job.sub_groups).into(),
     }
 }
 
