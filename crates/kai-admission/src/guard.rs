@@ -39,9 +39,13 @@ pub fn narrow(rules: &PodRules, label: Option<&str>) -> PodRules {
 }
 
 /// Does the answer for the pod depend on the labels of its namespace?
-pub(super) fn depends_on_namespace(mut pod: Pod, rules: &PodRules) -> bool {
+pub(super) fn depends_on_namespace(pod: &Pod, rules: &PodRules) -> bool {
+    if rules.guard.enforcement >= Enforcement::Enforce || pod.metadata.annotations.is_none() {
+        return false;
+    }
+    let mut pod = pod.clone();
     let is_readable = super::container_memory::translate(&mut pod).is_ok();
-    is_readable && is_fractional(&pod) && rules.guard.enforcement < Enforcement::Enforce
+    is_readable && is_fractional(&pod)
 }
 
 /// Why the pod is denied, or the change of it.

@@ -13,7 +13,7 @@ use super::{PodRules, guard};
 /// The rules for the pod of a review. The namespace is read only where its label matters.
 pub(super) async fn narrow(
     client: &Client,
-    review: &Review,
+    review: &Review<'_>,
     rules: &PodRules,
 ) -> Outcome<PodRules> {
     let Some(namespace) = review.namespace_to_read(rules) else { return Ok(rules.clone()) };

@@ -25,7 +25,7 @@ use super::review::Review;
 /// change them. Accounts that may write `groupings`, as the pod grouper may, are not asked about.
 pub(super) async fn group_denial(
     client: &Client,
-    review: &Review,
+    review: &Review<'_>,
     settings: &AdmissionSettings,
 ) -> Result<Option<String>, kai_client::failure::Failure> {
     if !settings.authorize_queues {
@@ -123,7 +123,7 @@ impl QueueUse {
     pub(super) async fn denial(
         &self,
         client: &Client,
-        review: &Review,
+        review: &Review<'_>,
         settings: &AdmissionSettings,
     ) -> Result<Option<String>, kai_client::failure::Failure> {
         let Some((namespace, object)) = review.new_object() else { return Ok(None) };

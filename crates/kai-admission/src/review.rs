@@ -1,5 +1,8 @@
 //! Questions of the API server and our answers. Pure.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use k8s_openapi::ByteString;
 use kai_api::Queue;
 use kai_api::names::admission as paths;
@@ -27,23 +30,52 @@ pub struct Known<'a> {
 /// A question of the API server: an `AdmissionReview` without its answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Review {
-    request: Request,
+pub struct Review<'a> {
+    request: Request<'a>,
 }
 
-impl Review {
+/// An object that is about to be written or deleted in the same process.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    pub uid: &'a str,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: &'a str,
+    /// Namespace of the object; empty for cluster-scoped objects.
+    pub namespace: &'a str,
+    /// The object as it will be; none where it is deleted.
+    pub object: Option<&'a Value>,
+    /// The object as it is; none where it is created.
+    pub old_object: Option<&'a Value>,
+}
+
+impl<'a> Review<'a> {
+    /// The question of an API server in the same process, which has objects and no text.
+    pub fn of(subject: Subject<'a>) -> Self {
+        let request = Request {
+            uid: subject.uid.to_owned(),
+            operation: subject.operation.to_owned(),
+            namespace: subject.namespace.to_owned(),
+            object: subject.object.map(Cow::Borrowed),
+            old_object: subject.old_object.map(Cow::Borrowed),
+            ..Request::default()
+        };
+        Self { request }
+    }
+}
+
+impl Review<'_> {
     /// Namespace and object where one is created.
     pub(super) fn new_object(&self) -> Option<(&str, &Value)> {
         let Request { operation, namespace, object, .. } = &self.request;
-        let object = object.as_ref().filter(|_| operation == "CREATE")?;
+        let object = object.as_deref().filter(|_| operation == "CREATE")?;
         Some((namespace, object))
     }
 
     /// An object that is created or changed, and who writes it.
     pub(super) fn written_object(&self) -> Option<Written<'_>> {
         let Request { operation, namespace, object, old_object, user_info, .. } = &self.request;
-        let object = object.as_ref().filter(|_| operation != "DELETE")?;
-        let old_object = old_object.as_ref();
+        let object = object.as_deref().filter(|_| operation != "DELETE")?;
+        let old_object = old_object.as_deref();
         Some(Written { namespace, object, old_object, writer: user_info })
     }
 
@@ -66,29 +98,37 @@ pub(super) struct Written<'a> {
 /// What is about to be written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Request {
+struct Request<'a> {
     uid: String,
     operation: String,
     namespace: String,
     /// The object as it will be; none where it is deleted.
-    object: Option<Value>,
+    object: Option<Cow<'a, Value>>,
     /// The object as it is; none where it is created.
-    old_object: Option<Value>,
+    old_object: Option<Cow<'a, Value>>,
     user_info: Requester,
+    /// The object as it will be, decoded as a pod when it is first asked for.
+    #[serde(skip)]
+    pod: OnceLock<Result<Pod, String>>,
 }
 
-impl Review {
+impl Review<'_> {
     /// The namespace of the pod, where what the pod is given depends on its labels.
     pub fn namespace_to_read(&self, rules: &PodRules) -> Option<&str> {
-        let pod: Pod = self.request.decode().ok()?;
+        let pod = self.request.pod().ok()?;
         guard::depends_on_namespace(pod, rules).then_some(&self.request.namespace)
     }
 }
 
-impl Request {
+impl Request<'_> {
     /// The object as it will be.
     fn decode<T: DeserializeOwned>(&self) -> Result<T, String> {
-        decode(self.object.as_ref().unwrap_or(&Value::Null))
+        decode(self.object.as_deref().unwrap_or(&Value::Null))
+    }
+
+    /// The pod as it will be.
+    fn pod(&self) -> Result<&Pod, String> {
+        self.pod.get_or_init(|| self.decode()).as_ref().map_err(Clone::clone)
     }
 }
 
@@ -97,7 +137,7 @@ fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
 }
 
 /// The answer to an `AdmissionReview` that came on this path; none where there is no such path.
-pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
+pub fn answer(path: &str, review: &Review<'_>, known: &Known<'_>) -> Option<Value> {
     let request = &review.request;
     let (verdict, patch) = match path {
         paths::MUTATE_POD_PATH => mutate_pod(request, known),
@@ -113,16 +153,16 @@ pub fn answer(path: &str, review: &Review, known: &Known<'_>) -> Option<Value> {
     Some(response(&request.uid, &verdict, &patch))
 }
 
-fn validate_pod_group(request: &Request) -> Verdict {
+fn validate_pod_group(request: &Request<'_>) -> Verdict {
     let is_new = request.operation == "CREATE";
-    let before = request.old_object.as_ref().map(decode).transpose();
+    let before = request.old_object.as_deref().map(decode).transpose();
     match (request.decode(), before) {
         (Ok(group), Ok(before)) => pod_groups::validate(&group, before.as_ref(), is_new),
         (Err(why), _) | (_, Err(why)) => Verdict::deny(why),
     }
 }
 
-fn validate_topology(request: &Request) -> Verdict {
+fn validate_topology(request: &Request<'_>) -> Verdict {
     match request.decode() {
         Ok(topology) => topologies::validate(&topology),
         Err(why) => Verdict::deny(why),
@@ -130,8 +170,8 @@ fn validate_topology(request: &Request) -> Verdict {
 }
 
 /// Queues that do not have the shape of one are denied before a rule looks at them.
-fn validate_queue(request: &Request, known: &Known<'_>) -> Verdict {
-    let old = decode::<Queue>(request.old_object.as_ref().unwrap_or(&Value::Null));
+fn validate_queue(request: &Request<'_>, known: &Known<'_>) -> Verdict {
+    let old = decode::<Queue>(request.old_object.as_deref().unwrap_or(&Value::Null));
     if request.operation == "DELETE" {
         let among = known.queue_rules.deny_parent_deletion.then(|| known.queues.unwrap_or(&[]));
         return match old {
@@ -155,9 +195,9 @@ fn validate_queue(request: &Request, known: &Known<'_>) -> Verdict {
 }
 
 /// Limits and quotas that a change lowers below what the queue has.
-fn lowered_bounds(request: &Request, known: &Known<'_>) -> Verdict {
-    let new = request.object.as_ref().unwrap_or(&Value::Null);
-    let old = request.old_object.as_ref().unwrap_or(&Value::Null);
+fn lowered_bounds(request: &Request<'_>, known: &Known<'_>) -> Verdict {
+    let new = request.object.as_deref().unwrap_or(&Value::Null);
+    let old = request.old_object.as_deref().unwrap_or(&Value::Null);
     reductions::check(new, old, known.queue_rules.reductions)
 }
 
@@ -179,7 +219,7 @@ fn queue(new: &Queue, old: Option<&Queue>, known: &Known<'_>) -> Verdict {
     verdict
 }
 
-fn mutate_pod(request: &Request, known: &Known<'_>) -> (Verdict, Vec<Value>) {
+fn mutate_pod(request: &Request<'_>, known: &Known<'_>) -> (Verdict, Vec<Value>) {
     match mutation(request, known) {
         Ok(patch) => (Verdict::default(), patch),
         Err(why) => (Verdict::deny(why), Vec::new()),
@@ -187,8 +227,8 @@ fn mutate_pod(request: &Request, known: &Known<'_>) -> (Verdict, Vec<Value>) {
 }
 
 /// What our pods are given; nothing for pods of other schedulers.
-fn mutation(request: &Request, known: &Known<'_>) -> Result<Vec<Value>, String> {
-    let pod: Pod = request.decode()?;
+fn mutation(request: &Request<'_>, known: &Known<'_>) -> Result<Vec<Value>, String> {
+    let pod = request.pod()?;
     if pod.spec.scheduler_name.as_deref() != Some(known.scheduler) {
         return Ok(Vec::new());
     }
@@ -199,18 +239,21 @@ fn mutation(request: &Request, known: &Known<'_>) -> Result<Vec<Value>, String> 
             "error: the namespace from the provided object {own} does not match the namespace {namespace}"
         ));
     }
-    let wanted = mutate::mutated(&pod, known.rules, &request.uid)?;
-    Ok(mutate::patch(&pod, &wanted))
+    let wanted = mutate::mutated(pod, known.rules, &request.uid)?;
+    Ok(mutate::patch(pod, &wanted))
 }
 
 /// Why a pod of ours is denied; a pod may leave its namespace to the request.
-fn validate_pod(request: &Request, known: &Known<'_>) -> Result<(), String> {
-    let mut pod: Pod = request.decode()?;
+fn validate_pod(request: &Request<'_>, known: &Known<'_>) -> Result<(), String> {
+    let pod = request.pod()?;
     if pod.spec.scheduler_name.as_deref() != Some(known.scheduler) {
         return Ok(());
     }
-    pod.metadata.namespace.get_or_insert_with(|| request.namespace.clone());
-    let before: Option<Pod> = request.old_object.as_ref().map(decode).transpose()?;
+    let mut pod = Cow::Borrowed(pod);
+    if pod.metadata.namespace.is_none() {
+        pod.to_mut().metadata.namespace = Some(request.namespace.clone());
+    }
+    let before: Option<Pod> = request.old_object.as_deref().map(decode).transpose()?;
     pods::validate_change(before.as_ref(), &pod)?;
     guard::validate(before.as_ref(), &pod)?;
     pods::validate(&pod, request.operation == "CREATE", known.rules)

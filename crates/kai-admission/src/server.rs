@@ -117,7 +117,7 @@ async fn answer(
     asked: &Asked,
     settings: &AdmissionSettings,
 ) -> Answer {
-    let review: Review = match serde_json::from_slice(asked.request.body()) {
+    let review: Review<'_> = match serde_json::from_slice(asked.request.body()) {
         Ok(review) => review,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };

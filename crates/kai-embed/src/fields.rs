@@ -1,14 +1,19 @@
 //! Sets of fields, as in `managedFields`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use crate::lists::{ListKind, Lists, key_value};
 
-/// Fields of an object by name.
-pub type Fields<'a> = BTreeMap<&'a str, Cow<'a, Value>>;
+/// Fields of an object whose owners are recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Fields<'a> {
+    /// Fields of `metadata`.
+    pub metadata: BTreeMap<&'a str, &'a Value>,
+    /// Fields beside `metadata`.
+    pub others: BTreeMap<&'a str, &'a Value>,
+}
 
 /// A set of fields: a tree whose edges are written as in `fieldsV1` (`f:name`, `k:{…}`, `v:…`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,11 +26,7 @@ pub struct FieldSet {
 impl FieldSet {
     /// All of these fields.
     pub fn of(fields: &Fields<'_>, lists: Lists<'_>) -> Self {
-        let mut set = Self::default();
-        for (key, value) in fields {
-            let below = Self::of_field(key, value, lists.field(key));
-            set.below.insert(format!("f:{key}"), below);
-        }
+        let (mut set, _) = Self::changed(&Fields::default(), fields, lists);
         set.member |= set.below.is_empty();
         set
     }
@@ -61,9 +62,22 @@ impl FieldSet {
 
     /// The fields that differ between `old` and `new`, and the removed fields. Equal values are not descended into.
     pub fn changed(old: &Fields<'_>, new: &Fields<'_>, lists: Lists<'_>) -> (Self, Self) {
+        let (mut changed, mut gone) = Self::changed_among(&old.others, &new.others, lists);
+        let (changed_metadata, gone_metadata) =
+            Self::changed_among(&old.metadata, &new.metadata, lists.field("metadata"));
+        changed.put("metadata", changed_metadata);
+        gone.put("metadata", gone_metadata);
+        (changed, gone)
+    }
+
+    fn changed_among(
+        old: &BTreeMap<&str, &Value>,
+        new: &BTreeMap<&str, &Value>,
+        lists: Lists<'_>,
+    ) -> (Self, Self) {
         let mut difference = (Self::default(), Self::default());
         for (key, value) in new {
-            note(&mut difference, key, old.get(key).map(AsRef::as_ref), Some(value), lists);
+            note(&mut difference, key, old.get(key).copied(), Some(value), lists);
         }
         for (key, value) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
             note(&mut difference, key, Some(value), None, lists);
@@ -75,6 +89,13 @@ impl FieldSet {
     fn changed_in(field: &str, old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
         if old == new {
             return Default::default();
+        }
+        if let (Value::Array(before), Value::Array(after), ListKind::Map(keys)) =
+            (old, new, lists.kind(field))
+            && !before.is_empty()
+            && !after.is_empty()
+        {
+            return Self::changed_items(&keys, before, after, lists.item());
         }
         let (Value::Object(before), Value::Object(after)) = (old, new) else {
             return Self::changed_as_a_whole(field, old, new, lists);
@@ -93,6 +114,36 @@ impl FieldSet {
         difference
     }
 
+    /// The same for lists whose items have keys.
+    fn changed_items(
+        keys: &[String],
+        old: &[Value],
+        new: &[Value],
+        lists: Lists<'_>,
+    ) -> (Self, Self) {
+        let by_edge = |items: &[Value]| -> BTreeMap<String, usize> {
+            items.iter().enumerate().map(|(at, item)| (item_edge(keys, item), at)).collect()
+        };
+        let whole = |item: &Value| Self { member: true, ..Self::of_field("", item, lists) };
+        let (before, after) = (by_edge(old), by_edge(new));
+        let (mut changed, mut gone) = (Self::default(), Self::default());
+        for (edge, at) in &before {
+            if !after.contains_key(edge) {
+                gone.put_edge(edge.clone(), whole(&old[*at]));
+            }
+        }
+        for (edge, at) in after {
+            let Some(known) = before.get(&edge) else {
+                changed.put_edge(edge, whole(&new[at]));
+                continue;
+            };
+            let (changed_below, gone_below) = Self::changed_in("", &old[*known], &new[at], lists);
+            gone.put_edge(edge.clone(), gone_below);
+            changed.put_edge(edge, changed_below);
+        }
+        (changed, gone)
+    }
+
     fn changed_as_a_whole(field: &str, old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
         let before = Self::of_field(field, old, lists);
         let after = Self::of_field(field, new, lists);
@@ -109,6 +160,12 @@ impl FieldSet {
     fn put(&mut self, key: &str, below: Self) {
         if !below.is_empty() {
             self.below.insert(format!("f:{key}"), below);
+        }
+    }
+
+    fn put_edge(&mut self, edge: String, below: Self) {
+        if !below.is_empty() {
+            self.below.insert(edge, below);
         }
     }
 
@@ -204,15 +261,39 @@ impl FieldSet {
         Value::Object(map)
     }
 
+    /// Whether a set in the form of `fieldsV1` shares a field with this set.
+    pub fn meets(&self, written: &Value) -> bool {
+        let Some(map) = written.as_object() else { return false };
+        (self.member && is_member(map))
+            || self
+                .below
+                .iter()
+                .any(|(edge, below)| map.get(edge).is_some_and(|written| below.meets(written)))
+    }
+
+    /// Whether a set in the form of `fieldsV1` has all fields of this set.
+    pub fn is_within(&self, written: &Value) -> bool {
+        let Some(map) = written.as_object() else { return self.is_empty() };
+        (!self.member || is_member(map))
+            && self.below.iter().all(|(edge, below)| {
+                map.get(edge).map_or_else(|| below.is_empty(), |written| below.is_within(written))
+            })
+    }
+
     /// Reads the form of `fieldsV1`.
     pub fn from_value(value: &Value) -> Self {
         let Some(map) = value.as_object() else { return Self::default() };
         let below = map.iter().filter(|(edge, _)| *edge != ".");
         Self {
-            member: map.is_empty() || map.contains_key("."),
+            member: is_member(map),
             below: below.map(|(edge, value)| (edge.clone(), Self::from_value(value))).collect(),
         }
     }
+}
+
+/// Whether a node in the form of `fieldsV1` is in the set itself.
+fn is_member(node: &Map<String, Value>) -> bool {
+    node.is_empty() || node.contains_key(".")
 }
 
 /// Adds the difference of one field to that of the map that it is in.
@@ -319,9 +400,15 @@ mod tests {
         json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["x"]}, "spec": {"containers": [{"name": "c", "image": "i"}], "args": ["a"]}})
     }
 
-    fn fields(object: &Value) -> Fields<'_> {
+    fn by_name(object: &Value) -> BTreeMap<&str, &Value> {
         let map = object.as_object().into_iter().flatten();
-        map.map(|(key, value)| (key.as_str(), Cow::Borrowed(value))).collect()
+        map.map(|(key, value)| (key.as_str(), value)).collect()
+    }
+
+    fn fields(object: &Value) -> Fields<'_> {
+        let mut others = by_name(object);
+        let metadata = others.remove("metadata").map(by_name).unwrap_or_default();
+        Fields { metadata, others }
     }
 
     #[test]
@@ -349,6 +436,21 @@ mod tests {
         for path in FieldSet::of(&fields(&pod()), Lists::Builtin).paths() {
             assert!(value_at(&pod(), &path).is_some(), "{path:?}");
         }
+    }
+
+    #[test]
+    fn written_sets_are_compared_without_reading_them() {
+        let written = FieldSet::of(&fields(&pod()), Lists::Builtin).to_value();
+        let set = |fields: Value| FieldSet::from_value(&fields);
+        let label = set(json!({"f:metadata": {"f:labels": {"f:a": {}}}}));
+        assert!(label.meets(&written) && label.is_within(&written));
+        let labels = set(json!({"f:metadata": {"f:labels": {"f:a": {}, "f:b": {}}}}));
+        assert!(labels.meets(&written) && !labels.is_within(&written));
+        let other = set(json!({"f:spec": {"f:containers": {"k:{\"name\":\"d\"}": {".": {}}}}}));
+        assert!(!other.meets(&written) && !other.is_within(&written));
+        let item = set(json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}}}}}));
+        assert!(item.meets(&written) && item.is_within(&written));
+        assert!(FieldSet::default().is_within(&written) && !FieldSet::default().meets(&written));
     }
 
     #[test]

@@ -152,6 +152,22 @@ pub fn strip_nulls(value: &mut Value) {
     }
 }
 
+/// A copy without some fields and without `managedFields`, which are a large part of an object.
+pub(crate) fn without_managers(object: &Value, left_out: &[&str]) -> Value {
+    let Some(map) = object.as_object() else { return object.clone() };
+    let kept = map.iter().filter(|(key, _)| !left_out.contains(&key.as_str()));
+    let copied = kept.map(|(key, value)| match value {
+        Value::Object(_) if key == "metadata" => {
+            let metadata = value.as_object().into_iter().flatten();
+            let metadata = metadata.filter(|(key, _)| *key != "managedFields");
+            let copy = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+            (key.clone(), Value::Object(copy))
+        }
+        value => (key.clone(), value.clone()),
+    });
+    Value::Object(copied.collect())
+}
+
 /// A moment as Kubernetes writes it, to the second.
 pub fn moment(time: Timestamp) -> Value {
     Value::from(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())

@@ -5,8 +5,8 @@ mod pods;
 mod webhooks;
 mod workloads;
 
-pub use webhooks::Webhooks;
 pub(crate) use webhooks::{Operation, Stage};
+pub use webhooks::{Question, Webhooks};
 
 use serde_json::{Value, json};
 

@@ -6,28 +6,44 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::apply_json_patch;
 use crate::cluster::Cluster;
-use crate::expressions::cel_value;
 use crate::failure::Failure;
 use crate::kinds::{NAMESPACES, Resource, id};
-use crate::object::{Key, items, name, namespace, text, uid};
+use crate::object::{Key, items, namespace, text, uid};
 use crate::selectors::LabelSelector;
 use crate::store::ResourceId;
 
-/// Answers an `AdmissionReview` sent to a path; none where no server listens.
-type Ask = dyn Fn(&str, &Value, &Cluster) -> Option<Value> + Send + Sync;
+/// A question to a webhook: what its `AdmissionReview` would say. Objects are borrowed, since every write of a pod asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Path of the webhook on its server.
+    pub path: &'a str,
+    /// UID of the object.
+    pub uid: &'a str,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: &'static str,
+    /// Namespace of the object; empty for cluster-scoped objects.
+    pub namespace: &'a str,
+    /// The object as it will be; none where it is deleted.
+    pub object: Option<&'a Value>,
+    /// The object as it is; none where it is created.
+    pub old_object: Option<&'a Value>,
+}
+
+/// Answers a question as an `AdmissionReview`; none where no server listens.
+type Ask = dyn Fn(&Question<'_>, &Cluster) -> Option<Value> + Send + Sync;
 
 /// The function that answers at the addresses of registered webhooks.
 #[derive(Clone, Default)]
 pub struct Webhooks(Option<Arc<Ask>>);
 
 impl Webhooks {
-    /// This function answers, by path; it may read the cluster.
+    /// This function answers; it may read the cluster.
     pub fn new(
-        ask: impl Fn(&str, &Value, &Cluster) -> Option<Value> + Send + Sync + 'static,
+        ask: impl Fn(&Question<'_>, &Cluster) -> Option<Value> + Send + Sync + 'static,
     ) -> Self {
         Self(Some(Arc::new(ask)))
     }
@@ -121,7 +137,7 @@ impl Cluster {
             if !self.concerns(hook, resource, now) {
                 continue;
             }
-            let Some(answer) = ask(path(hook), &review(resource, now), self) else {
+            let Some(answer) = ask(&question(hook, now), self) else {
                 match text(&hook["failurePolicy"]) {
                     "Ignore" => continue,
                     _ => return Err(Failure::webhook_silent(text(&hook["name"]))),
@@ -166,16 +182,13 @@ impl Cluster {
 
     /// If a condition cannot be evaluated, the webhook is called.
     fn meets_conditions(&self, hook: &Value, operation: Operation<'_>) -> bool {
-        let shown =
-            |object: Option<&Value>| cel_value(object.unwrap_or(&Value::Null), &Value::Null);
-        let mut conditions = items(&hook["matchConditions"]).peekable();
-        if conditions.peek().is_none() {
-            return true;
-        }
-        let variables =
-            [("object", shown(operation.after())), ("oldObject", shown(operation.before()))];
-        conditions.all(|condition| {
-            self.expressions.holds(text(&condition["expression"]), &variables).unwrap_or(true)
+        let variables = [
+            ("object", operation.after().unwrap_or(&Value::Null)),
+            ("oldObject", operation.before().unwrap_or(&Value::Null)),
+        ];
+        items(&hook["matchConditions"]).all(|condition| {
+            let expression = text(&condition["expression"]);
+            self.expressions.holds_for(expression, &variables).unwrap_or(true)
         })
     }
 }
@@ -194,25 +207,16 @@ fn path(hook: &Value) -> &str {
     }
 }
 
-fn review(resource: &Resource, operation: Operation<'_>) -> Value {
+fn question<'a>(hook: &'a Value, operation: Operation<'a>) -> Question<'a> {
     let object = operation.subject();
-    let version = &resource.stored().name;
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": uid(object),
-            "kind": {"group": &*resource.id.group, "version": version, "kind": resource.kind},
-            "resource": {"group": &*resource.id.group, "version": version, "resource": &*resource.id.plural},
-            "name": name(object),
-            "namespace": namespace(object),
-            "operation": operation.name(),
-            "userInfo": {"username": "admin"},
-            "object": operation.after(),
-            "oldObject": operation.before(),
-            "dryRun": false,
-        },
-    })
+    Question {
+        path: path(hook),
+        uid: uid(object),
+        operation: operation.name(),
+        namespace: namespace(object),
+        object: operation.after(),
+        old_object: operation.before(),
+    }
 }
 
 /// The object with the patch of a response; none where there is no patch.

@@ -1,6 +1,5 @@
 //! Field managers of an object: its `managedFields`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -44,9 +43,37 @@ pub(super) enum Operation {
     Update,
 }
 
+impl Operation {
+    fn read(entry: &Value) -> Self {
+        match text(&entry["operation"]) {
+            "Apply" => Self::Apply,
+            _ => Self::Update,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
 impl Entry {
     fn is(&self, manager: &str, operation: Operation, subresource: &str) -> bool {
         self.manager == manager && self.operation == operation && self.subresource == subresource
+    }
+
+    /// The entry that a writer updates.
+    fn of_update(writer: &Writer) -> Self {
+        Self {
+            manager: writer.manager.clone(),
+            operation: Operation::Update,
+            subresource: writer.subresource.to_owned(),
+            fields: FieldSet::default(),
+            time: Value::Null,
+            api_version: Value::Null,
+        }
     }
 }
 
@@ -54,10 +81,7 @@ pub(super) fn read(object: &Value) -> Vec<Entry> {
     items(&object["metadata"]["managedFields"])
         .map(|entry| Entry {
             manager: text(&entry["manager"]).to_owned(),
-            operation: match text(&entry["operation"]) {
-                "Apply" => Operation::Apply,
-                _ => Operation::Update,
-            },
+            operation: Operation::read(entry),
             subresource: text(&entry["subresource"]).to_owned(),
             fields: FieldSet::from_value(&entry["fieldsV1"]),
             time: entry["time"].clone(),
@@ -77,15 +101,11 @@ fn write(object: &mut Value, entries: Vec<Entry>) {
 }
 
 fn written(entry: Entry) -> Value {
-    let operation = match entry.operation {
-        Operation::Apply => "Apply",
-        Operation::Update => "Update",
-    };
     // `json!` would copy the fields twice.
     let mut map = Map::new();
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     put("manager", entry.manager.into());
-    put("operation", operation.into());
+    put("operation", entry.operation.name().into());
     put("apiVersion", entry.api_version);
     put("time", entry.time);
     put("fieldsType", "FieldsV1".into());
@@ -120,27 +140,24 @@ const UNOWNED: [&str; 10] = [
 
 /// The fields of an object whose owners are known.
 fn owned_fields(object: &Value) -> Fields<'_> {
-    let mut fields = Fields::new();
+    let mut fields = Fields::default();
     for (key, value) in object.as_object().into_iter().flatten() {
         match (key.as_str(), value) {
             ("apiVersion" | "kind", _) => {}
             ("metadata", Value::Object(metadata)) => {
                 let owned = metadata.iter().filter(|(key, _)| !UNOWNED.contains(&key.as_str()));
-                let owned: Map<String, Value> =
-                    owned.map(|(key, value)| (key.clone(), value.clone())).collect();
-                if !owned.is_empty() {
-                    fields.insert(key, Cow::Owned(Value::Object(owned)));
-                }
+                fields.metadata = owned.map(|(key, value)| (key.as_str(), value)).collect();
             }
             (key, value) => {
-                fields.insert(key, Cow::Borrowed(value));
+                fields.others.insert(key, value);
             }
         }
     }
     fields
 }
 
-/// The writer owns the fields that it changed; removed fields have no owner.
+/// The writer owns the fields that it changed; removed fields have no owner. Entries of other managers whose fields stay as
+/// they are, most of them, are not decoded.
 pub(super) fn record_update(
     old: Option<&Value>,
     new: &mut Value,
@@ -148,20 +165,56 @@ pub(super) fn record_update(
     writer: &Writer,
     now: Timestamp,
 ) {
-    let lists = schema.lists();
     let before = old.map(owned_fields).unwrap_or_default();
-    let (changed, gone) = FieldSet::changed(&before, &owned_fields(new), lists);
-    let mut entries = read(new);
+    let (changed, gone) = FieldSet::changed(&before, &owned_fields(new), schema.lists());
+    let api_version = new["apiVersion"].clone();
+    let known = object::map_at(new, &["metadata"]).shift_remove("managedFields");
+    let mut entries = match known {
+        Some(Value::Array(entries)) => entries,
+        _ => Vec::new(),
+    };
+    let is_own = |entry: &Value| {
+        text(&entry["manager"]) == writer.manager
+            && Operation::read(entry) == Operation::Update
+            && text(&entry["subresource"]) == writer.subresource
+    };
+    let mut has_own = false;
     for entry in &mut entries {
-        entry.fields = entry.fields.without(&gone);
-        if !entry.is(&writer.manager, Operation::Update, writer.subresource) {
-            entry.fields = entry.fields.without(&changed);
+        let is_own = is_own(entry);
+        has_own |= is_own;
+        drop_fields(entry, &gone);
+        if !is_own {
+            drop_fields(entry, &changed);
+        } else if !changed.is_empty() {
+            add_fields(entry, &changed);
+            entry["time"] = moment(now);
+            entry["apiVersion"] = api_version.clone();
         }
     }
-    if !changed.is_empty() {
-        own(&mut entries, new, writer, Operation::Update, now, |owned| owned.union(&changed));
+    entries.retain(|entry| entry["fieldsV1"].is_object());
+    if !has_own && !changed.is_empty() {
+        let entry =
+            Entry { fields: changed, time: moment(now), api_version, ..Entry::of_update(writer) };
+        entries.push(written(entry));
     }
-    write(new, entries);
+    if !entries.is_empty() {
+        object::set(new, &["metadata", "managedFields"], Value::Array(entries));
+    }
+}
+
+/// Takes fields from an entry; null fields where it has none left.
+fn drop_fields(entry: &mut Value, fields: &FieldSet) {
+    if fields.meets(&entry["fieldsV1"]) {
+        let left = FieldSet::from_value(&entry["fieldsV1"]).without(fields);
+        entry["fieldsV1"] = if left.is_empty() { Value::Null } else { left.to_value() };
+    }
+}
+
+/// Gives fields to an entry.
+fn add_fields(entry: &mut Value, fields: &FieldSet) {
+    if !fields.is_within(&entry["fieldsV1"]) {
+        entry["fieldsV1"] = FieldSet::from_value(&entry["fieldsV1"]).union(fields).to_value();
+    }
 }
 
 /// The writer owns exactly what it applied, and takes it from others where it disagrees with them.
@@ -176,36 +229,18 @@ pub(super) fn record_apply(
     for entry in &mut entries {
         entry.fields = entry.fields.without(taken);
     }
-    own(&mut entries, new, writer, Operation::Apply, now, |_| applied.clone());
+    let own = Entry {
+        operation: Operation::Apply,
+        fields: applied.clone(),
+        time: moment(now),
+        api_version: new["apiVersion"].clone(),
+        ..Entry::of_update(writer)
+    };
+    match entries.iter_mut().find(|entry| entry.is(&own.manager, own.operation, &own.subresource)) {
+        Some(entry) => *entry = own,
+        None => entries.push(own),
+    }
     write(new, entries);
-}
-
-fn own(
-    entries: &mut Vec<Entry>,
-    object: &Value,
-    writer: &Writer,
-    operation: Operation,
-    now: Timestamp,
-    change: impl FnOnce(FieldSet) -> FieldSet,
-) {
-    let at =
-        entries.iter().position(|entry| entry.is(&writer.manager, operation, writer.subresource));
-    let at = at.unwrap_or_else(|| {
-        entries.push(Entry {
-            manager: writer.manager.clone(),
-            operation,
-            subresource: writer.subresource.to_owned(),
-            fields: FieldSet::default(),
-            time: Value::Null,
-            api_version: Value::Null,
-        });
-        entries.len() - 1
-    });
-    let entry = &mut entries[at];
-    let fields = change(std::mem::take(&mut entry.fields));
-    entry.fields = fields;
-    entry.time = moment(now);
-    entry.api_version = object["apiVersion"].clone();
 }
 
 /// The fields of an applied configuration.

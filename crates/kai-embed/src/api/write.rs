@@ -146,20 +146,22 @@ impl Cluster {
         let mut new = merged_parts(resource, &old, object, part);
         managed::keep(&old, &mut new);
         admission::fill_changed(resource, &old, &mut new);
-        if part == Part::Whole && *old != new {
+        let mut differs = *old != new;
+        if part == Part::Whole && differs {
             let operation = Operation::Update { old: &old, new: &new };
             if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, operation)? {
                 object::strip_nulls(&mut changed);
                 new = changed;
+                differs = *old != new;
             }
         }
         self.check(resource, Some(&old), &new)?;
-        if part == Part::Whole && *old != new {
+        if !differs {
+            return Ok(old);
+        }
+        if part == Part::Whole {
             let operation = Operation::Update { old: &old, new: &new };
             self.ask_webhooks(Stage::Validating, resource, operation)?;
-        }
-        if *old == new {
-            return Ok(old);
         }
         managed::record_update(
             Some(&old),
@@ -301,27 +303,27 @@ fn remove_ignored_fields(object: &mut Value, part: Part, writer: &Writer) {
     }
 }
 
-/// What was sent, with the parts of the old object that this write does not touch.
-fn merged_parts(resource: &Resource, old: &Value, sent: Value, part: Part) -> Value {
-    let status_apart = resource.stored().status;
+/// What was sent, with the parts of the old object that this write does not touch. The field managers are not among them.
+fn merged_parts(resource: &Resource, old: &Value, mut sent: Value, part: Part) -> Value {
     let mut new = match part {
         Part::Whole => sent,
         Part::Status => {
-            let mut new = old.clone();
-            new["status"] = sent["status"].clone();
-            object::strip_nulls(&mut new);
+            let mut new = object::without_managers(old, &["status"]);
+            if let Some(status) = sent.get_mut("status").map(Value::take) {
+                new["status"] = status;
+            }
             // The status of pods and nodes may be written together with their marks.
             if resource.origin == Origin::Builtin {
                 for key in ["labels", "annotations", "finalizers", "ownerReferences"] {
-                    if let Some(marks) = sent["metadata"].get(key) {
-                        object::set(&mut new, &["metadata", key], marks.clone());
+                    if let Some(marks) = sent["metadata"].get_mut(key) {
+                        object::set(&mut new, &["metadata", key], marks.take());
                     }
                 }
             }
             new
         }
     };
-    if part == Part::Whole && status_apart {
+    if part == Part::Whole && resource.stored().status {
         match old.get("status") {
             Some(status) => new["status"] = status.clone(),
             None => object::remove(&mut new, &["status"]),

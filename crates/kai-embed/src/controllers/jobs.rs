@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::pods_of;
-use super::templates::{count, create_batch, delete, is_active, pod, ready, wanted, write};
+use super::templates::{count, create_batch, delete, is_active, pod, wanted, write};
 use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
@@ -25,28 +25,61 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         return;
     }
     let pods = pods_of(cluster, &job);
-    let active: Vec<&Arc<Value>> = pods.iter().filter(|pod| is_active(pod)).collect();
-    let (succeeded, failed) = (count(&pods, "Succeeded") as i64, count(&pods, "Failed") as i64);
+    let counts = Counts::of(&pods);
     let suspended = job["spec"]["suspend"] == true;
     let parallelism = wanted(&job, "parallelism", 1);
     let completions = job["spec"]["completions"].as_i64();
+    let succeeded = counts.succeeded as i64;
     let left =
         completions.map_or(if succeeded > 0 { 0 } else { parallelism }, |all| all - succeeded);
-    let target = if suspended { 0 } else { parallelism.min(left).max(0) };
-    let failed_for_good = failed > wanted(&job, "backoffLimit", 6);
-    let is_over = left <= 0 && (completions.is_some() || succeeded > 0) && active.is_empty();
+    let target = if suspended { 0 } else { parallelism.min(left).max(0) } as usize;
+    let failed_for_good = counts.failed as i64 > wanted(&job, "backoffLimit", 6);
+    let is_over = left <= 0 && (completions.is_some() || succeeded > 0) && counts.active == 0;
     if failed_for_good || is_over {
         conclude(cluster, &job, &pods, failed_for_good);
         return;
     }
-    let surplus = (active.len() as i64 - target).max(0) as usize;
-    for pod in active.iter().rev().take(surplus) {
-        delete(cluster, &id(PODS), pod);
+    let surplus = counts.active.saturating_sub(target);
+    if surplus > 0 {
+        for pod in pods.iter().rev().filter(|pod| is_active(pod)).take(surplus) {
+            delete(cluster, &id(PODS), pod);
+        }
+        let left = pods_of(cluster, &job);
+        report(cluster, &job, &Counts::of(&left));
+        return;
     }
     let mut free = free_indices(&job, &pods);
-    let missing = (target - active.len() as i64).max(0) as usize;
-    create_batch(cluster, &resource(), key, missing, || member(&job, free.next()));
-    report(cluster, &job);
+    let missing = target - counts.active;
+    let created =
+        create_batch(cluster, &resource(), key, pods.len(), missing, || member(&job, free.next()));
+    report(cluster, &job, &Counts { active: counts.active + created, ..counts });
+}
+
+/// Pods of a job by what they count for.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    active: usize,
+    ready: usize,
+    succeeded: usize,
+    failed: usize,
+}
+
+impl Counts {
+    fn of(pods: &[Arc<Value>]) -> Self {
+        let mut counts = Self::default();
+        for pod in pods {
+            match text(&pod["status"]["phase"]) {
+                "Succeeded" => counts.succeeded += 1,
+                "Failed" => counts.failed += 1,
+                _ if is_terminating(pod) => {}
+                _ => {
+                    counts.active += 1;
+                    counts.ready += usize::from(has_condition(pod, "Ready"));
+                }
+            }
+        }
+        counts
+    }
 }
 
 /// Indices that no pod has completed or is completing.
@@ -54,6 +87,7 @@ fn free_indices(job: &Value, pods: &[Arc<Value>]) -> impl Iterator<Item = i64> +
     let indexed = job["spec"]["completionMode"] == "Indexed";
     let taken: BTreeSet<i64> = pods
         .iter()
+        .filter(|_| indexed)
         .filter(|pod| is_active(pod) || text(&pod["status"]["phase"]) == "Succeeded")
         .filter_map(|pod| object::annotation(pod, INDEX)?.parse().ok())
         .collect();
@@ -78,16 +112,14 @@ fn member(job: &Value, index: Option<i64>) -> Value {
     pod
 }
 
-fn report(cluster: &mut Cluster, job: &Value) {
-    let pods = pods_of(cluster, job);
-    let active: Vec<Arc<Value>> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
+fn report(cluster: &mut Cluster, job: &Value, counts: &Counts) {
     let mut new = job.clone();
     let status = object::map_at(&mut new, &["status"]);
     for (field, number) in [
-        ("active", active.len()),
-        ("ready", ready(&active)),
-        ("succeeded", count(&pods, "Succeeded")),
-        ("failed", count(&pods, "Failed")),
+        ("active", counts.active),
+        ("ready", counts.ready),
+        ("succeeded", counts.succeeded),
+        ("failed", counts.failed),
     ] {
         if number > 0 || field == "ready" {
             status.insert(field.to_owned(), json!(number));

@@ -55,7 +55,7 @@ pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
         }
     }
     if is_pod {
-        if counts {
+        if counts || has_other_labels(event) {
             budget::notice_pod(cluster, &event.key.namespace);
         }
         resource_claims::notice_pod(cluster, event);
@@ -169,6 +169,13 @@ pub(crate) fn pods_of(cluster: &mut Cluster, owner: &Value) -> Vec<Arc<Value>> {
     controlled(cluster, &id(PODS), owner)
 }
 
+/// Whether a disruption budget may select a pod that it did not select before, or no longer select it.
+fn has_other_labels(event: &Event) -> bool {
+    let previous = event.previous.as_ref();
+    previous
+        .is_none_or(|previous| event.object["metadata"]["labels"] != previous["metadata"]["labels"])
+}
+
 /// Whether a pod changed in a way that its owner or a disruption budget counts.
 fn counts_differently(event: &Event) -> bool {
     let Some(previous) = event.previous.as_ref() else { return true };
@@ -178,5 +185,4 @@ fn counts_differently(event: &Event) -> bool {
         || object::has_condition(&event.object, "Ready") != object::has_condition(previous, "Ready")
         || object::is_terminating(&event.object) != object::is_terminating(previous)
         || new["ownerReferences"] != old["ownerReferences"]
-        || new["labels"] != old["labels"]
 }

@@ -24,7 +24,8 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     let pods: Vec<Arc<Value>> =
         pods_of(cluster, &set).into_iter().filter(|pod| is_active(pod)).collect();
     let wanted = wanted(&set, "replicas", 1).max(0) as usize;
-    create_batch(cluster, &resource(), key, wanted.saturating_sub(pods.len()), || {
+    let missing = wanted.saturating_sub(pods.len());
+    create_batch(cluster, &resource(), key, pods.len(), missing, || {
         let mut pod = pod(&set, &set["spec"]["template"]);
         let prefix = format!("{}-", key.name);
         object::set(&mut pod, &["metadata", "generateName"], prefix.into());

@@ -54,31 +54,35 @@ pub(super) fn create_pod(cluster: &mut Cluster, pod: Value) -> Option<Arc<Value>
     }
 }
 
-/// Pods that a controller creates at one moment. Watches read the first of them before the next are created, so that the
-/// log of writes reaches far enough back.
+/// The least number of pods that a controller creates at one moment. Watches read them before the next are created.
 const BATCH: usize = 2000;
 const BATCH_PAUSE: SignedDuration = SignedDuration::from_millis(10);
 
-/// Creates so many pods of an owner; the owner is reconciled again for pods that do not fit into one batch.
+/// Creates pods of an owner that has `existing` pods and misses some; the number of created pods. For pods that do not fit into
+/// one batch the owner is reconciled again. Each batch at least doubles the number of pods: a controller counts all of them at
+/// every batch, which would take quadratic time with batches of one size.
 pub(super) fn create_batch(
     cluster: &mut Cluster,
     resource: &ResourceId,
     owner: &Key,
+    existing: usize,
     missing: usize,
     mut pod: impl FnMut() -> Value,
-) {
+) -> usize {
     if cluster.is_woken_later(resource, owner) {
         // The previous batch was created at this moment.
-        return;
+        return 0;
     }
-    for _ in 0..missing.min(BATCH) {
+    let batch = BATCH.max(existing).min(missing);
+    for created in 0..batch {
         if create_pod(cluster, pod()).is_none() {
-            return;
+            return created;
         }
     }
-    if missing > BATCH {
+    if missing > batch {
         cluster.wake(resource, owner, cluster.now + BATCH_PAUSE);
     }
+    batch
 }
 
 /// Records an event on the owner of a rejected pod; repetitions raise the count of the same event.

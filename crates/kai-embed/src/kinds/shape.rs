@@ -1,5 +1,7 @@
 //! Types of the fields of built-in objects, and the fields that their kind does not have.
 
+use std::fmt;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
@@ -21,6 +23,25 @@ pub struct ShapeFault {
 /// A field of pods in Kubernetes 1.35, which 1.36 does not have any more.
 const OLDER_FIELD: &str = "spec.workloadRef";
 
+/// Where a field is. Only a fault writes it out: objects are checked at every write.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, key) => out.write_str(key),
+            Self::Field(parent, key) => write!(out, "{parent}.{key}"),
+            Self::Item(parent, at) => write!(out, "{parent}[{at}]"),
+        }
+    }
+}
+
 /// Checks the types of an object's fields and returns the paths of fields that its kind does not have. Of custom resources
 /// only the metadata is checked.
 pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, ShapeFault> {
@@ -30,10 +51,11 @@ pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, S
         Origin::Builtin => messages::of_kind(&group, &resource.kind),
         Origin::Custom => None,
     };
+    let root = Place::Root;
     match (fields, object.get("metadata"), messages::message("meta/ObjectMeta")) {
-        (Some(fields), ..) => check_message(object, fields, "", &mut unknown)?,
+        (Some(fields), ..) => check_message(object, fields, root, &mut unknown)?,
         (None, Some(metadata), Some(fields)) if !metadata.is_null() => {
-            check_message(metadata, fields, "metadata", &mut unknown)?;
+            check_message(metadata, fields, Place::Field(&root, "metadata"), &mut unknown)?;
         }
         _ => {}
     }
@@ -44,14 +66,14 @@ pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, S
 fn check_message(
     value: &Value,
     fields: &'static Fields,
-    path: &str,
+    place: Place<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), ShapeFault> {
-    for (key, value) in as_object(value, path)?.iter().filter(|(_, value)| !value.is_null()) {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+    for (key, value) in as_object(value, place)?.iter().filter(|(_, value)| !value.is_null()) {
+        let place = Place::Field(&place, key);
         match find(fields, key) {
-            Some(field) => check_field(value, field, &path, unknown)?,
-            None => unknown.push(path),
+            Some(field) => check_field(value, field, place, unknown)?,
+            None => unknown.push(place.to_string()),
         }
     }
     Ok(())
@@ -68,20 +90,20 @@ fn find(fields: &'static Fields, name: &str) -> Option<&'static Field> {
 fn check_field(
     value: &Value,
     field: &Field,
-    path: &str,
+    place: Place<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), ShapeFault> {
     match field.shape {
-        Shape::Once | Shape::Inline => check_value(value, field.kind, path, unknown),
+        Shape::Once | Shape::Inline => check_value(value, field.kind, place, unknown),
         Shape::Many => {
-            let Value::Array(items) = value else { return Err(fault(path, "a list", value)) };
+            let Value::Array(items) = value else { return Err(fault(place, "a list", value)) };
             let mut items = items.iter().enumerate();
             items.try_for_each(|(at, item)| {
-                check_value(item, field.kind, &format!("{path}[{at}]"), unknown)
+                check_value(item, field.kind, Place::Item(&place, at), unknown)
             })
         }
-        Shape::ByKey => as_object(value, path)?.iter().try_for_each(|(key, value)| {
-            check_value(value, field.kind, &format!("{path}.{key}"), unknown)
+        Shape::ByKey => as_object(value, place)?.iter().try_for_each(|(key, value)| {
+            check_value(value, field.kind, Place::Field(&place, key), unknown)
         }),
     }
 }
@@ -89,7 +111,7 @@ fn check_field(
 fn check_value(
     value: &Value,
     kind: Kind,
-    path: &str,
+    place: Place<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), ShapeFault> {
     let is_time = || value.as_str().is_some_and(|text| text.parse::<Timestamp>().is_ok());
@@ -110,24 +132,24 @@ fn check_value(
         Kind::Json => (true, ""),
         Kind::Message(name) => {
             let Some(fields) = messages::message(name) else { return Ok(()) };
-            return check_message(value, fields, path, unknown);
+            return check_message(value, fields, place, unknown);
         }
     };
-    if fits { Ok(()) } else { Err(fault(path, expected, value)) }
+    if fits { Ok(()) } else { Err(fault(place, expected, value)) }
 }
 
-fn as_object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, ShapeFault> {
-    value.as_object().ok_or_else(|| fault(path, "an object", value))
+fn as_object<'a>(value: &'a Value, place: Place<'_>) -> Result<&'a Map<String, Value>, ShapeFault> {
+    value.as_object().ok_or_else(|| fault(place, "an object", value))
 }
 
-fn fault(path: &str, expected: &str, value: &Value) -> ShapeFault {
+fn fault(place: Place<'_>, expected: &str, value: &Value) -> ShapeFault {
     let given = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     };
-    ShapeFault { path: path.to_owned(), problem: format!("expected {expected}, got {given}") }
+    ShapeFault { path: place.to_string(), problem: format!("expected {expected}, got {given}") }
 }
 
 #[cfg(test)]

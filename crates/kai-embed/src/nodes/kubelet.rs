@@ -1,6 +1,7 @@
 //! What a kubelet does with the pods of its node: gives them devices, starts and ends them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kai_api::duration::{Units, parse_duration};
@@ -13,7 +14,9 @@ use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
 use crate::controllers::{pod_events, resource_claims, volumes};
 use crate::kinds::{NODES, PODS, id};
-use crate::object::{self, Key, annotation, is_terminating, items, moment, text, uid};
+use crate::object::{
+    self, Key, annotation, is_terminating, items, moment, name, namespace, text, uid,
+};
 
 /// Annotation on a pod: how long it runs before it ends by itself, as `90s` or `1h30m`.
 pub const SIM_DURATION: &str = "kai.scheduler/sim-duration";
@@ -145,33 +148,40 @@ pub(super) fn span(text: &str) -> Option<SignedDuration> {
     (span >= 0).then(|| SignedDuration::from_nanos(span))
 }
 
-fn write_status(cluster: &mut Cluster, pod: Value) {
-    let Some(resource) = cluster.kinds.get(&id(PODS)).cloned() else { return };
+/// The part of a pod that a kubelet writes.
+fn status_of(pod: &Value) -> Value {
+    json!({
+        "metadata": {"name": name(pod), "namespace": namespace(pod), "uid": uid(pod)},
+        "status": pod["status"],
+    })
+}
+
+/// Writes the status of a pod that was just read; the written pod. It fails for no pod that exists: there is no concurrent
+/// writer.
+fn write_status(cluster: &mut Cluster, status: Value) -> Option<Arc<Value>> {
+    let resource = cluster.kinds.get(&id(PODS)).cloned()?;
     let writer = Writer { subresource: "status", ..Writer::named("kubelet") };
-    let mut pod = pod;
-    object::remove(&mut pod, &["metadata", "resourceVersion"]);
-    // The pod was just read and there is no concurrent writer.
-    let _ = cluster.update(&resource, pod, Part::Status, &writer);
+    cluster.update(&resource, status, Part::Status, &writer).ok()
 }
 
 fn start(cluster: &mut Cluster, pod: &Value) {
     let now = cluster.now;
-    let mut pod = pod.clone();
-    let address = address(uid(&pod));
-    object::set(&mut pod, &["status", "phase"], json!("Running"));
-    object::set(&mut pod, &["status", "startTime"], moment(now));
-    object::set(&mut pod, &["status", "hostIP"], json!("10.0.0.1"));
-    object::set(&mut pod, &["status", "podIP"], json!(address));
-    object::set(&mut pod, &["status", "podIPs"], json!([{"ip": address}]));
+    let mut status = status_of(pod);
+    let address = address(uid(pod));
+    object::set(&mut status, &["status", "phase"], json!("Running"));
+    object::set(&mut status, &["status", "startTime"], moment(now));
+    object::set(&mut status, &["status", "hostIP"], json!("10.0.0.1"));
+    object::set(&mut status, &["status", "podIP"], json!(address));
+    object::set(&mut status, &["status", "podIPs"], json!([{"ip": address}]));
     for condition in
         ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
     {
-        object::set_condition(&mut pod, condition, true, "", "", now);
+        object::set_condition(&mut status, condition, true, "", "", now);
     }
     let state = json!({"running": {"startedAt": moment(now)}});
-    let statuses = container_statuses(&pod, true, &state);
-    object::set(&mut pod, &["status", "containerStatuses"], statuses);
-    write_status(cluster, pod.clone());
+    let statuses = container_statuses(pod, true, &state);
+    object::set(&mut status, &["status", "containerStatuses"], statuses);
+    let Some(pod) = write_status(cluster, status) else { return };
     for container in items(&pod["spec"]["containers"]) {
         let message = format!("Started container {}", text(&container["name"]));
         pod_events::record(cluster, &pod, "Normal", "Started", &message, "kubelet");
@@ -184,10 +194,10 @@ fn start(cluster: &mut Cluster, pod: &Value) {
 
 fn end(cluster: &mut Cluster, pod: &Value) {
     let now = cluster.now;
-    let mut pod = pod.clone();
-    object::set(&mut pod, &["status", "phase"], json!("Succeeded"));
+    let mut status = status_of(pod);
+    object::set(&mut status, &["status", "phase"], json!("Succeeded"));
     for condition in ["Ready", "ContainersReady"] {
-        object::set_condition(&mut pod, condition, false, "PodCompleted", "", now);
+        object::set_condition(&mut status, condition, false, "PodCompleted", "", now);
     }
     let state = json!({"terminated": {
         "exitCode": 0,
@@ -195,17 +205,17 @@ fn end(cluster: &mut Cluster, pod: &Value) {
         "startedAt": pod["status"]["startTime"],
         "finishedAt": moment(now),
     }});
-    let statuses = container_statuses(&pod, false, &state);
-    object::set(&mut pod, &["status", "containerStatuses"], statuses);
-    write_status(cluster, pod);
+    let statuses = container_statuses(pod, false, &state);
+    object::set(&mut status, &["status", "containerStatuses"], statuses);
+    write_status(cluster, status);
 }
 
 fn fail(cluster: &mut Cluster, pod: &Value, reason: &str, message: &str) {
-    let mut pod = pod.clone();
-    object::set(&mut pod, &["status", "phase"], json!("Failed"));
-    object::set(&mut pod, &["status", "reason"], json!(reason));
-    object::set(&mut pod, &["status", "message"], json!(message));
-    write_status(cluster, pod);
+    let mut status = status_of(pod);
+    object::set(&mut status, &["status", "phase"], json!("Failed"));
+    object::set(&mut status, &["status", "reason"], json!(reason));
+    object::set(&mut status, &["status", "message"], json!(message));
+    write_status(cluster, status);
 }
 
 fn container_statuses(pod: &Value, ready: bool, state: &Value) -> Value {

@@ -1,7 +1,7 @@
 //! Registered webhooks are called, and their answers are applied.
 
 use kai_embed::Cluster;
-use kai_embed::admission::Webhooks;
+use kai_embed::admission::{Question, Webhooks};
 use kai_embed::api::{Answer, Request};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn now() -> k8s_openapi::jiff::Timestamp {
 /// A cluster with a webhook of each stage about config maps; `policy` applies when the webhook does not answer.
 fn cluster(path: &str, policy: &str) -> Cluster {
     let mut cluster = Cluster::new(1, now());
-    cluster.set_webhooks(Webhooks::new(|path, review, _| answer(path, &review["request"])));
+    cluster.set_webhooks(Webhooks::new(|question, _| answer(question)));
     let hook = |operations: Value, path: &str| {
         json!({
             "name": "maps.example.com", "failurePolicy": policy, "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -34,8 +34,9 @@ fn cluster(path: &str, policy: &str) -> Cluster {
     cluster
 }
 
-fn answer(path: &str, request: &Value) -> Option<Value> {
-    let response = match (path, request["operation"].as_str()?) {
+fn answer(question: &Question<'_>) -> Option<Value> {
+    let is_bad = |object: &Value| object["data"]["bad"].is_string();
+    let response = match (question.path, question.operation) {
         // [{"op":"add","path":"/data","value":{"added":"1"}}]
         ("/mutate", _) => {
             json!({"allowed": true, "patchType": "JSONPatch", "patch": "W3sib3AiOiJhZGQiLCJwYXRoIjoiL2RhdGEiLCJ2YWx1ZSI6eyJhZGRlZCI6IjEifX1d"})
@@ -43,7 +44,7 @@ fn answer(path: &str, request: &Value) -> Option<Value> {
         ("/validate", "DELETE") => {
             json!({"allowed": false, "status": {"code": 403, "message": "it stays"}})
         }
-        ("/validate", _) if request["object"]["data"]["bad"].is_string() => {
+        ("/validate", _) if question.object.is_some_and(is_bad) => {
             json!({"allowed": false, "status": {"code": 403, "message": "bad data"}})
         }
         ("/validate", _) => json!({"allowed": true, "warnings": ["take care"]}),

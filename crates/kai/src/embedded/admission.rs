@@ -5,8 +5,8 @@ use kai_admission::{guard, registration, review};
 use kai_api::Queue;
 use kai_api::names::admission as paths;
 use kai_api::names::guard::ENFORCEMENT;
-use kai_embed::Cluster;
-use kai_embed::admission::Webhooks;
+use kai_embed::admission::{Question, Webhooks};
+use kai_embed::{Cluster, Key};
 use kai_settings::admission::{AdmissionSettings, GuardRules, PodRules};
 use serde::Deserialize;
 
@@ -28,21 +28,20 @@ pub(super) fn usual() -> AdmissionSettings {
 pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyhow::Result<()> {
     let (scheduler, pods) = (settings.scheduler_name.clone(), settings.pods.clone());
     let queue_rules = settings.queue_rules;
-    cluster.set_webhooks(Webhooks::new(move |path, review_request, cluster| {
-        let queues: Option<Vec<Queue>> = (path == paths::VALIDATE_QUEUE_PATH).then(|| {
+    cluster.set_webhooks(Webhooks::new(move |question, cluster| {
+        let queues: Option<Vec<Queue>> = (question.path == paths::VALIDATE_QUEUE_PATH).then(|| {
             let all = cluster.list(("scheduling.run.ai", "queues"));
             all.filter_map(|one| Queue::deserialize(&**one).ok()).collect()
         });
         let queues = queues.as_deref();
-        let review_request = review::Review::deserialize(review_request).ok()?;
-        let label = review_request.namespace_to_read(&pods).and_then(|name| {
-            let mut all = cluster.list(("", "namespaces"));
-            let found = all.find(|one| one["metadata"]["name"] == name)?;
+        let asked = review::Review::of(subject(question));
+        let label = asked.namespace_to_read(&pods).and_then(|name| {
+            let found = cluster.get(("", "namespaces"), &Key::new("", name))?;
             found["metadata"]["labels"][ENFORCEMENT].as_str().map(str::to_owned)
         });
         let rules = guard::narrow(&pods, label.as_deref());
         let known = review::Known { scheduler: &scheduler, rules: &rules, queues, queue_rules };
-        review::answer(path, &review_request, &known)
+        review::answer(question.path, &asked, &known)
     }));
     // Webhooks are not called over a network, so no certificate is needed.
     for (_, configuration) in registration::configurations(settings, None) {
@@ -53,4 +52,10 @@ pub(super) fn start(cluster: &mut Cluster, settings: &AdmissionSettings) -> anyh
         written.context("a webhook configuration was not written")?;
     }
     Ok(())
+}
+
+/// A question of the embedded API in the words of our webhooks.
+fn subject<'a>(question: &Question<'a>) -> review::Subject<'a> {
+    let Question { uid, operation, namespace, object, old_object, .. } = *question;
+    review::Subject { uid, operation, namespace, object, old_object }
 }

@@ -14,7 +14,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{VirtualClock, new_cluster, on_virtual_time, scheduler};
+use super::{VirtualClock, new_cluster, scheduler, virtual_time};
 
 /// Cases that only a real cluster can carry, and why.
 const ONLY_REAL: &[(&str, &str)] = &[];
@@ -64,7 +64,7 @@ impl Drop for KilledWhenDropped {
 }
 
 fn play(case: Case) -> anyhow::Result<Vec<Outcome>> {
-    on_virtual_time(async {
+    virtual_time()?.block_on(async {
         let clock = VirtualClock(Instant::now());
         let env = Env::new(Arc::new(clock), Arc::new(Process::default()));
         let embedded = new_cluster(clock, &env)?;

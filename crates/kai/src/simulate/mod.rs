@@ -10,7 +10,7 @@ use clap::Args;
 use kai_embed::nodes::SIM_DURATION;
 
 use crate::demo::Paint;
-use crate::embedded::{ClusterArguments, play};
+use crate::embedded::{ClusterArguments, play_before_exit};
 use crate::output;
 pub(crate) use manifests::Manifests;
 use outcome::Outcome;
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
         Err(faults) => return Ok(report_faults(&faults)),
     };
     let nodes = arguments.cluster.profiles(manifests.has_nodes());
-    let played = play(async |cluster| {
+    let played = play_before_exit(async |cluster| {
         nodes.iter().try_for_each(|node| cluster.add_node(node))?;
         let (faults, warnings) = cluster.look(|cluster| manifests.create_warned(cluster));
         complain(&warnings);

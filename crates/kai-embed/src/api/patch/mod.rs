@@ -13,6 +13,7 @@ use super::write::{Part, Writer};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::kinds::Origin;
+use crate::object;
 
 pub(crate) use json::apply as apply_json_patch;
 pub(crate) use merge::merge;
@@ -30,7 +31,11 @@ impl Cluster {
             return self.apply(request, subject, name, part);
         }
         let old = self.find(subject, name)?;
-        let mut new = Value::clone(&old);
+        let mut new = match kind {
+            // A patch of this kind may name any field.
+            Content::JsonPatch => Value::clone(&old),
+            _ => object::without_managers(&old, &[]),
+        };
         subject.dialect.speak(&mut new);
         let patch = request.value()?;
         match kind {
@@ -74,7 +79,7 @@ fn keep_identity(
     }
     // A version in a patch is a precondition; one that is not there is none.
     if patch["metadata"].get("resourceVersion").is_none() {
-        crate::object::remove(new, &["metadata", "resourceVersion"]);
+        object::remove(new, &["metadata", "resourceVersion"]);
     }
     new["apiVersion"] = Value::from(subject.resource.api_version(&subject.resource.stored().name));
     new["kind"] = Value::from(subject.resource.kind.as_str());

@@ -1,5 +1,7 @@
 //! Expressions of the Common Expression Language, as rules of custom resources and conditions of webhooks are written.
 
+mod reads;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +9,19 @@ use std::sync::Arc;
 
 use cel::objects::{Key, Map};
 use cel::{Context, Env, Program, Value as Cel};
+use reads::Reads;
 use serde_json::Value;
+
+/// An expression that was read.
+struct Compiled {
+    program: Program,
+    reads: Reads,
+}
 
 /// Evaluates expressions; each is read once.
 pub(crate) struct Expressions {
     env: Arc<Env>,
-    programs: RefCell<BTreeMap<String, Arc<Result<Program, String>>>>,
+    programs: RefCell<BTreeMap<String, Arc<Result<Compiled, String>>>>,
 }
 
 impl Default for Expressions {
@@ -37,12 +46,25 @@ impl Expressions {
     /// The value of an expression; why it has none.
     pub(crate) fn value(&self, expression: &str, variables: &[(&str, Cel)]) -> Result<Cel, String> {
         let program = self.program(expression);
-        let program = program.as_ref().as_ref().map_err(Clone::clone)?;
+        let Compiled { program, .. } = program.as_ref().as_ref().map_err(Clone::clone)?;
         let mut context = Context::with_env(Arc::clone(&self.env));
         for (name, value) in variables {
             context.add_variable_from_value(*name, value.clone());
         }
         program.execute(&context).map_err(|error| error.to_string())
+    }
+
+    /// Whether an expression about these values is true; why it is neither true nor false.
+    pub(crate) fn holds_for(
+        &self,
+        expression: &str,
+        variables: &[(&str, &Value)],
+    ) -> Result<bool, String> {
+        let program = self.program(expression);
+        let Compiled { reads, .. } = program.as_ref().as_ref().map_err(Clone::clone)?;
+        let variables: Vec<(&str, Cel)> =
+            variables.iter().map(|(name, value)| (*name, reads.value(name, value))).collect();
+        self.holds(expression, &variables)
     }
 
     /// Whether an expression is true; why it is neither true nor false.
@@ -57,13 +79,16 @@ impl Expressions {
         }
     }
 
-    fn program(&self, expression: &str) -> Arc<Result<Program, String>> {
+    fn program(&self, expression: &str) -> Arc<Result<Compiled, String>> {
         let mut programs = self.programs.borrow_mut();
         if let Some(program) = programs.get(expression) {
             return Arc::clone(program);
         }
         let compiled = self.env.compile(expression).map_err(|errors| errors.to_string());
-        let program = Arc::new(compiled);
+        let program = Arc::new(compiled.map(|program| {
+            let reads = Reads::of(&program.expression().expr);
+            Compiled { program, reads }
+        }));
         programs.insert(expression.to_owned(), Arc::clone(&program));
         program
     }
