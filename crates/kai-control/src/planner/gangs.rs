@@ -1,6 +1,6 @@
 //! Gangs: which pods are bound together, and what becomes of a gang of which only some could be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kai_core::input::ObjectName;
 use kai_core::plan::{Step, StepKind};
@@ -35,12 +35,17 @@ impl Gangs<'_> {
             }
         }
         let gangs = gangs.into_iter().filter(|(_, (pods, prepared))| *pods > 1 && *prepared);
-        gangs.map(|(group, (pods, _))| (group.clone(), pods + self.placed_members(group))).collect()
+        let bound = |step: &&Step| matches!(step.kind, StepKind::Bind { .. });
+        let planned: BTreeSet<&ObjectName> =
+            steps.iter().filter(bound).map(|step| &step.pod).collect();
+        let size = |group, pods| pods + self.placed_members(group, &planned);
+        gangs.map(|(group, (pods, _))| (group.clone(), size(group, pods))).collect()
     }
 
-    /// Pods of a group that have a node or are about to get one.
-    fn placed_members(&self, group: &ObjectName) -> u32 {
-        let members = self.workloads.members(group);
+    /// Pods of a group that have a node or are about to get one, beside those of the plan. The plan may bind a pod again whose
+    /// earlier bind is under way.
+    fn placed_members(&self, group: &ObjectName, planned: &BTreeSet<&ObjectName>) -> u32 {
+        let members = self.workloads.members(group).filter(|(pod, _)| !planned.contains(pod));
         let placed = members.filter(|(pod, entry)| self.is_placed(pod, entry)).count();
         u32::try_from(placed).unwrap_or(u32::MAX)
     }

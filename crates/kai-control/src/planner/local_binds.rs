@@ -16,15 +16,18 @@ impl Planner {
     /// The request for a bind of the pod, where the binder of this process is handed it; none where it has to be an object.
     pub(super) fn local_request(&self, pod: &ObjectName, request: &Value) -> Option<BindRequest> {
         // The cluster shows one: the API server decides between the two.
-        let is_requested = self.binds.request(pod).is_some();
-        if is_requested || !self.settings.hands_binds_over() {
+        let has_object =
+            self.binds.request(pod).is_some() && self.binds.local_request(pod).is_none();
+        if has_object || !self.settings.hands_binds_over() {
             return None;
         }
         BindRequest::deserialize(request).ok()
     }
 
-    /// Orders the bind from the binder of this process. The plan counts with it already: no other plan is due.
+    /// Orders the bind from the binder of this process. The plan counts with it already: no other plan is due. A bind that was
+    /// handed over before is withdrawn: its node is gone, or the plan would not place the pod again.
     pub(super) fn hand_over(&mut self, pod: ObjectName, request: BindRequest) {
+        self.withdraw_local_bind(&pod);
         let id = self.binds.hand_over(pod.clone(), request.clone());
         let was_dirty = self.world.is_dirty();
         self.apply_bind_request(&pod);
@@ -57,7 +60,7 @@ impl Planner {
         }
     }
 
-    /// The pod is gone: so is the bind.
+    /// The pod is gone, or gets another bind: the one that was handed over is not wanted any more.
     pub(super) fn withdraw_local_bind(&mut self, pod: &ObjectName) {
         if let Some((id, _)) = self.binds.remove_local_request(pod) {
             self.orders.push(Order::WithdrawBind(pod.clone(), id));

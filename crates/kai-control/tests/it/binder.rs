@@ -233,6 +233,7 @@ fn a_node_that_goes_takes_its_reservation_with_it() {
         ..story(vec![sharing("p", "0.5")])
     });
     assert!(times(&writes(&log), "\"n1\"").len() <= 2, "{log:#?}");
+    assert!(bind_requests_of(&objects).is_empty(), "{log:#?}");
     let pods = &objects[PODS];
     assert_eq!(pods.len(), 2);
     assert!(pods.iter().all(|pod| pod["spec"]["nodeName"] != "n1"), "{pods:#?}");
@@ -257,4 +258,25 @@ fn a_leaked_reservation_and_a_leaked_label_are_removed() {
     );
     assert_eq!(objects[PODS].len(), 1);
     assert!(objects[PODS][0]["metadata"]["labels"].get("runai-gpu-group").is_none());
+}
+
+/// Its members are planned again while the binder is about them: they count once.
+#[test]
+fn gang_whose_node_goes_is_bound_elsewhere_together() {
+    let pods = vec![member(sharing("m1", "0.75")), member(sharing("m2", "0.75"))];
+    let mut story = Story {
+        agents: vec![60, 60, 0],
+        gone: vec![(10, "/api/v1/nodes/n1")],
+        later: vec![(10, "/api/v1/nodes", gpu_node("n2", "2"))],
+        ..story(pods)
+    };
+    story.objects.insert(2, (GROUPS, gang(2)));
+    let (log, objects) = play(story);
+    let writes = writes(&log);
+    let bound = times(&writes, "/binding");
+    assert_eq!(bound.len(), 2, "{writes:#?}");
+    assert!(bound.iter().all(|second| *second < 20.0), "{bound:?}");
+    let on_n2 = objects[PODS].iter().filter(|pod| pod["spec"]["nodeName"] == "n2").count();
+    assert_eq!(on_n2, 4, "two pods, two reservation pods: {writes:#?}");
+    assert!(bind_requests_of(&objects).is_empty(), "{writes:#?}");
 }
