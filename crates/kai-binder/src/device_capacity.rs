@@ -9,6 +9,7 @@ use kai_core::world::gpu_facts::GpuFacts;
 use kai_translate::gpus::share_mib;
 use kai_translate::node;
 
+use super::attempt::Attempt;
 use super::facts::{Facts, PodFacts};
 use super::request::Request;
 use super::{Binder, DeviceKey};
@@ -101,9 +102,10 @@ impl Binder {
 
     /// MiB of pods that are being bound to the device and do not show it yet.
     fn mib_of_binds_under_way(&self, request: &Request, device: &Text, total: i64) -> i64 {
-        let under_way = self.attempts.iter().filter(|(_, attempt)| attempt.binds());
-        let others = under_way.filter_map(|(name, _)| self.facts.request(name));
-        let others = others.filter(|other| other.node == request.node && other.pod != request.pod);
+        let of_node = self.facts.requests_of_node(&request.node);
+        let under_way = of_node.filter(|name| self.attempts.get(*name).is_some_and(Attempt::binds));
+        let others = under_way.filter_map(|name| self.facts.request(name));
+        let others = others.filter(|other| other.pod != request.pod);
         let mut sum = 0;
         for other in others {
             let Some(pod) = self.facts.subject(other).filter(|pod| pod.node.is_none()) else {
