@@ -72,7 +72,11 @@ impl World {
             let _ = writeln!(
                 text,
                 "task {:?} {:?} tentative={} {node:?} {groups:?} {:?} {:?}",
-                task.spec, state.status, state.tentative, state.zones.zones, state.accepted
+                task.spec,
+                state.status,
+                state.tentative,
+                state.zones.zones(),
+                state.accepted
             );
         }
         let _ = writeln!(text, "{:?}", (&self.topologies, &self.usage, &self.budgets));

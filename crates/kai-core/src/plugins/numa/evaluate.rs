@@ -23,7 +23,7 @@ pub(super) fn place(numa: &NumaState, demand: &Demand) -> Option<ZonePlacement> 
                 let mut part = ZonePlacement::default();
                 draw(&left, amounts, &zones_for(&left, amounts)?, &mut part);
                 left.draw(&part);
-                for (zone, taken) in &part.zones {
+                for (zone, taken) in part.zones() {
                     for (slot, amount) in taken.non_zero() {
                         placement.add(*zone, slot, amount);
                     }

@@ -91,7 +91,7 @@ pub(crate) fn score(world: &World, task: TaskId, node: &Node) -> f64 {
         return if asks.is_some() { over(numa.zone_count()) } else { 0.0 };
     }
     match align(world, task, node) {
-        Alignment::Possible(placement) => over(placement.zones.len()),
+        Alignment::Possible(placement) => over(placement.zones().len()),
         Alignment::NotAsked | Alignment::Impossible => 0.0,
     }
 }
@@ -178,7 +178,7 @@ impl World {
         change: fn(&mut NumaState, &ZonePlacement),
     ) {
         let zones = &self.tasks[task.index()].state.zones;
-        if zones.zones.is_empty() || self.policy.numa.is_none() {
+        if zones.zones().is_empty() || self.policy.numa.is_none() {
             return;
         }
         let Some(numa) = &mut self.nodes[node.index()].numa else { return };

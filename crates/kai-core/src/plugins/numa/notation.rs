@@ -49,7 +49,7 @@ pub(super) fn predicted(
     numa: &NumaState,
     names: &ResourceNames,
 ) -> Vec<PredictedZone> {
-    let zones = placement.zones.iter().filter_map(|(zone, amounts)| {
+    let zones = placement.zones().iter().filter_map(|(zone, amounts)| {
         let mut shown: Vec<(Text, String)> = amounts
             .non_zero()
             .map(|(slot, amount)| {

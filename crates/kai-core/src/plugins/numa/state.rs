@@ -1,5 +1,7 @@
 //! The zones of one node: what they have, what is free, and how many zones an amount needs at least.
 
+use std::sync::Arc;
+
 use crate::input::node::{NumaPolicy, NumaScope};
 use crate::input::{NumaSpec, Text};
 use crate::resources::{GPU, ResourceNames, ResourceVector};
@@ -26,21 +28,27 @@ pub struct NumaState {
 /// Free amounts per zone.
 pub type ZoneAmounts = Vec<ResourceVector>;
 
-/// Where a pod's aligned amounts come from: per zone index.
+/// Where a pod's aligned amounts come from: per zone index. Every pod has one, and few are aligned: those that are not take no
+/// memory for it, and copies of a placement share it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ZonePlacement {
-    /// `(zone index, amounts)`, zones ascending.
-    pub zones: Vec<(usize, ResourceVector)>,
+    zones: Option<Arc<Vec<(usize, ResourceVector)>>>,
 }
 
 impl ZonePlacement {
+    /// `(zone index, amounts)`, zones ascending; empty for a pod that is not aligned.
+    pub fn zones(&self) -> &[(usize, ResourceVector)] {
+        self.zones.as_ref().map_or(&[], |zones| &zones[..])
+    }
+
     /// Adds to what is taken of one zone.
     pub(super) fn add(&mut self, zone: usize, slot: usize, amount: i64) {
-        let at = self.zones.partition_point(|(other, _)| *other < zone);
-        if self.zones.get(at).is_none_or(|(other, _)| *other != zone) {
-            self.zones.insert(at, (zone, ResourceVector::zero()));
+        let zones = Arc::make_mut(self.zones.get_or_insert_default());
+        let at = zones.partition_point(|(other, _)| *other < zone);
+        if zones.get(at).is_none_or(|(other, _)| *other != zone) {
+            zones.insert(at, (zone, ResourceVector::zero()));
         }
-        self.zones[at].1.add_at(slot, amount);
+        zones[at].1.add_at(slot, amount);
     }
 }
 
@@ -104,7 +112,7 @@ impl NumaState {
     }
 
     pub(super) fn draw(&mut self, placement: &ZonePlacement) {
-        for (zone, amounts) in &placement.zones {
+        for (zone, amounts) in placement.zones() {
             if let Some(available) = self.available.get_mut(*zone) {
                 available.sub(amounts);
             }
@@ -112,7 +120,7 @@ impl NumaState {
     }
 
     pub(super) fn give_back(&mut self, placement: &ZonePlacement) {
-        for (zone, amounts) in &placement.zones {
+        for (zone, amounts) in placement.zones() {
             if let Some(available) = self.available.get_mut(*zone) {
                 available.add(amounts);
             }

@@ -73,8 +73,8 @@ fn commit(world: &mut World, task: TaskId, status: Status) {
 
 /// `(zone, cores in thousandths, GPUs)` that a pod would take.
 fn placed(world: &World, task: TaskId) -> Vec<(usize, i64, i64)> {
-    let zones = place(world, task, node_id(world, "n1")).zones;
-    zones.iter().map(|(zone, taken)| (*zone, taken.get(CPU), taken.get(GPU))).collect()
+    let placement = place(world, task, node_id(world, "n1"));
+    placement.zones().iter().map(|(zone, taken)| (*zone, taken.get(CPU), taken.get(GPU))).collect()
 }
 
 fn free_cores(world: &World) -> Vec<i64> {
@@ -342,9 +342,9 @@ fn predicted_zones_are_written_as_kai_writes_them() {
     );
     let numa = world.node(node_id(&world, "n1")).numa.as_ref().unwrap();
     let read = notation::read(&text, numa, &world.names).unwrap();
-    assert_eq!(read.zones[1].1.get(MEMORY), GB);
+    assert_eq!(read.zones()[1].1.get(MEMORY), GB);
     let slots = |placement: &ZonePlacement| -> Vec<Vec<(usize, i64)>> {
-        placement.zones.iter().map(|(_, taken)| taken.non_zero().collect()).collect()
+        placement.zones().iter().map(|(_, taken)| taken.non_zero().collect()).collect()
     };
     assert_eq!(slots(&read), slots(&world.task(task).state.zones));
     assert_eq!(write_zones(&[]), None);
@@ -358,8 +358,8 @@ fn records_are_read_whatever_their_form() {
     let read = |text: &str| notation::read(text, numa, &world.names);
     let spaced =
         " [ { \"more\" : [1, {\"x\": null}] , \"amount\": {\"cpu\": 2 }, \"zone\":\"node-0\" } ] ";
-    assert_eq!(read(spaced).unwrap().zones[0].1.get(CPU), 2000);
-    assert_eq!(read("[]").unwrap().zones.len(), 0);
+    assert_eq!(read(spaced).unwrap().zones()[0].1.get(CPU), 2000);
+    assert_eq!(read("[]").unwrap().zones().len(), 0);
     for broken in ["", "[", "{}", "[{}]", "[{\"zone\":\"node-0\"}", "[{\"zone\":\"node-0\"}] x"] {
         assert_eq!(read(broken), None, "{broken}");
     }
@@ -409,7 +409,7 @@ proptest! {
             let status = world.task(tasks[at]).state.status;
             if come && status == Status::Pending && fits(&world, tasks[at]) {
                 commit(&mut world, tasks[at], Status::Allocated);
-                let zones = &world.task(tasks[at]).state.zones.zones;
+                let zones = world.task(tasks[at]).state.zones.zones();
                 let drawn: i64 = zones.iter().map(|(_, taken)| taken.get(CPU)).sum();
                 prop_assert_eq!(drawn, 1000 * (at as i64 + 1));
             } else if !come && status.is_active_allocated() {

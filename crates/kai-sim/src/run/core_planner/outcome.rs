@@ -50,7 +50,7 @@ fn task_outcome(world: &World, task: &Task, id: kai_core::ids::TaskId) -> TaskOu
             .iter()
             .map(|group| world.group_name(*group).to_string())
             .collect(),
-        numa_zones: entry.state.zones.zones.iter().map(|(zone, _)| *zone).collect(),
+        numa_zones: entry.state.zones.zones().iter().map(|(zone, _)| *zone).collect(),
         gpus_accepted: entry.state.accepted.gpu_centi as f64 / 100.0,
     }
 }
