@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 /// Namespace and name; the namespace is empty for objects of the cluster.
@@ -168,6 +169,30 @@ pub(crate) fn without_managers(object: &Value, left_out: &[&str]) -> Value {
     Value::Object(copied.collect())
 }
 
+/// An object that is serialised without its `managedFields`.
+pub(crate) struct WithoutManagers<'a>(pub(crate) &'a Value);
+
+impl Serialize for WithoutManagers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(map) = self.0.as_object() else { return self.0.serialize(serializer) };
+        serializer.collect_map(map.iter().map(|(key, value)| (key, UnmanagedPart(key, value))))
+    }
+}
+
+/// A field of an object; of the metadata, everything but `managedFields`.
+struct UnmanagedPart<'a>(&'a str, &'a Value);
+
+impl Serialize for UnmanagedPart<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self.0, self.1) {
+            ("metadata", Value::Object(metadata)) => {
+                serializer.collect_map(metadata.iter().filter(|(key, _)| *key != "managedFields"))
+            }
+            (_, value) => value.serialize(serializer),
+        }
+    }
+}
+
 /// A moment as Kubernetes writes it, to the second.
 pub fn moment(time: Timestamp) -> Value {
     Value::from(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
@@ -238,6 +263,23 @@ mod tests {
         remove(&mut object, &["metadata", "labels", "a"]);
         remove(&mut object, &["spec", "missing"]);
         assert_eq!(object, json!({"metadata": {"labels": {}}}));
+    }
+
+    #[test]
+    fn copies_without_managers_have_everything_else() {
+        let object = json!({
+            "kind": "Pod",
+            "metadata": {"name": "p", "managedFields": [{"manager": "m"}], "labels": {"a": "b"}},
+            "spec": {"managedFields": 1},
+            "status": {"phase": "Pending"},
+        });
+        let mut expected = object.clone();
+        remove(&mut expected, &["metadata", "managedFields"]);
+        assert_eq!(without_managers(&object, &[]), expected);
+        assert_eq!(json!(WithoutManagers(&object)), expected);
+        remove(&mut expected, &["status"]);
+        assert_eq!(without_managers(&object, &["status"]), expected);
+        assert_eq!(json!(WithoutManagers(&json!(["no object"]))), json!(["no object"]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Collected};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{Answer, Query, Request, Watch, WatchLine, to_json};
+use crate::api::{Answer, Query, Request, Watch, WatchLine, WatchedFields, to_json};
 use crate::cluster::Cluster;
 use crate::store::ResourceId;
 
@@ -26,6 +26,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone)]
 pub struct Embedded {
     shared: Arc<Shared>,
+    watched_fields: WatchedFields,
 }
 
 struct Shared {
@@ -47,11 +48,23 @@ impl Embedded {
     /// Shares a cluster. `clock` is read at every request.
     pub fn new(cluster: Cluster, clock: Clock) -> Self {
         let state = State { cluster, waiting: BTreeMap::new(), driver: None, watch_alarm: None };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
+        let shared = Arc::new(Shared { state: Mutex::new(state), clock });
+        Self { shared, watched_fields: WatchedFields::All }
+    }
+
+    /// The same cluster for clients that read these fields from their watches.
+    #[must_use]
+    pub fn with_watched_fields(self, watched_fields: WatchedFields) -> Self {
+        Self { watched_fields, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the cluster as it was left by the latest request; no time passes.
+    pub fn peek<T>(&self, read: impl FnOnce(&Cluster) -> T) -> T {
+        read(&self.lock().cluster)
     }
 
     /// Does something with the cluster as it is now.
@@ -192,7 +205,9 @@ impl http_body::Body for AnswerBody {
                 match watch.next(&state.cluster, now) {
                     WatchLine::Event(event) => {
                         drop(state);
-                        Poll::Ready(Some(Ok(Frame::data(Bytes::from(event.line())))))
+                        Poll::Ready(Some(Ok(Frame::data(Bytes::from(
+                            event.line(embedded.watched_fields),
+                        )))))
                     }
                     WatchLine::End => Poll::Ready(None),
                     WatchLine::NotYet(alarm) => {

@@ -1,6 +1,6 @@
 //! Why pods and groups are pending: KAI's texts from the report of a plan. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use kai_api::PodGroup;
@@ -86,6 +86,7 @@ pub fn of_job(
     options: &TextOptions,
 ) -> JobVerdicts {
     let mut pods = lost_pods(report, accounts);
+    let lost: BTreeSet<ObjectName> = pods.iter().map(|(pod, _)| pod.clone()).collect();
     if let Some(text) = not_ready(&report.held_back) {
         return JobVerdicts { group: GroupVerdict::NotReady(text), pods };
     }
@@ -109,11 +110,9 @@ pub fn of_job(
     };
     let waiting = accounts
         .members(&report.job)
-        .filter(|(pod, member)| member.status == Status::Pending && !placed(pod));
+        .filter(|(pod, member)| member.status == Status::Pending && !placed(pod))
+        .filter(|(pod, _)| !lost.contains(*pod));
     for (pod, member) in waiting {
-        if pods.iter().any(|(lost, _)| lost == pod) {
-            continue;
-        }
         let (uid, message) = (member.uid.clone(), message_of(pod));
         let verdict = PodVerdict { uid, reason: status::UNSCHEDULABLE, message, mark };
         pods.push((pod.clone(), verdict));

@@ -11,17 +11,23 @@ use crate::kinds::Resource;
 use crate::lists::Lists;
 use crate::object::{self, items, moment, text};
 
-/// The schema of a resource, where it has one; built-in types are known.
+/// What is known about the fields of a resource.
 #[derive(Clone, Debug)]
-pub(super) struct Schema(Option<Arc<Value>>);
+pub(super) struct Schema {
+    /// The schema of a custom resource; built-in types are known.
+    schema: Option<Arc<Value>>,
+    /// Only writes of the `status` subresource write the status.
+    has_status_part: bool,
+}
 
 impl Schema {
     pub(super) fn of(resource: &Resource) -> Self {
-        Self(resource.stored().schema.clone())
+        let version = resource.stored();
+        Self { schema: version.schema.clone(), has_status_part: version.status }
     }
 
     pub(super) fn lists(&self) -> Lists<'_> {
-        Lists::at_root(self.0.as_deref())
+        Lists::at_root(self.schema.as_deref())
     }
 }
 
@@ -165,8 +171,15 @@ pub(super) fn record_update(
     writer: &Writer,
     now: Timestamp,
 ) {
-    let before = old.map(owned_fields).unwrap_or_default();
-    let (changed, gone) = FieldSet::changed(&before, &owned_fields(new), schema.lists());
+    let written_fields = |object| {
+        let mut fields = owned_fields(object);
+        if schema.has_status_part && writer.subresource != "status" {
+            fields.others.remove("status");
+        }
+        fields
+    };
+    let before = old.map(written_fields).unwrap_or_default();
+    let (changed, gone) = FieldSet::changed(&before, &written_fields(new), schema.lists());
     let api_version = new["apiVersion"].clone();
     let known = object::map_at(new, &["metadata"]).shift_remove("managedFields");
     let mut entries = match known {

@@ -24,7 +24,7 @@ pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
 pub(crate) use patch::apply_json_patch;
 pub(crate) use request::to_json;
 pub use request::{Answer, Content, Query, Request};
-pub use watch::{Watch, WatchEvent, WatchLine};
+pub use watch::{Watch, WatchEvent, WatchLine, WatchedFields};
 pub use write::{Part, Writer};
 
 use crate::cluster::Cluster;

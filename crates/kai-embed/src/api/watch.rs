@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use super::representation::{Representation, represent};
-use super::request::{Answer, Request, to_json};
+use super::request::{Answer, Request};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::object::{name, namespace};
+use crate::object::{WithoutManagers, name, namespace};
 use crate::selectors::{FieldSelector, LabelSelector};
 use crate::store::{Event, EventKind, Position, ResourceId};
 
@@ -92,6 +92,16 @@ impl PartialEq for Watch {
     }
 }
 
+/// Which fields of objects a client reads from its watches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WatchedFields {
+    /// All of them, as from a real API server.
+    #[default]
+    All,
+    /// All but `managedFields`, which are half of the text of a pod.
+    WithoutManagers,
+}
+
 /// An event of a watch: a line of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchEvent {
@@ -103,9 +113,15 @@ pub struct WatchEvent {
 
 impl WatchEvent {
     /// The event as a line of JSON, with its end.
-    pub fn line(&self) -> Vec<u8> {
+    pub fn line(&self, fields: WatchedFields) -> Vec<u8> {
         let mut line = format!("{{\"type\":\"{}\",\"object\":", self.kind).into_bytes();
-        line.extend(to_json(&self.object));
+        // Maps have texts as keys, so that nothing can fail.
+        let _ = match fields {
+            WatchedFields::All => serde_json::to_writer(&mut line, &*self.object),
+            WatchedFields::WithoutManagers => {
+                serde_json::to_writer(&mut line, &WithoutManagers(&self.object))
+            }
+        };
         line.extend(b"}\n");
         line
     }

@@ -71,7 +71,7 @@ struct ResourceLog {
 
 impl Log {
     /// Writes of a resource that are remembered although every watch has read them.
-    pub const CAPACITY: usize = 8192;
+    pub const CAPACITY: usize = 1024;
     /// A watch that is further behind has to list again: its client reads nothing.
     const MOST: usize = 1 << 20;
 

@@ -210,6 +210,11 @@ impl VirtualCluster {
         })
     }
 
+    /// The cluster behind it, for readers on other threads.
+    pub(crate) fn embedded(&self) -> &Embedded {
+        &self.embedded
+    }
+
     /// Looks at the cluster as it is.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Cluster) -> T) -> T {
         self.embedded.with(|cluster, _| look(cluster))

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use kai_client::env::Env;
+use kai_embed::api::WatchedFields;
 use kai_embed::service::Embedded;
 use kube::Client;
 
@@ -22,5 +23,7 @@ pub(crate) fn start(embedded: &Embedded, env: &Env, arguments: &[String]) -> any
     if let Some(settings) = admission_of(&line.arguments)? {
         embedded.with(|cluster, _| admission::start(cluster, &settings))?;
     }
-    start_beside(line.arguments, Client::new(embedded.clone(), "default"), env)
+    // `kai` drops the managers of what it observes.
+    let service = embedded.clone().with_watched_fields(WatchedFields::WithoutManagers);
+    start_beside(line.arguments, Client::new(service, "default"), env)
 }

@@ -2,6 +2,7 @@
 
 mod manifests;
 mod outcome;
+mod progress;
 mod yaml;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::embedded::{ClusterArguments, play_before_exit};
 use crate::output;
 pub(crate) use manifests::Manifests;
 use outcome::Outcome;
+use progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,6 +53,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
     };
     let nodes = arguments.cluster.profiles(manifests.has_nodes());
     let played = play_before_exit(async |cluster| {
+        let progress = Progress::show(cluster.embedded());
         nodes.iter().try_for_each(|node| cluster.add_node(node))?;
         let (faults, warnings) = cluster.look(|cluster| manifests.create_warned(cluster));
         complain(&warnings);
@@ -58,6 +61,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<u8> {
             return Ok(Err(faults));
         }
         let unsettled = cluster.settle().await;
+        drop(progress);
         Ok(Ok((cluster.look(|cluster| Outcome::of(cluster)), unsettled)))
     })?;
     let (outcome, unsettled) = match played {
