@@ -51,7 +51,7 @@ impl Binder {
         }
     }
 
-    /// A request of this process ended: the scheduler is told, and nothing is kept of it. Its pod shows the rest.
+    /// A request of this process ended: this is reported to the scheduler, and nothing is kept of it. Its pod shows the rest.
     pub(super) fn end_local(&mut self, name: &ObjectName, request: &Request, outcome: &Outcome) {
         self.report_end(request, outcome);
         self.facts.replace_request(name.clone(), None);
