@@ -110,7 +110,6 @@ async fn start_kai(world: &mut World) -> PathBuf {
         "--watch-list=false",
         "--eviction=delete",
         "--pod-groups=always",
-        "--bind-requests=always",
         "--default-priorities-configmap-name=kinds",
         "--default-priorities-configmap-namespace=kai-scheduler",
     ];
