@@ -5,7 +5,7 @@ mod reads;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::objects::{Key, Map};
 use cel::{Context, Env, Program, Value as Cel};
@@ -16,6 +16,14 @@ use serde_json::Value;
 struct Compiled {
     program: Program,
     reads: Reads,
+    /// The latest evaluation. Pods of one workload differ in nothing that a condition reads, and evaluating costs more than
+    /// comparing what it reads.
+    latest: Mutex<Option<Evaluation>>,
+}
+
+struct Evaluation {
+    variables: Vec<Cel>,
+    holds: Result<bool, String>,
 }
 
 /// Evaluates expressions; each is read once.
@@ -61,10 +69,17 @@ impl Expressions {
         variables: &[(&str, &Value)],
     ) -> Result<bool, String> {
         let program = self.program(expression);
-        let Compiled { reads, .. } = program.as_ref().as_ref().map_err(Clone::clone)?;
-        let variables: Vec<(&str, Cel)> =
-            variables.iter().map(|(name, value)| (*name, reads.value(name, value))).collect();
-        self.holds(expression, &variables)
+        let Compiled { reads, latest, .. } = program.as_ref().as_ref().map_err(Clone::clone)?;
+        let (names, values): (Vec<&str>, Vec<Cel>) =
+            variables.iter().map(|(name, value)| (*name, reads.value(name, value))).unzip();
+        let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = latest.as_ref().filter(|known| known.variables == values) {
+            return known.holds.clone();
+        }
+        let named: Vec<(&str, Cel)> = names.into_iter().zip(values.iter().cloned()).collect();
+        let holds = self.holds(expression, &named);
+        *latest = Some(Evaluation { variables: values, holds: holds.clone() });
+        holds
     }
 
     /// Whether an expression is true; why it is neither true nor false.
@@ -87,7 +102,7 @@ impl Expressions {
         let compiled = self.env.compile(expression).map_err(|errors| errors.to_string());
         let program = Arc::new(compiled.map(|program| {
             let reads = Reads::of(&program.expression().expr);
-            Compiled { program, reads }
+            Compiled { program, reads, latest: Mutex::default() }
         }));
         programs.insert(expression.to_owned(), Arc::clone(&program));
         program
@@ -134,6 +149,18 @@ mod tests {
         assert!(expressions.holds("self[0].b == 'x'", &variables).is_err());
         assert!(expressions.holds("self.", &variables).is_err());
         assert!(expressions.holds("size(self)", &variables).is_err());
+    }
+
+    #[test]
+    fn a_condition_is_evaluated_again_for_other_values() {
+        let expressions = Expressions::default();
+        let holds = |object: Value| expressions.holds_for("object.a == 1", &[("object", &object)]);
+        for _ in 0..2 {
+            assert_eq!(holds(json!({"a": 1, "b": 1})), Ok(true));
+            assert_eq!(holds(json!({"a": 1, "b": 2})), Ok(true));
+            assert_eq!(holds(json!({"a": 2})), Ok(false));
+            assert!(holds(json!({"b": 1})).is_err());
+        }
     }
 
     #[test]
