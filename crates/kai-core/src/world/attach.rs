@@ -584,7 +584,9 @@ impl World {
         let entry = &mut self.jobs[job.index()];
         if let Some(leaf) = self.tasks[task.index()].leaf {
             let leaf = &mut entry.leaves[leaf as usize];
-            leaf.tasks.retain(|other| *other != task);
+            if let Some(place) = leaf.tasks.iter().position(|other| *other == task) {
+                leaf.tasks.remove(place);
+            }
             leaf.counts.remove(status);
             entry.counts.remove(status);
         } else {

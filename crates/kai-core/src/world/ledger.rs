@@ -389,6 +389,8 @@ impl World {
         let placed = self.job(id).tasks().map(|task| &self.task(task).state);
         placed
             .filter(|state| state.status.is_active_allocated())
+            // Placed pods come first in task order: the many pending pods of a large job are not looked at.
+            .take(self.job(id).counts.active_allocated() as usize)
             .map(|state| state.accepted.gpu_centi)
             .fold(0, i64::saturating_add)
     }
