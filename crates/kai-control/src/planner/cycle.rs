@@ -32,10 +32,7 @@ impl Planner {
         }
         let mut made = self.plan(now, clock);
         drop_stillborn(&mut made);
-        made.steps.retain(|step| {
-            let is_bind = matches!(step.kind, StepKind::Bind { .. });
-            !(is_bind && self.awaits_its_group_object(&step.pod))
-        });
+        self.withhold_binds(&mut made);
         log_trials(&made);
         self.world.assume(&made);
         let gangs =
@@ -181,9 +178,21 @@ impl Planner {
         }
     }
 
+    /// Takes out binds, and starts of groups, of pods that await the objects of their groups.
+    fn withhold_binds(&self, made: &mut CyclePlan) {
+        made.steps.retain(|step| {
+            let is_bind = matches!(step.kind, StepKind::Bind { .. });
+            !(is_bind && self.awaits_its_group_object(&step.pod))
+        });
+        made.started.retain(|group| {
+            let pod = self.workloads.own_pod(group);
+            !pod.is_some_and(|pod| self.awaits_its_group_object(pod))
+        });
+    }
+
     /// The group of the pod is to be published as an object and is not one yet, or the pod does not name it yet. Such a pod is
     /// planned with all others, and bound by the first plan after both are observed.
-    fn awaits_its_group_object(&self, pod: &ObjectName) -> bool {
+    pub(super) fn awaits_its_group_object(&self, pod: &ObjectName) -> bool {
         self.settings.publish == Publish::Always && self.workloads.is_own_group(pod)
     }
 }

@@ -165,6 +165,7 @@ impl Planner {
         self.apply_group(&name);
         if let Some(pod) = self.workloads.join_own_group(&name) {
             self.refresh_pod(&pod);
+            self.world.require_plan(); // its bind may have been withheld
         }
     }
 

@@ -38,6 +38,7 @@ impl Planner {
         self.workloads.share_parts(&mut base);
         let name = base.name.clone();
         self.observe_contest(&base);
+        let awaited_its_group = self.awaits_its_group_object(&name);
         let was_dirty = self.world.is_dirty();
         let confirmed = self.confirms_eviction(&base).then(|| base.clone());
         self.set_reservation(view);
@@ -59,6 +60,9 @@ impl Planner {
         }
         self.statuses.accounts_mut().set_vendor(&name, requests_amd_gpus(view));
         self.refresh_pod(&name);
+        if awaited_its_group && !self.awaits_its_group_object(&name) {
+            self.world.require_plan(); // nothing else changed for it, and its bind was withheld
+        }
         self.finish_local_bind(&name);
         self.apply_bind_request(&name);
         if self.is_ready() {

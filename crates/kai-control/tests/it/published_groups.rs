@@ -43,6 +43,22 @@ fn no_pod_of_a_burst_is_bound_before_its_group_and_annotation_are_written() {
 }
 
 #[test]
+fn a_pod_whose_annotation_is_observed_after_its_group_is_bound() {
+    let objects = vec![
+        ("/api/v1/nodes", node("n1", "4")),
+        ("/apis/scheduling.run.ai/v2/queues", queue()),
+        ("/api/v1/pods", pod("p", "1")),
+    ];
+    let faults = vec![fault("PATCH", "/api/v1/namespaces/a/pods/p", 403, 2)];
+    let publish = Some(Publish::Always);
+    let log = requests_of(Story { objects, faults, publish, seconds: 30, ..Story::default() });
+    let writes = writes(&log);
+    let marks = writes.iter().filter(|line| line.contains("last-start")).count();
+    assert_eq!(times(&writes, "pods/p/binding").len(), 1, "{writes:#?}");
+    assert_eq!(marks, 1, "it starts once, with its bind: {writes:#?}");
+}
+
+#[test]
 fn pods_are_bound_at_once_where_groups_need_not_come_first() {
     let log = requests_of(Story { publish: None, ..burst() });
     let bound = times(&writes(&log), "/binding");

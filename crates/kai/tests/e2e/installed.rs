@@ -110,6 +110,7 @@ async fn start_kai(world: &mut World) -> PathBuf {
         "--watch-list=false",
         "--eviction=delete",
         "--pod-groups=always",
+        "--bind-requests=always",
         "--default-priorities-configmap-name=kinds",
         "--default-priorities-configmap-namespace=kai-scheduler",
     ];

@@ -177,7 +177,6 @@ const fn except(
 const NOT_INSTALLED: &str = "kind of a workload that the list does not install";
 const POLICY: &str = "required by the admission policy kai-protected-pod-metadata; no request shows it, but without it what the list does is denied";
 const FAILED_BIND: &str = "after a bind that failed or was interrupted, of which the list has none; tests/cluster/{binder,volumes_and_claims,in_process}.rs have";
-const AS_OBJECTS: &str = "bind requests are objects only with --bind-requests=always or with scheduler and binder in two processes; every_bind_has_a_bind_request_if_configured in tests/cluster";
 const REMOVED_AGAIN: &str = "looks for the object where its removal is answered with a conflict; removal_of_a_replaced_object_has_succeeded in kai-client";
 
 const EXCEPTIONS: &[Exception] = &[
@@ -204,8 +203,6 @@ const EXCEPTIONS: &[Exception] = &[
     except("kai-binder", "resource.k8s.io", "resourceclaims", "delete", FAILED_BIND),
     except("kai-binder", "scheduling.run.ai", "bindrequests", "delete", FAILED_BIND),
     except("kai-scheduler", "scheduling.run.ai", "bindrequests", "delete", FAILED_BIND),
-    except("kai-scheduler", "scheduling.run.ai", "bindrequests", "create", AS_OBJECTS),
-    except("kai-binder", "scheduling.run.ai", "bindrequests/status", "patch", AS_OBJECTS),
     except("kai-binder", "scheduling.run.ai", "bindrequests", "get", REMOVED_AGAIN),
     except("kai-scheduler", "scheduling.run.ai", "bindrequests", "get", REMOVED_AGAIN),
     except("kai-binder", "resource.k8s.io", "resourceclaims", "get", REMOVED_AGAIN),
