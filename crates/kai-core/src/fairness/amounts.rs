@@ -42,6 +42,16 @@ impl Amounts {
         Self([cpu, memory, gpu])
     }
 
+    /// Adds what pods hold, or takes it back with a sign of -1. Pods hold hundredths of GPUs, and so does the sum: neither the
+    /// order of additions nor one that was taken back leaves a trace.
+    pub(crate) fn charge(&mut self, held: &Self, sign: f64) {
+        for resource in QueueResource::ALL {
+            self[resource] += sign * held[resource];
+        }
+        let gpu = &mut self[QueueResource::Gpu];
+        *gpu = (*gpu * 100.0).round() / 100.0;
+    }
+
     /// The number that `number_of` gives for each resource.
     pub fn from_fn(number_of: impl FnMut(QueueResource) -> f64) -> Self {
         Self(QueueResource::ALL.map(number_of))
@@ -140,6 +150,13 @@ impl SubAssign for Amounts {
     fn sub_assign(&mut self, other: Self) {
         *self = *self - other;
     }
+}
+
+/// The sum, equal for every order of the numbers: queues come in the order in which they were created.
+pub(crate) fn sum_in_any_order(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers.into_iter().sum()
 }
 
 /// A set of resources.

@@ -6,7 +6,7 @@
 //! each queue CPU, memory, GPU. Resources not asked for are not looked at, so a queue already above a bound
 //! still takes jobs that do not touch it.
 
-use super::amounts::{Amounts, QueueResource, UNLIMITED};
+use super::amounts::{Amounts, QueueResource, UNLIMITED, sum_in_any_order};
 use super::shares::{QueueShares, QueueTree};
 use crate::ids::QueueId;
 
@@ -76,12 +76,13 @@ fn check_lending(
                 None => tree.top_queues().collect(),
             };
             let others = siblings.into_iter().filter(|sibling| *sibling != queue);
-            let withheld: f64 = others
-                .map(|sibling| tree.shares(sibling))
-                .map(|sibling| sibling.withheld(resource, sibling.allocated[resource]))
-                .sum();
-            let allocated: f64 =
-                tree.top_queues().map(|top| tree.shares(top).allocated[resource]).sum();
+            let withheld = sum_in_any_order(
+                others
+                    .map(|sibling| tree.shares(sibling))
+                    .map(|sibling| sibling.withheld(resource, sibling.allocated[resource])),
+            );
+            let allocated =
+                sum_in_any_order(tree.top_queues().map(|top| tree.shares(top).allocated[resource]));
             let free = tree.total[resource] - allocated - withheld;
             if withheld > 0.0 && asked > free + shares.tolerance {
                 let kind = ViolationKind::OverLendingLimit;

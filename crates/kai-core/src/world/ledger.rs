@@ -298,10 +298,8 @@ impl World {
             let node = &mut self.tree.queues[queue.index()];
             let shares = &mut node.shares;
             self.log.push(Undo::Queue(queue, shares.allocated, shares.allocated_non_preemptible));
-            for resource in crate::fairness::QueueResource::ALL {
-                shares.allocated[resource] += sign * amounts[resource];
-                shares.allocated_non_preemptible[resource] += fixed[resource];
-            }
+            shares.allocated.charge(&amounts, sign);
+            shares.allocated_non_preemptible.charge(&fixed, 1.0);
             next = node.parent;
         }
     }
