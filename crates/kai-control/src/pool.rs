@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use kai_core::keyed_hash::KeyedSet;
 
 /// Values that are not used any more stay until there are as many entries as this, or twice those in use.
 const FEWEST: usize = 256;
@@ -11,13 +11,13 @@ const FEWEST: usize = 256;
 /// Shared values of one type.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool<T: ?Sized> {
-    values: FxHashSet<Arc<T>>,
+    values: KeyedSet<Arc<T>>,
     purge_at: usize,
 }
 
 impl<T: ?Sized + Hash + Eq> Default for Pool<T> {
     fn default() -> Self {
-        Self { values: FxHashSet::default(), purge_at: FEWEST }
+        Self { values: KeyedSet::default(), purge_at: FEWEST }
     }
 }
 

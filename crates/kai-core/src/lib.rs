@@ -8,6 +8,7 @@ pub(crate) mod cycle;
 pub mod fairness;
 pub mod ids;
 pub mod input;
+pub mod keyed_hash;
 pub mod placement;
 pub mod plan;
 pub mod plugins;

@@ -302,7 +302,7 @@ fn check_listings(world: &World, wrong: &mut Vec<String>) {
 
 /// Equal, and without entries that list nothing: those would pile up over a cluster's life.
 fn says_the_same<K: std::hash::Hash + Ord, V: PartialEq>(
-    kept: &rustc_hash::FxHashMap<K, V>,
+    kept: &crate::keyed_hash::KeyedMap<K, V>,
     anew: &BTreeMap<K, V>,
 ) -> bool {
     kept.len() == anew.len() && anew.iter().all(|(key, value)| kept.get(key) == Some(value))

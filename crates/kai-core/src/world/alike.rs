@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::ids::{JobId, QueueId, TaskId};
 use crate::input::pod::PodRole;
 use crate::input::pod_group::{DEFAULT_LEAF, Preemptibility};
+use crate::keyed_hash::KeyedMap;
 use crate::status::Status;
 use crate::world::World;
 use crate::world::constraint_signature::signature;
@@ -53,7 +52,7 @@ struct Traits {
 /// Classes of the jobs of a world, and the jobs whose class is not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AlikeJobs {
-    ids: FxHashMap<Arc<Traits>, AlikeId>,
+    ids: KeyedMap<Arc<Traits>, AlikeId>,
     /// Classes by id. Ids of classes without jobs are given to new ones.
     classes: Vec<Class>,
     vacant: Vec<AlikeId>,

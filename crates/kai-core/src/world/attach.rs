@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::ids::{JobId, NodeId, TaskId};
 use crate::input::pod::PodRole;
 use crate::input::pod_group::{DEFAULT_LEAF, PodGroupSpec};
 use crate::input::{ObjectName, PodSpec, Text};
+use crate::keyed_hash::KeyedMap;
 use crate::plugins::dynamicresources::TaskClaims;
 use crate::resources::GPU;
 use crate::status::Status;
@@ -31,7 +30,7 @@ struct Observed {
 
 /// Takes `id` out of the list of `key`; an empty list is removed.
 fn unlist<K: std::hash::Hash + Eq, I: Ord + Copy>(
-    lists: &mut FxHashMap<K, BTreeSet<I>>,
+    lists: &mut KeyedMap<K, BTreeSet<I>>,
     key: &K,
     id: I,
 ) {

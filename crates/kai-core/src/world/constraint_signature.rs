@@ -3,8 +3,6 @@
 
 use std::hash::{Hash, Hasher};
 
-use rustc_hash::FxHasher;
-
 use crate::ids::{JobId, TaskId};
 use crate::world::World;
 
@@ -23,7 +21,7 @@ pub(crate) fn signature(world: &World, job: JobId) -> u64 {
             continue;
         }
         pods.sort_unstable();
-        let mut hasher = FxHasher::default();
+        let mut hasher = world.signing.hasher();
         entry.leaves[at].declared.topology.hash(&mut hasher);
         let mut set = Some(leaf.declared.parent);
         while let Some(at) = set {
@@ -34,14 +32,14 @@ pub(crate) fn signature(world: &World, job: JobId) -> u64 {
         leaves.push(hasher.finish());
     }
     leaves.sort_unstable();
-    let mut hasher = FxHasher::default();
+    let mut hasher = world.signing.hasher();
     leaves.hash(&mut hasher);
     hasher.finish()
 }
 
 fn pod_signature(world: &World, task: TaskId) -> u64 {
     let entry = world.task(task);
-    let mut hasher = FxHasher::default();
+    let mut hasher = world.signing.hasher();
     world.shape_of(task).constraints.hash(&mut hasher);
     if !world.config.compatibility.is_kai() {
         entry.spec.labels.hash(&mut hasher);

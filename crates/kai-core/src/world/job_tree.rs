@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::input::Text;
 use crate::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, TopologyConstraint};
+use crate::keyed_hash::KeyedMap;
 
 /// Sets and leaves of a job, in the order in which they were declared, sets before the sets below them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -109,7 +108,7 @@ const FEW_TREES: usize = 64;
 /// Trees of the jobs of a world, each kept once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobTrees {
-    known: FxHashMap<Arc<GroupSet>, Arc<JobTree>>,
+    known: KeyedMap<Arc<GroupSet>, Arc<JobTree>>,
     /// The tree of slots whose pod group is gone.
     empty: (Arc<GroupSet>, Arc<JobTree>),
     /// Trees that were in use when unused ones were last dropped.

@@ -30,7 +30,7 @@ pub mod validate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 pub use apply::Effect;
 pub use undo::Checkpoint;
@@ -43,6 +43,7 @@ use crate::input::{
     BindRequestSpec, BudgetSpec, NamespaceSpec, NumaSpec, ObjectName, PodSpec, QueueSpec, Text,
     TopologySpec, UsageSpec,
 };
+use crate::keyed_hash::{KeyedMap, Signing};
 use crate::placement::refusal_table::RefusalTables;
 use crate::plugins::Policy;
 use crate::plugins::dynamicresources::Claims;
@@ -88,15 +89,15 @@ pub struct World {
     pub(crate) usage: BTreeMap<Text, UsageSpec>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) job_trees: JobTrees,
-    pub(crate) job_ids: FxHashMap<ObjectName, JobId>,
-    pub(crate) jobs_of_queue: FxHashMap<Text, BTreeSet<JobId>>,
+    pub(crate) job_ids: KeyedMap<ObjectName, JobId>,
+    pub(crate) jobs_of_queue: KeyedMap<Text, BTreeSet<JobId>>,
     pub(crate) tasks: Vec<Task>,
-    pub(crate) task_ids: FxHashMap<ObjectName, TaskId>,
+    pub(crate) task_ids: KeyedMap<ObjectName, TaskId>,
     /// The job of the latest attempt: the handler of a panic reports it.
     pub(crate) attempted: Option<JobId>,
     /// Pods whose pod group is not known, by the group they name. Jobs list the others.
-    pub(crate) pods_without_job: FxHashMap<ObjectName, BTreeSet<TaskId>>,
-    pub(crate) pods_of_node: FxHashMap<Text, BTreeSet<TaskId>>,
+    pub(crate) pods_without_job: KeyedMap<ObjectName, BTreeSet<TaskId>>,
+    pub(crate) pods_of_node: KeyedMap<Text, BTreeSet<TaskId>>,
     pub(crate) shapes: Shapes,
     pub(crate) groups: GroupNames,
     pub(crate) bind_requests: BTreeMap<ObjectName, BindRequestSpec>,
@@ -129,6 +130,7 @@ pub struct World {
     /// Every shortcut is off: for tests and benchmarks that compare with it.
     pub(crate) naive: bool,
     pub(crate) log: UndoLog,
+    pub(crate) signing: Signing,
     pub(crate) alike_jobs: AlikeJobs,
     /// What was reported of waiting jobs in the last cycle, to be reported again while nothing changed.
     pub(crate) reports: RememberedReports,
@@ -140,7 +142,7 @@ pub struct World {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupNames {
     names: Vec<Text>,
-    ids: FxHashMap<Text, GroupId>,
+    ids: KeyedMap<Text, GroupId>,
 }
 
 impl GroupNames {
@@ -189,13 +191,13 @@ impl World {
             usage: BTreeMap::new(),
             jobs: Vec::new(),
             job_trees: JobTrees::default(),
-            job_ids: FxHashMap::default(),
-            jobs_of_queue: FxHashMap::default(),
+            job_ids: KeyedMap::default(),
+            jobs_of_queue: KeyedMap::default(),
             tasks: Vec::new(),
-            task_ids: FxHashMap::default(),
+            task_ids: KeyedMap::default(),
             attempted: None,
-            pods_without_job: FxHashMap::default(),
-            pods_of_node: FxHashMap::default(),
+            pods_without_job: KeyedMap::default(),
+            pods_of_node: KeyedMap::default(),
             shapes: Shapes::default(),
             groups: GroupNames::default(),
             bind_requests: BTreeMap::new(),
@@ -222,6 +224,7 @@ impl World {
             affinity_skips: FxHashSet::default(),
             naive: false,
             log: UndoLog::default(),
+            signing: Signing::default(),
             alike_jobs: AlikeJobs::default(),
             reports: RememberedReports::default(),
             refusal_tables: RefusalTables::default(),

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::ids::define_id;
 use crate::input::pod::{ComputeMode, GpuRequest, PodConstraints, PodRequest};
+use crate::keyed_hash::KeyedMap;
 use crate::resources::{CPU, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
 
 define_id!(
@@ -263,7 +262,7 @@ pub struct Shapes {
     /// Some shape has required anti-affinity to other pods.
     some_repel: bool,
     met: Vec<Shape>,
-    ids: FxHashMap<Shape, ShapeId>,
+    ids: KeyedMap<Shape, ShapeId>,
 }
 
 impl Shapes {
