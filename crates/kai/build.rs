@@ -1,4 +1,5 @@
-//! Records the commit of optimised builds for `kai version`. Debug builds record none: every commit would rebuild all tests.
+//! Records the commit of optimised builds for `kai version`, and strips them. Debug builds record none: every commit would rebuild
+//! all tests.
 
 use std::process::Command;
 
@@ -9,6 +10,11 @@ fn main() {
     let is_optimised = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = given.or_else(|| is_optimised.then(head).flatten());
     println!("cargo::rustc-env=KAI_COMMIT={}", commit.as_deref().unwrap_or("not recorded"));
+    let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux");
+    if is_optimised && is_linux {
+        // Cargo does not pass `strip` of a profile on to a package with settings of its own.
+        println!("cargo::rustc-link-arg-bins=-s");
+    }
 }
 
 /// The commit that is checked out; none where the source is no clone.
