@@ -1,13 +1,18 @@
 //! Writes about volumes and claims of a pod. Each names the version it was decided on: who changed something in between
 //! is not overwritten.
 
+use k8s_openapi::api::core::v1::{ObjectReference, PodExtendedResourceClaimStatus};
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, ResourceClaim, ResourceClaimConsumerReference,
+};
 use kai_api::names::storage as names;
 use kai_client::kinds::Kind;
 use kai_client::path::Resource;
 use kai_client::watch::Change;
 use kai_client::write::{Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::claims::{FreeClaim, TakeClaim};
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
@@ -26,10 +31,28 @@ fn answer(kind: Kind, object: Value) -> Answer {
     Answer::Object(Box::new(Change::decode(kind, object)))
 }
 
+/// Devices of a claim and pods that it is reserved for.
+#[derive(Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum ClaimStatus<'a> {
+    /// It gets devices and a pod.
+    Taken { reserved_for: &'a [ResourceClaimConsumerReference], allocation: &'a AllocationResult },
+    /// It has devices.
+    Reserved { reserved_for: &'a [ResourceClaimConsumerReference] },
+    /// It loses both: null removes a field.
+    Free { reserved_for: (), allocation: () },
+}
+
+/// Status of a pod for which a claim was made; none: its name is removed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NamedClaim<'a> {
+    extended_resource_claim_status: Option<&'a PodExtendedResourceClaimStatus>,
+}
+
 /// Makes the claim for extended resources of a pod.
-pub(super) async fn make_claim(writer: &Writer, pod: &ObjectName, object: Box<Value>) -> Written {
-    let create = Create::new(Resource::RESOURCE_CLAIMS, &pod.namespace, object);
-    let made = writer.write(&Write::Create(create)).await?;
+pub(super) async fn make_claim(writer: &Writer, claim: &ResourceClaim) -> Written {
+    let made = writer.write(&Write::Create(Create::new(claim))).await?;
     Ok(claim_answer(made))
 }
 
@@ -38,10 +61,10 @@ pub(super) async fn name_claim(
     writer: &Writer,
     pod: &ObjectName,
     uid: &Text,
-    named: &Value,
+    named: Option<&PodExtendedResourceClaimStatus>,
 ) -> Written {
-    let fields = json!({"status": {"extendedResourceClaimStatus": named}});
-    patch_pod(writer, Target::of_uid(Resource::PODS, pod, uid), Patch::status(fields)).await
+    let patch = Patch::status(&NamedClaim { extended_resource_claim_status: named });
+    patch_pod(writer, Target::of_uid(Resource::PODS, pod, uid), patch).await
 }
 
 /// Devices and reservation are one write; the finalizer, which says that the devices are to be freed, goes before.
@@ -49,15 +72,15 @@ pub(super) async fn take_claim(writer: &Writer, take: TakeClaim) -> Written {
     let TakeClaim { claim, uid, version, finalizers, allocation, reserved_for } = take;
     let mut target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version);
     if let Some(finalizers) = finalizers {
-        let fields = json!({"metadata": {"finalizers": finalizers}});
-        let answer = patch(writer, &target, Patch::object(fields)).await?;
+        let answer = patch(writer, &target, Patch::finalizers(finalizers)).await?;
         target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version_of(&answer));
     }
-    let status = match allocation {
-        Some(allocation) => json!({"reservedFor": reserved_for, "allocation": allocation}),
-        None => json!({"reservedFor": reserved_for}),
+    let reserved_for = &*reserved_for;
+    let status = match &allocation {
+        Some(allocation) => ClaimStatus::Taken { reserved_for, allocation },
+        None => ClaimStatus::Reserved { reserved_for },
     };
-    let answer = patch(writer, &target, Patch::status(json!({"status": status}))).await?;
+    let answer = patch(writer, &target, Patch::status(&status)).await?;
     Ok(claim_answer(answer))
 }
 
@@ -68,16 +91,15 @@ pub(super) async fn free_claim(writer: &Writer, free: FreeClaim) -> Written {
     let is_unused = reserved_for.is_empty();
     if !remove {
         let status = if is_unused {
-            json!({"reservedFor": null, "allocation": null})
+            ClaimStatus::Free { reserved_for: (), allocation: () }
         } else {
-            json!({"reservedFor": reserved_for})
+            ClaimStatus::Reserved { reserved_for: &reserved_for }
         };
-        let answer = patch(writer, &target, Patch::status(json!({"status": status}))).await?;
+        let answer = patch(writer, &target, Patch::status(&status)).await?;
         target = Target::unchanged(Resource::RESOURCE_CLAIMS, &claim, &uid, &version_of(&answer));
     }
     if remove || is_unused {
-        let fields = json!({"metadata": {"finalizers": finalizers}});
-        patch(writer, &target, Patch::object(fields)).await?;
+        patch(writer, &target, Patch::finalizers(finalizers)).await?;
     }
     if remove {
         let target = Target::of_uid(Resource::RESOURCE_CLAIMS, &claim, &uid);
@@ -89,22 +111,25 @@ pub(super) async fn free_claim(writer: &Writer, free: FreeClaim) -> Written {
 /// Reserves a volume for a claim; a controller of Kubernetes does the rest.
 pub(super) async fn reserve_volume(writer: &Writer, reserve: ReserveVolume) -> Written {
     let ReserveVolume { volume, uid, version, claim, claim_uid } = reserve;
-    let reference = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "namespace": &*claim.namespace, "name": &*claim.name, "uid": &*claim_uid,
-    });
-    let annotations = json!({names::BOUND_BY_CONTROLLER: "yes"});
-    let fields = json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": reference}});
-    patch_volume(writer, &volume, &uid, &version, fields).await
+    let reference = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("PersistentVolumeClaim".to_owned()),
+        namespace: Some(claim.namespace.to_string()),
+        name: Some(claim.name.to_string()),
+        uid: Some(claim_uid.to_string()),
+        ..ObjectReference::default()
+    };
+    let annotations = [(names::BOUND_BY_CONTROLLER.into(), Some("yes".to_owned()))];
+    let patch = Patch::volume_claim(Some(reference), annotations.into());
+    patch_volume(writer, &volume, &uid, &version, patch).await
 }
 
 /// Has a volume made for a claim, for a pod of this node; or no longer.
 pub(super) async fn select_node(writer: &Writer, select: SelectNode) -> Written {
     let SelectNode { claim, uid, version, node } = select;
-    let annotations = json!({names::SELECTED_NODE: node.as_deref()});
     let target = Target::unchanged(Resource::PERSISTENT_VOLUME_CLAIMS, &claim, &uid, &version);
-    let fields = json!({"metadata": {"annotations": annotations}});
-    let claim = patch(writer, &target, Patch::object(fields)).await?;
+    let node = node.map(|node| node.to_string());
+    let claim = patch(writer, &target, Patch::annotations([(names::SELECTED_NODE, node)])).await?;
     Ok(answer(Kind::PersistentVolumeClaim, claim))
 }
 
@@ -113,10 +138,9 @@ pub(super) async fn free_volume(writer: &Writer, free: FreeVolume) -> Written {
     match free {
         FreeVolume::Unselect(select) => select_node(writer, select).await,
         FreeVolume::Release { volume, uid, version } => {
-            let annotations = json!({names::BOUND_BY_CONTROLLER: null});
-            let fields =
-                json!({"metadata": {"annotations": annotations}, "spec": {"claimRef": null}});
-            patch_volume(writer, &volume, &uid, &version, fields).await
+            let annotations = [(names::BOUND_BY_CONTROLLER.into(), None)];
+            let patch = Patch::volume_claim(None, annotations.into());
+            patch_volume(writer, &volume, &uid, &version, patch).await
         }
     }
 }
@@ -126,11 +150,11 @@ async fn patch_volume(
     volume: &Text,
     uid: &str,
     version: &str,
-    fields: Value,
+    change: Patch,
 ) -> Written {
     let name = ObjectName::new("", &**volume);
     let target = Target::unchanged(Resource::PERSISTENT_VOLUMES, &name, uid, version);
-    let volume = patch(writer, &target, Patch::object(fields)).await?;
+    let volume = patch(writer, &target, change).await?;
     Ok(answer(Kind::PersistentVolume, volume))
 }
 

@@ -5,16 +5,22 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::resource::v1::{
-    AllocationResult, DeviceRequestAllocationResult, ResourceClaim,
+use k8s_openapi::api::core::v1::{
+    ContainerExtendedResourceRequest, PodExtendedResourceClaimStatus,
 };
+use k8s_openapi::api::resource::v1::{
+    AllocationResult, DeviceClaim, DeviceRequest, DeviceRequestAllocationResult, ResourceClaim,
+    ResourceClaimConsumerReference, ResourceClaimSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kai_api::bind_request::ContainerMapping;
 use kai_api::names::scheduling::{
     CLAIM_DELETE_PROTECTION, EXTENDED_CLAIM_SUFFIX, EXTENDED_RESOURCE_CLAIM,
 };
+use kai_client::write::owned_by_pod;
 use kai_core::input::devices::{Allocation, DeviceRef};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::view;
-use serde_json::{Value, json};
 
 use super::Binder;
 use super::facts::{Awaited, PodFacts};
@@ -31,7 +37,7 @@ pub(super) struct Claim {
     allocation: Option<Allocation>,
     /// Devices that no other claim may have.
     holds: Vec<DeviceRef>,
-    reserved_for: Vec<Value>,
+    reserved_for: Vec<ResourceClaimConsumerReference>,
     /// UID of the pod for whose extended resources it was made.
     made_for: Option<Text>,
 }
@@ -57,7 +63,7 @@ pub(super) struct TakeClaim {
     /// All finalizers, where ours is still to be added.
     pub(super) finalizers: Option<Vec<String>>,
     pub(super) allocation: Option<Box<AllocationResult>>,
-    pub(super) reserved_for: Vec<Value>,
+    pub(super) reserved_for: Vec<ResourceClaimConsumerReference>,
 }
 
 /// A claim that a pod no longer needs.
@@ -69,7 +75,7 @@ pub(super) struct FreeClaim {
     /// Finalizers without ours, which goes with the devices.
     pub(super) finalizers: Vec<String>,
     /// The other pods that it is reserved for; empty: its devices are free.
-    pub(super) reserved_for: Vec<Value>,
+    pub(super) reserved_for: Vec<ResourceClaimConsumerReference>,
     /// It was made for the pod and goes.
     pub(super) remove: bool,
 }
@@ -101,7 +107,7 @@ impl Claim {
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
             allocation: given.map(kai_translate::devices::allocation),
             holds: given.map(exclusive_devices).unwrap_or_default(),
-            reserved_for: users.map(|user| json!(user)).collect(),
+            reserved_for: users.cloned().collect(),
             made_for: pods.next().filter(|_| is_made).map(|owner| owner.uid.as_str().into()),
         }
     }
@@ -111,7 +117,7 @@ impl Claim {
     }
 
     fn users(&self) -> impl Iterator<Item = &str> {
-        self.reserved_for.iter().filter_map(|user| user["uid"].as_str())
+        self.reserved_for.iter().map(|user| user.uid.as_str())
     }
 
     fn finalizers_with_ours(&self) -> Option<Vec<String>> {
@@ -194,7 +200,7 @@ impl Claims {
         let names = made.clone().map(|name| (name, true)).chain(reserved.map(|name| (name, false)));
         let free = names.filter_map(|(name, remove)| {
             let claim = self.by_name.get(name)?;
-            let others = claim.reserved_for.iter().filter(|user| user["uid"] != **pod);
+            let others = claim.reserved_for.iter().filter(|user| *user.uid != **pod);
             let finalizers = claim.finalizers.iter().filter(|one| *one != CLAIM_DELETE_PROTECTION);
             Some(FreeClaim {
                 claim: name.clone(),
@@ -270,7 +276,12 @@ impl Binder {
         if claim.leaving {
             return Err(format!("claim {name} is being deleted"));
         }
-        let user = json!({"resource": "pods", "name": &*request.pod.name, "uid": &*pod.uid});
+        let user = ResourceClaimConsumerReference {
+            api_group: None,
+            name: request.pod.name.to_string(),
+            resource: "pods".to_owned(),
+            uid: pod.uid.to_string(),
+        };
         let take = TakeClaim {
             claim: name.clone(),
             uid: claim.uid.clone(),
@@ -305,7 +316,7 @@ impl Binder {
         };
         let mut made = self.facts.claims.made_for.of(&pod.uid);
         let Some(name) = made.next() else {
-            let object = claim_for(request, &pod.uid, &json!(extended.device_requests));
+            let object = claim_for(request, &pod.uid, extended.device_requests.clone());
             return Ok(ClaimStep::Write(Box::new(BindStep::MakeClaim(Box::new(object)))));
         };
         match self.take_claim(request, pod, name, extended.allocation.as_ref())? {
@@ -316,31 +327,39 @@ impl Binder {
         if named.is_some_and(|named| named.resource_claim_name == *name.name) {
             return Ok(ClaimStep::Done);
         }
-        let status = json!({
-            "resourceClaimName": &*name.name,
-            "requestMappings": extended.container_mappings,
-        });
+        let status = PodExtendedResourceClaimStatus {
+            request_mappings: extended.container_mappings.iter().map(mapping).collect(),
+            resource_claim_name: name.name.to_string(),
+        };
         let uid = pod.uid.clone();
-        Ok(ClaimStep::Write(Box::new(BindStep::NameClaim { uid, status: Box::new(status) })))
+        Ok(ClaimStep::Write(Box::new(BindStep::NameClaim { uid, status })))
     }
 }
 
+fn mapping(mapping: &ContainerMapping) -> ContainerExtendedResourceRequest {
+    let ContainerMapping { container_name, resource_name, request_name } = mapping.clone();
+    ContainerExtendedResourceRequest { container_name, request_name, resource_name }
+}
+
 /// The claim that is made for extended resources of a pod.
-fn claim_for(request: &Request, uid: &Text, requests: &Value) -> Value {
+fn claim_for(request: &Request, uid: &Text, requests: Vec<DeviceRequest>) -> ResourceClaim {
     let pod = &request.pod;
-    json!({
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {
-            "generateName": format!("{}{EXTENDED_CLAIM_SUFFIX}", pod.name),
-            "namespace": &*pod.namespace,
-            "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
-            "finalizers": [CLAIM_DELETE_PROTECTION],
-            "ownerReferences": [{
-                "apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &**uid,
-                "controller": true, "blockOwnerDeletion": true,
-            }],
+    let owner = OwnerReference {
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+        ..owned_by_pod(pod, uid)
+    };
+    let devices = DeviceClaim { requests: Some(requests), ..DeviceClaim::default() };
+    ResourceClaim {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}{EXTENDED_CLAIM_SUFFIX}", pod.name)),
+            namespace: Some(pod.namespace.to_string()),
+            annotations: Some([(EXTENDED_RESOURCE_CLAIM.to_owned(), "true".to_owned())].into()),
+            finalizers: Some(vec![CLAIM_DELETE_PROTECTION.to_owned()]),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
         },
-        "spec": {"devices": {"requests": requests}},
-    })
+        spec: ResourceClaimSpec { devices: Some(devices) },
+        status: None,
+    }
 }

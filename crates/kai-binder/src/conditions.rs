@@ -1,8 +1,10 @@
 //! Conditions of nodes with GPUs: whether we know what the GPUs are, and whether reservation pods find theirs.
 
+use k8s_openapi::api::core::v1 as api;
 use kai_api::names::node as names;
+use kai_core::time::Timestamp;
 use kai_core::world::gpu_facts::{GpuFacts, Sharing};
-use kai_translate::view;
+use kai_translate::{time, view};
 
 use super::facts::NodeFacts;
 use super::nvml_fallbacks::{NvmlFallbacks, RuntimeState};
@@ -17,6 +19,19 @@ pub(super) struct NodeCondition {
 }
 
 impl NodeCondition {
+    /// The condition as the node shows it from now on.
+    pub(super) fn object(&self, now: Timestamp) -> api::NodeCondition {
+        let moment = Some(time::api_time(now));
+        api::NodeCondition {
+            type_: self.kind.to_owned(),
+            status: self.status().to_owned(),
+            reason: Some(self.reason.to_owned()),
+            message: Some(self.message.clone()),
+            last_heartbeat_time: moment.clone(),
+            last_transition_time: moment,
+        }
+    }
+
     pub(super) fn status(&self) -> &'static str {
         if self.holds { "True" } else { "False" }
     }

@@ -1,13 +1,16 @@
 //! Config maps of sharing pods. Their names come from an annotation that the pod's author may write, so that a map which
 //! the pod does not own is neither changed nor deleted.
 
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kai_api::names::{env, gpu, legacy};
 use kai_client::failure::Failure;
 use kai_client::path::{Resource, is_object_name};
-use kai_client::write::{Apply, Create, Delete, Outcome, Patch, Target, Write, Writer};
+use kai_client::write::{
+    Apply, Create, Delete, Outcome, Patch, Target, Write, Writer, named, owned_by_pod,
+};
 use kai_core::input::{ObjectName, Text};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::sharing::ConfigMap;
 
@@ -48,16 +51,16 @@ pub(super) async fn apply(
     map: &ConfigMap,
 ) -> Outcome<()> {
     let name = object_name(pod, &map.name)?;
-    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &**uid});
-    let object = |metadata: Value| {
-        Box::new(json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": map.data,
-        }))
+    let mut object = api::ConfigMap {
+        metadata: ObjectMeta {
+            owner_references: Some(vec![owned_by_pod(pod, uid)]),
+            ..named(&name)
+        },
+        data: Some(map.data.iter().map(|(key, text)| ((*key).to_owned(), text.clone())).collect()),
+        ..api::ConfigMap::default()
     };
-    let (named, namespace) = (&*name.name, &*name.namespace);
-    let created = json!({"name": named, "namespace": namespace, "ownerReferences": [owner]});
-    let create = Create::new(Resource::CONFIG_MAPS, &name.namespace, object(created));
-    match writer.write(&Write::Create(Create { manager: Some(MANAGER), ..create })).await {
+    let create = Create { manager: Some(MANAGER), ..Create::new(&object) };
+    match writer.write(&Write::Create(create)).await {
         Err(Failure::Conflict { .. }) => {}
         created => return created.map(|_| ()),
     }
@@ -73,21 +76,18 @@ pub(super) async fn apply(
         );
         return Err(Failure::Denied { reason });
     }
-    let Metadata { uid, resource_version, .. } = &existing.metadata;
-    let object = object(json!({
-        "name": named, "namespace": namespace, "ownerReferences": [owner],
-        "uid": uid, "resourceVersion": resource_version,
-    }));
-    let target = Target::of_uid(Resource::CONFIG_MAPS, &name, uid);
-    let apply = Apply { resource: Resource::CONFIG_MAPS, name, manager: MANAGER, object };
-    let answer = writer.write(&Write::Apply(apply)).await?;
+    let Metadata { uid, resource_version, .. } = existing.metadata;
+    let target = Target::of_uid(Resource::CONFIG_MAPS, &name, &uid);
+    object.metadata.uid = Some(uid);
+    object.metadata.resource_version = Some(resource_version);
+    let answer = writer.write(&Write::Apply(Apply::new(&object, MANAGER))).await?;
     // Programs for an earlier release read the devices under another key.
     let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
     let known = answer["data"].get(legacy::VISIBLE_DEVICES);
     if let (Some(devices), Some(known)) = (devices, known)
         && known != devices.as_str()
     {
-        let patch = Patch::object(json!({"data": {legacy::VISIBLE_DEVICES: devices}}));
+        let patch = Patch::data(legacy::VISIBLE_DEVICES, devices.clone());
         writer.write(&Write::Patch(target, patch)).await?;
     }
     Ok(())

@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::PodExtendedResourceClaimStatus;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
 use kai_client::watch::Change;
 use kai_client::write::{BindPod, Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
-use kai_translate::{time, view};
-use serde_json::{Value, json};
+use kai_translate::view;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::claims::{FreeClaim, TakeClaim};
-use super::conditions::NodeCondition;
 use super::node_gpu_annotations::NodeUpdate;
 use super::sharing::ConfigMap;
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
@@ -55,9 +57,9 @@ pub(super) enum BindStep {
     /// Give a claim its devices and reserve it for the pod.
     TakeClaim(TakeClaim),
     /// Make the claim for extended resources of the pod.
-    MakeClaim(Box<Value>),
+    MakeClaim(Box<ResourceClaim>),
     /// Name that claim in the status of the pod.
-    NameClaim { uid: Text, status: Box<Value> },
+    NameClaim { uid: Text, status: PodExtendedResourceClaimStatus },
     /// Bind the pod, with annotations.
     Bind { uid: Text, node: Text, annotations: BTreeMap<Cow<'static, str>, String> },
     /// Undo what was done to the pod.
@@ -110,6 +112,15 @@ pub(super) struct StatusUpdate {
     pub(super) failed_attempts: i32,
 }
 
+/// The status of a bind request as it is written; a reason of earlier attempts is removed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndedBindStatus {
+    phase: &'static str,
+    reason: Option<String>,
+    failed_attempts: i32,
+}
+
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Report {
@@ -157,7 +168,7 @@ pub(super) async fn carry_out(writer: &Writer, order: Order) -> Option<Report> {
         }
         Order::Limit { pod, uid, key, text } => {
             let target = Target::of_uid(Resource::PODS, &pod, &uid);
-            let patch = Patch::object(json!({"metadata": {"annotations": {key: text}}}));
+            let patch = Patch::annotations([(key, Some(text))]);
             if let Err(failure) = writer.write(&Write::Patch(target, patch)).await {
                 tracing::warn!(%pod, %failure, "failed to update the GPU memory limits of a pod");
             }
@@ -183,7 +194,7 @@ async fn write_step(
     match step {
         BindStep::Label { uid, labels } => {
             let target = Target::of_uid(Resource::PODS, pod, &uid);
-            patch_pod(writer, target, Patch::object(json!({"metadata": {"labels": labels}}))).await
+            patch_pod(writer, target, Patch::labels(labels)).await
         }
         BindStep::Configure { uid, maps } => {
             for map in maps {
@@ -194,9 +205,9 @@ async fn write_step(
         BindStep::ReserveVolume(reserve) => claim_writes::reserve_volume(writer, reserve).await,
         BindStep::SelectNode(select) => claim_writes::select_node(writer, select).await,
         BindStep::TakeClaim(take) => claim_writes::take_claim(writer, take).await,
-        BindStep::MakeClaim(object) => claim_writes::make_claim(writer, pod, object).await,
+        BindStep::MakeClaim(claim) => claim_writes::make_claim(writer, &claim).await,
         BindStep::NameClaim { uid, status } => {
-            claim_writes::name_claim(writer, pod, &uid, &status).await
+            claim_writes::name_claim(writer, pod, &uid, Some(&status)).await
         }
         BindStep::Bind { uid, node, annotations } => {
             let bind = BindPod { pod: pod.clone(), uid, node, annotations };
@@ -205,10 +216,9 @@ async fn write_step(
         }
         BindStep::Undo(undo) => undo_all(writer, pod, undo).await,
         BindStep::WriteStatus(StatusUpdate { uid, phase, reason, failed_attempts }) => {
-            let status =
-                json!({"phase": phase, "reason": reason, "failedAttempts": failed_attempts});
+            let status = EndedBindStatus { phase, reason, failed_attempts };
             let target = Target::of_uid(Resource::BIND_REQUESTS, request, &uid);
-            let patch = Patch::status(json!({"status": status}));
+            let patch = Patch::status(&status);
             let ended = writer.write(&Write::Patch(target, patch)).await;
             gone_is_fine(ended.map(|_| Answer::Nothing))
         }
@@ -243,7 +253,7 @@ async fn reserve_observing(
 async fn reserve(writer: &Writer, pod: Box<Value>) -> Outcome<Box<view::Pod>> {
     let text = |key: &str| pod["metadata"][key].as_str().unwrap_or_default();
     let name = ObjectName::new(text("namespace"), text("name"));
-    let create = Write::Create(Create::new(Resource::PODS, &name.namespace, pod));
+    let create = Write::Create(Create::manifest(Resource::PODS, &name.namespace, pod));
     match writer.write_as(&create).await {
         Err(Failure::Conflict { reason }) => {
             let found = writer.read(&Resource::PODS.object(&name)).await?;
@@ -263,20 +273,12 @@ async fn write_node_update(
     let target = Target::named(Resource::NODES, &ObjectName::new("", &**node));
     let NodeUpdate { annotations, conditions } = update;
     if !annotations.is_empty() {
-        let patch = Patch::object(json!({"metadata": {"annotations": annotations}}));
+        let patch = Patch::annotations(annotations);
         writer.write(&Write::Patch(target.clone(), patch)).await?;
     }
     if !conditions.is_empty() {
-        let moment = time::format(now);
-        let condition = |one: &NodeCondition| {
-            let NodeCondition { kind, reason, message, .. } = one;
-            json!({
-                "type": kind, "status": one.status(), "reason": reason, "message": message,
-                "lastHeartbeatTime": moment, "lastTransitionTime": moment,
-            })
-        };
-        let conditions: Vec<Value> = conditions.iter().map(condition).collect();
-        let patch = Patch::conditions(json!({"status": {"conditions": conditions}}));
+        let conditions: Vec<_> = conditions.iter().map(|one| one.object(now)).collect();
+        let patch = Patch::conditions(&conditions);
         writer.write(&Write::Patch(target, patch)).await?;
     }
     Ok(())
@@ -290,16 +292,14 @@ pub(super) async fn patch_pod(writer: &Writer, target: Target, patch: Patch) -> 
 /// too.
 async fn undo_all(writer: &Writer, pod: &ObjectName, undo: Undo) -> Written {
     let Undo { uid, version, labels, config_maps, claims, names_claim, volumes } = undo;
-    let labels: BTreeMap<String, Option<String>> =
-        labels.into_iter().map(|label| (label, None)).collect();
     let target = Target::unchanged(Resource::PODS, pod, &uid, &version);
-    let patch = Patch::object(json!({"metadata": {"labels": labels}}));
+    let patch = Patch::labels(labels.into_iter().map(|label| (label, None)));
     let answer = gone_is_fine(patch_pod(writer, target, patch).await)?;
     for map in config_maps {
         config_maps::delete(writer, pod, &uid, &map).await?;
     }
     if names_claim {
-        gone_is_fine(claim_writes::name_claim(writer, pod, &uid, &Value::Null).await)?;
+        gone_is_fine(claim_writes::name_claim(writer, pod, &uid, None).await)?;
     }
     for claim in claims {
         gone_is_fine(claim_writes::free_claim(writer, claim).await)?;

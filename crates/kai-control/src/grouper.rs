@@ -22,7 +22,7 @@ pub use kai_workloads::GrouperConfig;
 use kai_workloads::chain::{Fetched, Walk};
 use kai_workloads::config::KindDefaults;
 pub use kai_workloads::config::parse_selector;
-use kai_workloads::write::{GroupWrite, WriteOptions, pod_patch, write_group};
+use kai_workloads::write::{GroupWrite, PodLink, WriteOptions, pod_link, write_group};
 use kai_workloads::{
     Decision, Facts, Gvk, Need, Notice, ObjectKey, PodGroupPlan, PodQuery, SERVED_VERSION,
     group_pod,
@@ -309,16 +309,13 @@ impl Grouper {
             GroupWrite::Nothing => None,
         };
         if let Some(wanted) = wanted {
-            let object = serde_json::to_value(&wanted)
-                .map_err(|error| Failure::Unreadable { reason: error.to_string() })?;
-            let (resource, name) = (Resource::POD_GROUPS, group.clone());
-            let apply = Apply { resource, name, manager: MANAGER, object: Box::new(object) };
-            self.writer.write(&Write::Apply(apply)).await?;
+            self.writer.write(&Write::Apply(Apply::new(&wanted, MANAGER))).await?;
             tracing::info!(%group, queue = plan.queue, "wrote the pod group");
         }
-        if let Some(patch) = pod_patch(pod, plan) {
+        if let Some(PodLink { labels, annotations }) = pod_link(pod, plan) {
+            let patch = Patch::labels_and_annotations(labels, annotations);
             let target = Target::of_uid(Resource::PODS, &pod_name(pod), &pod.metadata.uid);
-            self.writer.write(&Write::Patch(target, Patch::object(patch))).await?;
+            self.writer.write(&Write::Patch(target, patch)).await?;
         }
         Ok(())
     }

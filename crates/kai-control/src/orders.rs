@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::PodCondition;
 use kai_api::BindRequest;
 use kai_binder::LocalId;
 use kai_client::failure::Failure;
@@ -11,7 +12,6 @@ use kai_client::write::{BindPod, Create, Delete, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Span;
 use kai_translate::view;
-use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
 use crate::usage::Usages;
@@ -23,7 +23,7 @@ pub enum Order {
     /// Bind a pod that needs nothing but a node.
     Bind(BindPod),
     /// Ask a binder for a bind that takes several steps, by an object.
-    RequestBind(ObjectName, Box<Value>),
+    RequestBind(ObjectName, Box<BindRequest>),
     /// Ask the binder of this process for a bind of the pod that takes several steps.
     HandOverBind(ObjectName, LocalId, Box<BindRequest>),
     /// The binder of this process is to stop the bind that it was handed.
@@ -33,7 +33,7 @@ pub enum Order {
     /// Evict a pod by these means.
     Evict(EvictBy, Victim),
     /// Set or remove annotations of a pod group.
-    MarkGroup(ObjectName, BTreeMap<&'static str, Option<String>>),
+    MarkGroup(Target, BTreeMap<&'static str, Option<String>>),
     /// Find out to which group a pod belongs.
     Group(Box<kai_api::view::Pod>),
     /// Write the record of past usage.
@@ -134,7 +134,7 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
             let _ = reports.send(bind_pod(&writer, bind).await).await;
         }
         Order::RequestBind(pod, request) => {
-            let _ = reports.send(request_bind(&writer, pod, request).await).await;
+            let _ = reports.send(request_bind(&writer, pod, &request).await).await;
         }
         Order::DropBindRequest(name, uid) => {
             let target = Target::of_uid(Resource::BIND_REQUESTS, &name, &uid);
@@ -149,11 +149,11 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
         Order::Evict(by, victim) => {
             let _ = reports.send(evict_victim(&writer, by, victim).await).await;
         }
-        Order::MarkGroup(group, annotations) => {
-            let target = Target::named(Resource::POD_GROUPS, &group);
-            let patch = Patch::object(json!({"metadata": {"annotations": annotations}}));
+        Order::MarkGroup(target, annotations) => {
+            let group = target.name.clone();
+            let patch = Patch::annotations(annotations.clone());
             match writer.write(&Write::Patch(target, patch)).await {
-                Ok(_) | Err(Failure::Gone { .. }) => {
+                Ok(_) | Err(Failure::Gone { .. } | Failure::Conflict { .. }) => {
                     tracing::info!(%group, ?annotations, "annotated a pod group");
                 }
                 Err(failure) => tracing::warn!(%group, %failure, "failed to annotate a pod group"),
@@ -200,10 +200,9 @@ async fn bind_pod(writer: &Writer, bind: BindPod) -> Report {
     }
 }
 
-async fn request_bind(writer: &Writer, pod: ObjectName, request: Box<Value>) -> Report {
-    let node = request["spec"]["selectedNode"].as_str().unwrap_or_default().into();
-    let create = Create::new(Resource::BIND_REQUESTS, &pod.namespace, request);
-    match writer.write(&Write::Create(create)).await {
+async fn request_bind(writer: &Writer, pod: ObjectName, request: &BindRequest) -> Report {
+    let node = request.spec.selected_node.as_deref().unwrap_or_default().into();
+    match writer.write(&Write::Create(Create::new(request))).await {
         Ok(_) => {
             tracing::info!(%pod, "created a bind request");
             Report::BindRequested(pod)
@@ -214,14 +213,15 @@ async fn request_bind(writer: &Writer, pod: ObjectName, request: Box<Value>) -> 
 
 /// Writes the condition that says why a victim is evicted. The victim is evicted even if that fails.
 async fn mark_victim(writer: &Writer, victim: &Victim) {
-    let condition = json!({
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "PreemptionByScheduler",
-        "message": &*victim.message,
-    });
+    let condition = PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("PreemptionByScheduler".to_owned()),
+        message: Some(victim.message.to_string()),
+        ..PodCondition::default()
+    };
     let target = Target::of_uid(Resource::PODS, &victim.pod, &victim.uid);
-    let patch = Patch::conditions(json!({"status": {"conditions": [condition]}}));
+    let patch = Patch::conditions(&[condition]);
     match writer.write(&Write::Patch(target, patch)).await {
         Ok(_) | Err(Failure::Gone { .. }) => {}
         Err(failure) => {

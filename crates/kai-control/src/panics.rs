@@ -9,18 +9,17 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use k8s_openapi::api::core::v1 as api;
 use kai_api::view::Pod;
 use kai_client::env::Env;
 use kai_client::kinds::Kind;
-use kai_client::path::Resource;
 use kai_client::watch::Change;
 use kai_client::write::{Create, Write, Writer};
 use kai_core::input::ObjectName;
 use kai_core::time::Timestamp;
-use kai_translate::time;
-use serde_json::{Value, json};
 
 use crate::planner::Planner;
+use crate::status::events::{Subject, counted_once};
 
 thread_local! {
     /// A panic of this thread is caught by [`guarded`].
@@ -142,34 +141,25 @@ pub(crate) fn cycle_clock(env: Env, planner: &Planner) -> impl Fn() -> Timestamp
 /// Records an event of the object: it is skipped, and why.
 pub(crate) async fn report(writer: Writer, address: Address, site: Site, now: Timestamp) {
     let (kind, name) = address;
-    let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };
-    let event = Box::new(event(kind, &name, namespace, &site, now));
-    let write = Write::Create(Create::new(Resource::EVENTS, &namespace.into(), event));
+    let subject = Subject::Object(kind, name.clone(), "".into());
+    let write = Write::Create(Create::new(&event(&subject, &site, now)));
     if let Err(failure) = writer.write(&write).await {
         tracing::warn!(kind = kind.name(), object = %name, %failure, "failed to write the event of a skipped object");
     }
 }
 
-fn event(kind: Kind, name: &ObjectName, namespace: &str, site: &Site, now: Timestamp) -> Value {
-    let moment = time::format(now);
-    let api_version = kind.api_version();
-    json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": format!("{}.{:x}", name.name, now.nanos), "namespace": namespace},
-        "involvedObject": {"apiVersion": api_version, "kind": kind.name(), "namespace": &*name.namespace, "name": &*name.name},
-        "type": "Warning",
-        "reason": "SchedulerPanicked",
-        "message": format!(
+fn event(subject: &Subject, site: &Site, now: Timestamp) -> api::Event {
+    api::Event {
+        metadata: subject.event_metadata(now.nanos),
+        involved_object: subject.reference(),
+        type_: Some("Warning".to_owned()),
+        reason: Some("SchedulerPanicked".to_owned()),
+        message: Some(format!(
             "the scheduler panicked at {} while it handled this object, which is skipped until it is deleted: {}",
             site.place, site.message
-        ),
-        "source": {"component": "kai"},
-        "reportingComponent": "kai",
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
-        "count": 1,
-    })
+        )),
+        ..counted_once("kai", now)
+    }
 }
 
 #[cfg(test)]

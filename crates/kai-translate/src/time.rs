@@ -1,5 +1,6 @@
 //! Moments as they stand in objects: RFC 3339, always UTC when Kubernetes writes them.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff;
 use kai_core::time::{Span, Timestamp};
 
@@ -18,6 +19,12 @@ pub fn parse(text: &str) -> Result<Timestamp, TimeError> {
 /// Writes a moment to the second, as Kubernetes does.
 pub fn format(moment: Timestamp) -> String {
     on_calendar(moment).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A moment in an object, to the second.
+pub fn api_time(moment: Timestamp) -> Time {
+    let whole = moment.nanos.div_euclid(NANOS) * NANOS;
+    Time(on_calendar(Timestamp { nanos: whole }))
 }
 
 /// A moment as the calendar has it. Every moment of ours is between the years 1677 and 2262.

@@ -3,16 +3,15 @@
 //! What others own survives: the queue once it is set, the node pool, `markUnschedulable`, `schedulingBackoff`, foreign labels and
 //! annotations, and a topology constraint that the workload does not name. What equals is not written.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
 use kai_api::PodGroup;
 use kai_api::duration::DurationText;
-use kai_api::json;
 use kai_api::names::workload;
 use kai_api::pod_group::{PodGroupSpec, SubGroup, TopologyConstraint};
 use kai_api::view::Pod;
-use serde_json::{Value, json};
 
 use crate::config::GrouperConfig;
 use crate::plan::{Minimum, PodGroupPlan};
@@ -248,22 +247,23 @@ fn owned_keys(managed: &[ManagedFieldsEntry], manager: &str, section: &str) -> B
         .collect()
 }
 
-/// The merge patch that links the pod to its group; none where it is linked already.
-pub fn pod_patch(pod: &Pod, plan: &PodGroupPlan) -> Option<Value> {
-    let mut patch = json!({});
+/// Labels and annotations that link a pod to its group: a text sets one, none removes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodLink {
+    /// Label of the sub-group.
+    pub labels: BTreeMap<Cow<'static, str>, Option<String>>,
+    /// Annotation of the group.
+    pub annotations: BTreeMap<Cow<'static, str>, Option<String>>,
+}
+
+/// What links the pod to its group; none where it is linked already.
+pub fn pod_link(pod: &Pod, plan: &PodGroupPlan) -> Option<PodLink> {
+    let mut link = PodLink::default();
     if pod.annotation(workload::POD_GROUP_NAME) != Some(plan.name.as_str()) {
-        json::set(
-            &mut patch,
-            &["metadata", "annotations"],
-            json!({ workload::POD_GROUP_NAME: plan.name }),
-        );
+        link.annotations.insert(workload::POD_GROUP_NAME.into(), Some(plan.name.clone()));
     }
     if pod.label(workload::SUBGROUP_NAME) != plan.pod_sub_group.as_deref() {
-        json::set(
-            &mut patch,
-            &["metadata", "labels"],
-            json!({ workload::SUBGROUP_NAME: plan.pod_sub_group }),
-        );
+        link.labels.insert(workload::SUBGROUP_NAME.into(), plan.pod_sub_group.clone());
     }
-    (patch != json!({})).then_some(patch)
+    (link != PodLink::default()).then_some(link)
 }

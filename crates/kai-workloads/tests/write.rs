@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntr
 use kai_api::PodGroup;
 use kai_api::view::Pod;
 use kai_workloads::write::{
-    GroupUpdate, GroupWrite, WriteOptions, planned_group, pod_patch, write_group,
+    GroupUpdate, GroupWrite, PodLink, WriteOptions, planned_group, pod_link, write_group,
 };
 use kai_workloads::{Decision, Facts, GrouperConfig, PodGroupPlan, group_pod};
 use serde_json::{Value, json};
@@ -209,21 +209,22 @@ fn keys_that_we_wrote_and_no_longer_want_go() {
 fn pods_are_patched_only_where_they_differ() {
     let unlinked = pod(&json!({}), &json!({}));
     let mut plan = plan(&unlinked, &json!({}), &json!({}));
-    assert_eq!(
-        pod_patch(&unlinked, &plan),
-        Some(json!({"metadata": {"annotations": {"pod-group-name": "pg-j-ju"}}}))
-    );
+    let link = |labels: &[(&'static str, Option<&str>)],
+                annotations: &[(&'static str, Option<&str>)]| {
+        let texts = |texts: &[(&'static str, Option<&str>)]| {
+            texts.iter().map(|(key, text)| ((*key).into(), text.map(str::to_owned))).collect()
+        };
+        Some(PodLink { labels: texts(labels), annotations: texts(annotations) })
+    };
+    assert_eq!(pod_link(&unlinked, &plan), link(&[], &[("pod-group-name", Some("pg-j-ju"))]));
     let linked = pod(&json!({}), &json!({"pod-group-name": "pg-j-ju"}));
-    assert_eq!(pod_patch(&linked, &plan), None);
+    assert_eq!(pod_link(&linked, &plan), None);
     let stale =
         pod(&json!({"kai.scheduler/subgroup-name": "old"}), &json!({"pod-group-name": "pg-j-ju"}));
-    assert_eq!(
-        pod_patch(&stale, &plan),
-        Some(json!({"metadata": {"labels": {"kai.scheduler/subgroup-name": null}}}))
-    );
+    assert_eq!(pod_link(&stale, &plan), link(&[("kai.scheduler/subgroup-name", None)], &[]));
     plan.pod_sub_group = Some("worker".to_owned());
     assert_eq!(
-        pod_patch(&linked, &plan),
-        Some(json!({"metadata": {"labels": {"kai.scheduler/subgroup-name": "worker"}}}))
+        pod_link(&linked, &plan),
+        link(&[("kai.scheduler/subgroup-name", Some("worker"))], &[])
     );
 }

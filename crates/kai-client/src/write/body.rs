@@ -1,11 +1,10 @@
 //! A write as method, path, content type and body.
 
-use http::Method;
-use serde::Serialize;
-use serde_json::{Map, Value};
-
+use super::patch::{Fields, Metadata};
 use super::{Apply, BindPod, Create, Delete, Identity, Merge, Part, Patch, Target, Write};
 use crate::path::{Resource, with_query};
+use http::Method;
+use serde::Serialize;
 
 /// HTTP form of a write.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +75,23 @@ struct Preconditions<'a> {
     uid: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<&'a str>,
+}
+
+/// UID and resource version stand in the metadata of a patch: the API server compares them.
+#[derive(Serialize)]
+struct PatchedMetadata<'a> {
+    #[serde(flatten)]
+    metadata: &'a Metadata,
+    #[serde(flatten)]
+    precondition: Option<Preconditions<'a>>,
+}
+
+#[derive(Serialize)]
+struct PatchBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<PatchedMetadata<'a>>,
+    #[serde(flatten)]
+    fields: &'a Fields,
 }
 
 impl Target {
@@ -161,35 +177,21 @@ fn patched(target: &Target, patch: &Patch) -> Result<Request, serde_json::Error>
         Merge::Replace => MERGE_PATCH,
         Merge::ByKey => STRATEGIC_PATCH,
     };
-    let body = serde_json::to_vec(&with_identity((*patch.fields).clone(), &target.identity))?;
+    let Fields { metadata, .. } = &patch.fields;
+    let precondition = target.preconditions();
+    let is_named = precondition.is_some() || !metadata.is_empty();
+    let metadata = is_named.then_some(PatchedMetadata { metadata, precondition });
+    let body = serde_json::to_vec(&PatchBody { metadata, fields: &patch.fields })?;
     Ok(Request::new(Method::PATCH, path, content_type, body))
-}
-
-/// UID and resource version stand in the metadata of a patch: the API server compares them.
-fn with_identity(fields: Value, identity: &Identity) -> Value {
-    let (uid, version) = match identity {
-        Identity::Any => return fields,
-        Identity::Uid(uid) => (uid, None),
-        Identity::Version { uid, version } => (uid, Some(version)),
-    };
-    let Value::Object(mut fields) = fields else { return fields };
-    let mut metadata = match fields.remove("metadata") {
-        Some(Value::Object(metadata)) => metadata,
-        _ => Map::new(),
-    };
-    metadata.insert("uid".to_owned(), Value::from(&**uid));
-    if let Some(version) = version {
-        metadata.insert("resourceVersion".to_owned(), Value::from(version.as_str()));
-    }
-    fields.insert("metadata".to_owned(), Value::Object(metadata));
-    Value::Object(fields)
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
     use kai_core::input::ObjectName;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
+    use super::super::named;
     use super::*;
 
     fn sent(write: &Write) -> (String, String, &'static str, Value) {
@@ -240,27 +242,24 @@ mod tests {
     #[test]
     fn patches_carry_uid_and_version_beside_other_metadata() {
         let target = Target::unchanged(Resource::PODS, &pod(), "u", "7");
-        let fields = json!({"metadata": {"labels": {"a": null}}});
-        let (method, path, content_type, body) = sent(&Write::Patch(target, Patch::object(fields)));
+        let patch = Patch::labels([("a", None)]);
+        let (method, path, content_type, body) = sent(&Write::Patch(target, patch));
         assert_eq!((method.as_str(), content_type), ("PATCH", MERGE_PATCH));
         assert_eq!(path, "/api/v1/namespaces/team/pods/p-0");
         let metadata = json!({"labels": {"a": null}, "uid": "u", "resourceVersion": "7"});
         assert_eq!(body, json!({"metadata": metadata}));
         let node = Target::named(Resource::NODES, &ObjectName::new("", "n"));
         let (_, path, content_type, body) =
-            sent(&Write::Patch(node, Patch::conditions(json!({"status": {}}))));
+            sent(&Write::Patch(node, Patch::conditions(&[json!({"type": "Ready"})])));
         assert_eq!((path.as_str(), content_type), ("/api/v1/nodes/n/status", STRATEGIC_PATCH));
-        assert_eq!(body, json!({"status": {}}));
+        assert_eq!(body, json!({"status": {"conditions": [{"type": "Ready"}]}}));
     }
 
     #[test]
     fn apply_names_its_manager() {
-        let write = Write::Apply(Apply {
-            resource: Resource::CONFIG_MAPS,
-            name: ObjectName::new("team", "m"),
-            manager: "kai-binder",
-            object: Box::new(json!({"data": {}})),
-        });
+        let metadata = named(&ObjectName::new("team", "m"));
+        let map = ConfigMap { metadata, ..ConfigMap::default() };
+        let write = Write::Apply(Apply::new(&map, "kai-binder"));
         let (method, path, content_type, _) = sent(&write);
         assert_eq!((method.as_str(), content_type), ("PATCH", APPLY_PATCH));
         assert_eq!(path, "/api/v1/namespaces/team/configmaps/m?fieldManager=kai-binder&force=true");

@@ -3,10 +3,14 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `object` | kinds whose objects are written whole |
+//! | `patch` | changes of fields |
 //! | `body` | a write as method, path, content type and body |
 //! | `writer` | carries writes out |
 
 mod body;
+mod object;
+mod patch;
 mod writer;
 
 use std::borrow::Cow;
@@ -15,9 +19,12 @@ use std::collections::BTreeMap;
 use kai_core::input::{ObjectName, Text};
 use serde_json::Value;
 
+pub use object::{Object, named, owned_by_pod};
+pub use patch::{Merge, Part, Patch, Texts};
 pub use writer::{Limits, Outcome, Writer, read};
 
 use crate::path::Resource;
+use object::to_json;
 
 /// Something to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +115,7 @@ pub struct Create {
     pub resource: Resource,
     /// The namespace; empty where the kind has none.
     pub namespace: Text,
-    /// Body of the request, with `metadata.name` or `generateName`.
+    /// Body of the request.
     pub object: Box<Value>,
     /// The owner of its fields, where they are applied later; none: the client.
     pub manager: Option<&'static str>,
@@ -116,7 +123,13 @@ pub struct Create {
 
 impl Create {
     /// An object whose fields are not applied later.
-    pub fn new(resource: Resource, namespace: &Text, object: Box<Value>) -> Self {
+    pub fn new<T: Object>(object: &T) -> Self {
+        let namespace = object.metadata().namespace.as_deref().unwrap_or_default().into();
+        Self { resource: T::RESOURCE, namespace, object: Box::new(to_json(object)), manager: None }
+    }
+
+    /// An object with parts from the settings, which are passed on as they stand there: newer servers know more fields.
+    pub fn manifest(resource: Resource, namespace: &Text, object: Box<Value>) -> Self {
         Self { resource, namespace: namespace.clone(), object, manager: None }
     }
 }
@@ -134,49 +147,13 @@ pub struct Apply {
     pub object: Box<Value>,
 }
 
-/// A change of an object's fields. UID and resource version are the target's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Patch {
-    /// Whether the object or its status is changed.
-    pub part: Part,
-    /// How lists are merged.
-    pub merge: Merge,
-    /// The changed fields; null removes a field.
-    pub fields: Box<Value>,
-}
-
-/// A part of an object that is written by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The object without its status.
-    Object,
-    /// The status subresource.
-    Status,
-}
-
-/// How a patch merges lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Merge {
-    /// A list replaces the list.
-    Replace,
-    /// Entries are merged by their keys, as conditions by their type. Built-in kinds only.
-    ByKey,
-}
-
-impl Patch {
-    /// Changes the object without its status.
-    pub fn object(fields: Value) -> Self {
-        Self { part: Part::Object, merge: Merge::Replace, fields: Box::new(fields) }
-    }
-
-    /// Changes the status subresource; lists are replaced.
-    pub fn status(fields: Value) -> Self {
-        Self { part: Part::Status, merge: Merge::Replace, fields: Box::new(fields) }
-    }
-
-    /// Changes conditions of a built-in kind.
-    pub fn conditions(fields: Value) -> Self {
-        Self { part: Part::Status, merge: Merge::ByKey, fields: Box::new(fields) }
+impl Apply {
+    /// The fields of an object.
+    pub fn new<T: Object>(object: &T, manager: &'static str) -> Self {
+        let metadata = object.metadata();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let name = ObjectName::new(text(&metadata.namespace), text(&metadata.name));
+        Self { resource: T::RESOURCE, name, manager, object: Box::new(to_json(object)) }
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn status() -> Write {
-        Write::Patch(target(), Patch::status(json!({"status": {}})))
+        Write::Patch(target(), Patch::status(&json!({})))
     }
 
     fn methods(received: &ReceivedMethods) -> Vec<String> {

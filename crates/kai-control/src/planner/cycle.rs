@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::names::{gpu, scheduling};
-use kai_client::write::BindPod;
+use kai_client::path::Resource;
+use kai_client::write::{BindPod, Target};
 use kai_core::input::{ObjectName, Text};
 use kai_core::plan::{CyclePlan, Milestone, Step, StepKind, plan_and_measure};
 use kai_core::time::Timestamp;
@@ -16,6 +17,7 @@ use super::workloads::PublishDue;
 
 use super::{BindRequests, Planner, Publish};
 use crate::orders::Order;
+use crate::status::render::group_identity;
 
 impl Planner {
     /// Plans and gives the orders. The decisions count as done until the cluster confirms or refutes them.
@@ -140,10 +142,11 @@ impl Planner {
                 world: self.world.world(),
                 devices: &self.devices,
             };
-            let request = source.object(step, gang);
-            match self.local_request(&pod, &request) {
-                Some(request) => self.hand_over(pod, request),
-                None => self.orders.push(Order::RequestBind(pod, Box::new(request))),
+            let Some(request) = source.request(step, gang) else { return };
+            if self.hands_over(&pod) {
+                self.hand_over(pod, request);
+            } else {
+                self.orders.push(Order::RequestBind(pod, Box::new(request)));
             }
         }
     }
@@ -158,7 +161,12 @@ impl Planner {
                 Some(marks) if marks.is_empty() => {}
                 Some(marks) => {
                     self.apply_group(&group);
-                    self.orders.push(Order::MarkGroup(group, marks));
+                    let target = self.workloads.group(&group).map(|object| Target {
+                        resource: Resource::POD_GROUPS,
+                        identity: group_identity(object, false),
+                        name: group,
+                    });
+                    self.orders.extend(target.map(|target| Order::MarkGroup(target, marks)));
                 }
                 None if is_started => self.start_own_group(&group, now),
                 None => {}

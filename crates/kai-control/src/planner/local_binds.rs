@@ -5,23 +5,18 @@ use kai_api::BindRequest;
 use kai_binder::{EndedBind, RequestId};
 use kai_core::input::{ObjectKey, ObjectName};
 use kai_core::time::Timestamp;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::binds::BindFailure;
 use super::{Cause, Planner};
 use crate::orders::Order;
 
 impl Planner {
-    /// The request for a bind of the pod, where the binder of this process is handed it; none where it has to be an object.
-    pub(super) fn local_request(&self, pod: &ObjectName, request: &Value) -> Option<BindRequest> {
+    /// The binder of this process is handed the request for a bind of the pod; otherwise it has to be an object.
+    pub(super) fn hands_over(&self, pod: &ObjectName) -> bool {
         // The cluster shows one: the API server decides between the two.
         let has_object =
             self.binds.request(pod).is_some() && self.binds.local_request(pod).is_none();
-        if has_object || !self.settings.hands_binds_over() {
-            return None;
-        }
-        BindRequest::deserialize(request).ok()
+        !has_object && self.settings.hands_binds_over()
     }
 
     /// Orders the bind from the binder of this process. The plan counts with it already: no other plan is due. A bind that was

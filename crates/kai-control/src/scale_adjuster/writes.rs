@@ -1,12 +1,14 @@
 //! Orders of the node scale adjuster, and how each is written.
 
+use k8s_openapi::api::core::v1::PodCondition;
+use kai_api::names::status::{POD_SCHEDULED, UNSCHEDULABLE};
 use kai_client::failure::Failure;
 use kai_client::path::{Resource, with_query};
 use kai_client::write::{Create, Delete, Outcome, Patch, Target, Write, Writer};
 use kai_core::input::{ObjectName, Text};
 use kai_translate::view;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::scaling_pod;
 
@@ -73,7 +75,7 @@ async fn make(
     name: &ObjectName,
     pod: Box<Value>,
 ) -> Result<Made, MakeError> {
-    let create = Write::Create(Create::new(Resource::PODS, &name.namespace, pod));
+    let create = Write::Create(Create::manifest(Resource::PODS, &name.namespace, pod));
     match writer.write_as::<view::Pod>(&create).await {
         Ok(made) => {
             mark_unschedulable(writer, name, &made).await;
@@ -107,10 +109,15 @@ async fn remove(writer: &Writer, pod: &ObjectName, uid: &str) -> Outcome<()> {
 
 /// Autoscalers react to this condition, and need not wait for the scheduler. Where that was faster, it is right.
 async fn mark_unschedulable(writer: &Writer, name: &ObjectName, made: &view::Pod) {
-    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+    let condition = PodCondition {
+        type_: POD_SCHEDULED.to_owned(),
+        status: "False".to_owned(),
+        reason: Some(UNSCHEDULABLE.to_owned()),
+        ..PodCondition::default()
+    };
     let (uid, version) = (&made.metadata.uid, &made.metadata.resource_version);
     let target = Target::unchanged(Resource::PODS, name, uid, version);
-    let patch = Patch::conditions(json!({"status": {"conditions": [condition]}}));
+    let patch = Patch::conditions(&[condition]);
     if let Err(failure) = writer.write(&Write::Patch(target, patch)).await {
         tracing::debug!(pod = %name, %failure, "the scheduler wrote the condition first");
     }

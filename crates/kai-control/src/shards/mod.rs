@@ -22,7 +22,7 @@ use kai_serve::metrics_text::merged;
 use kai_settings::planner::Settings;
 use kai_workloads::config::KindDefaults;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::sync::watch::{Receiver as HoldReceiver, Sender as HoldSender, channel as hold_channel};
@@ -277,7 +277,7 @@ async fn write_conditions(
         tracing::warn!(kind, name, "{problem}");
     }
     let target = Target::named(resource, &ObjectName::new("", name));
-    let patch = Patch::status(json!({"status": {"conditions": wanted}}));
+    let patch = Patch::all_conditions(&wanted);
     match writer.write(&Write::Patch(target, patch)).await {
         Ok(_) => {
             tracing::info!(kind, name, "wrote conditions");

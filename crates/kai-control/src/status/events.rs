@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use k8s_openapi::api::core::v1 as api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kai_client::kinds::Kind;
-use kai_client::path::Resource;
-use kai_client::write::Create;
+use kai_client::write::{Create, named};
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::time;
-use serde_json::json;
 
 /// Events that wait to be written; more are dropped, for they are only written, never read.
 const MOST_WAITING: usize = 1000;
@@ -24,6 +24,38 @@ pub enum Subject {
     Claim(ObjectName, Text),
     /// An object of any kind and its UID.
     Object(Kind, ObjectName, Text),
+}
+
+impl Subject {
+    fn parts(&self) -> (Kind, &ObjectName, &Text) {
+        match self {
+            Self::Pod(name, uid) => (Kind::Pod, name, uid),
+            Self::Group(name, uid) => (Kind::PodGroup, name, uid),
+            Self::Claim(name, uid) => (Kind::ResourceClaim, name, uid),
+            Self::Object(kind, name, uid) => (*kind, name, uid),
+        }
+    }
+
+    /// Name and namespace of an event about it. Events of objects without a namespace are where Kubernetes keeps them.
+    pub(crate) fn event_metadata(&self, unique: i64) -> ObjectMeta {
+        let (_, name, _) = self.parts();
+        let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };
+        named(&ObjectName::new(namespace, format!("{}.{unique:x}", name.name)))
+    }
+
+    /// Refers to the object.
+    pub(crate) fn reference(&self) -> api::ObjectReference {
+        let (kind, name, uid) = self.parts();
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        api::ObjectReference {
+            api_version: text(kind.api_version()),
+            kind: text(kind.name()),
+            namespace: text(&name.namespace),
+            name: text(&name.name),
+            uid: text(uid),
+            ..api::ObjectReference::default()
+        }
+    }
 }
 
 /// How serious an event is.
@@ -96,41 +128,52 @@ impl EventQueue {
     pub fn take(&mut self, scheduler: &str) -> Option<Create> {
         let (event, moment) = self.waiting.pop_front()?;
         self.made = self.made.wrapping_add(1);
-        let (name, uid, kind, api_version) = match &event.subject {
-            Subject::Pod(name, uid) => (name, uid, "Pod", "v1"),
-            Subject::Group(name, uid) => (name, uid, "PodGroup", "scheduling.run.ai/v2alpha2"),
-            Subject::Claim(name, uid) => (name, uid, "ResourceClaim", "resource.k8s.io/v1"),
-            Subject::Object(kind, name, uid) => (name, uid, kind.name(), kind.api_version()),
-        };
-        // Events of objects without a namespace are where Kubernetes keeps them.
-        let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };
         let unique = moment.nanos.wrapping_add(i64::from(self.made));
         let component = event.component.unwrap_or(scheduler);
-        let moment = time::format(moment);
-        let object = json!({
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": format!("{}.{unique:x}", name.name),
-                "namespace": namespace,
-                "annotations": event.annotations,
+        let object = api::Event {
+            metadata: ObjectMeta {
+                annotations: (!event.annotations.is_empty()).then(|| {
+                    let owned = |(key, text): (&str, String)| (key.to_owned(), text);
+                    event.annotations.into_iter().map(owned).collect()
+                }),
+                ..event.subject.event_metadata(unique)
             },
-            "involvedObject": {"apiVersion": api_version, "kind": kind, "namespace": &*name.namespace, "name": &*name.name, "uid": &**uid},
-            "type": match event.severity { Severity::Normal => "Normal", Severity::Warning => "Warning" },
-            "reason": event.reason,
-            "message": &*event.message,
-            "source": {"component": component},
-            "reportingComponent": component,
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        });
-        Some(Create::new(Resource::EVENTS, &namespace.into(), Box::new(object)))
+            involved_object: event.subject.reference(),
+            type_: Some(
+                match event.severity {
+                    Severity::Normal => "Normal",
+                    Severity::Warning => "Warning",
+                }
+                .to_owned(),
+            ),
+            reason: Some(event.reason.to_owned()),
+            message: Some(event.message.to_string()),
+            ..counted_once(component, moment)
+        };
+        Some(Create::new(&object))
+    }
+}
+
+/// An event that happened once.
+pub(crate) fn counted_once(component: &str, moment: Timestamp) -> api::Event {
+    let moment = Some(time::api_time(moment));
+    api::Event {
+        source: Some(api::EventSource {
+            component: Some(component.to_owned()),
+            ..api::EventSource::default()
+        }),
+        reporting_component: Some(component.to_owned()),
+        first_timestamp: moment.clone(),
+        last_timestamp: moment,
+        count: Some(1),
+        ..api::Event::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use kai_client::path::Resource;
+
     use super::*;
 
     #[test]

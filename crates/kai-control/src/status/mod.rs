@@ -252,7 +252,7 @@ impl Statuses {
         }
         // A condition that says so already was announced by its writer.
         let known = *observed == ObservedCondition::of(&verdict);
-        let patch = render::pod_condition(observed, &verdict, now).filter(|_| verdict.mark);
+        let condition = render::pod_condition(observed, &verdict, now).filter(|_| verdict.mark);
         let target = Target::Pod(pod.clone());
         if self.announced.get(&target) != Some(&verdict.message) {
             self.announced.insert(target.clone(), verdict.message.clone());
@@ -264,7 +264,7 @@ impl Statuses {
             }
         }
         let written = Written::Pod(verdict.uid.clone(), ObservedCondition::of(&verdict));
-        Some((StatusWrite::pod(pod, &verdict.uid, patch?), written))
+        Some((StatusWrite::pod(pod, &verdict.uid, condition?), written))
     }
 
     /// Records an event of a pending group, where that is news.
@@ -309,9 +309,8 @@ impl Statuses {
         }
         // Other node pools have their conditions in the same list.
         let identity = render::group_identity(object, conditions.is_some());
-        let patch = json!({"status": status});
         let written = Written::Group { conditions, resources: resources.map(|(sums, _)| sums) };
-        Some((StatusWrite::group(name, identity, patch), written))
+        Some((StatusWrite::group(name, identity, &status), written))
     }
 
     fn wanted_conditions(
@@ -373,7 +372,7 @@ impl Statuses {
         };
         let children = self.accounts.children(queue).map(ToString::to_string).collect();
         let (status, patch) = render::queue_status(observed, &usage, children, faults, now)?;
-        let write = StatusWrite::queue(queue, json!({"status": patch}));
+        let write = StatusWrite::queue(queue, &patch);
         Some((write, Written::Queue(status)))
     }
 

@@ -1,5 +1,6 @@
 //! Statuses as the cluster shows them.
 
+use k8s_openapi::api::core::v1::PodCondition;
 use kai_api::names::components::BINDER;
 use kai_api::names::status::{BINDING_ERROR, BOUND, POD_BOUND, POD_SCHEDULED};
 use kai_api::queue::QueueStatus;
@@ -10,7 +11,6 @@ use kai_client::watch::Change;
 use kai_core::input::{ObjectName, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
-use serde_json::json;
 
 use super::events::{Event, Severity, Subject};
 use super::render::ObservedCondition;
@@ -131,15 +131,15 @@ impl Statuses {
             Severity::Normal => "True",
             Severity::Warning => "False",
         };
-        let condition = json!({
-            "type": POD_BOUND,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": time::format(now),
-        });
-        let fields = json!({"status": {"conditions": [condition]}});
-        self.extra.push_back(StatusWrite::pod_note(pod, uid, fields));
+        let condition = PodCondition {
+            type_: POD_BOUND.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message.to_owned()),
+            last_transition_time: Some(time::api_time(now)),
+            ..PodCondition::default()
+        };
+        self.extra.push_back(StatusWrite::pod_note(pod, uid, condition));
     }
 
     fn observe_queue(&mut self, name: &Text, status: QueueStatus, now: Timestamp) {

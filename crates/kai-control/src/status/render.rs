@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::api::core::v1::PodCondition;
 use kai_api::PodGroup;
-use kai_api::json;
 use kai_api::names::status::{
     ORPHAN, OVER_QUOTA, POD_SCHEDULED, UNSCHEDULABLE, UNSCHEDULABLE_ON_NODE_POOL,
 };
@@ -42,30 +41,28 @@ impl ObservedCondition {
     }
 }
 
-/// The patch that gives a pod the condition of its verdict.
+/// The condition that a pod gets for its verdict; none where it has it.
 pub fn pod_condition(
     observed: &ObservedCondition,
     verdict: &PodVerdict,
     now: Timestamp,
-) -> Option<Value> {
+) -> Option<PodCondition> {
     let wanted = ObservedCondition::of(verdict);
     if *observed == wanted {
         return None;
     }
-    let mut condition = json!({
-        "type": POD_SCHEDULED,
-        "status": "False",
-        "reason": wanted.reason,
-        "message": wanted.message,
-    });
-    if observed.status != "False" {
-        json::set(&mut condition, &["lastTransitionTime"], time::format(now));
-    }
-    Some(json!({"status": {"conditions": [condition]}}))
+    Some(PodCondition {
+        type_: POD_SCHEDULED.to_owned(),
+        last_transition_time: (observed.status != "False").then(|| time::api_time(now)),
+        status: wanted.status,
+        reason: Some(wanted.reason),
+        message: Some(wanted.message),
+        ..PodCondition::default()
+    })
 }
 
 /// Which group of the name is written; where its list of conditions is replaced, only while no other writer changed the group.
-pub(super) fn group_identity(group: &PodGroup, is_unchanged: bool) -> Identity {
+pub(crate) fn group_identity(group: &PodGroup, is_unchanged: bool) -> Identity {
     let metadata = &group.metadata;
     match (&metadata.uid, &metadata.resource_version) {
         (Some(uid), Some(version)) if is_unchanged => {
@@ -124,14 +121,10 @@ pub fn group_conditions(
         message: Some((*message).to_owned()),
         reasons: reasons.to_vec(),
         transition_id: Some((highest + 1).to_string()),
-        last_transition_time: moment(now),
+        last_transition_time: Some(time::api_time(now)),
         status: Some("True".to_owned()),
     });
     Some(wanted)
-}
-
-fn moment(now: Timestamp) -> Option<Time> {
-    time::format(now).parse().ok().map(Time)
 }
 
 /// The resources a group should show; none where it shows them.
@@ -246,13 +239,13 @@ fn queue_conditions(
                 status.clone_into(&mut condition.status);
                 condition.reason = Some(reason.to_owned());
                 condition.message = Some(message.to_owned());
-                condition.last_transition_time = moment(now);
+                condition.last_transition_time = Some(time::api_time(now));
             }
             None if holds => conditions.push(QueueCondition {
                 type_: kind.to_owned(),
                 status: status.to_owned(),
                 last_probe_time: None,
-                last_transition_time: moment(now),
+                last_transition_time: Some(time::api_time(now)),
                 reason: Some(reason.to_owned()),
                 message: Some(message.to_owned()),
             }),
@@ -320,14 +313,13 @@ mod tests {
             message: "no capacity".into(),
             mark: true,
         };
-        let patch = pod_condition(&ObservedCondition::default(), &verdict, NOW).expect("a patch");
-        let condition = &patch["status"]["conditions"][0];
-        assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
+        let first = pod_condition(&ObservedCondition::default(), &verdict, NOW).expect("news");
+        assert_eq!(json!(first)["lastTransitionTime"], "2026-01-01T00:00:00Z");
         let written = ObservedCondition::of(&verdict);
         assert_eq!(pod_condition(&written, &verdict, NOW), None);
         let other = PodVerdict { message: "still no capacity".into(), ..verdict };
-        let patch = pod_condition(&written, &other, NOW).expect("a patch");
-        assert!(patch["status"]["conditions"][0].get("lastTransitionTime").is_none());
+        let second = pod_condition(&written, &other, NOW).expect("news");
+        assert_eq!(second.last_transition_time, None);
     }
 
     #[test]

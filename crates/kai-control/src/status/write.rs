@@ -1,12 +1,13 @@
 //! Patches of statuses into requests.
 
+use k8s_openapi::api::core::v1::PodCondition;
 use kai_api::pod_group::{PodGroupResources, SchedulingCondition};
 use kai_api::queue::QueueStatus;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
 use kai_client::write::{Create, Identity, Patch, Target as Object, Write, Writer};
 use kai_core::input::{ObjectName, Text};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::render::ObservedCondition;
 use super::schedule::Target;
@@ -57,32 +58,36 @@ pub enum Outcome {
 
 impl StatusWrite {
     /// The condition of a pod of this UID.
-    pub(super) fn pod(pod: &ObjectName, uid: &str, fields: Value) -> Self {
+    pub(super) fn pod(pod: &ObjectName, uid: &str, condition: PodCondition) -> Self {
         let object = Object::of_uid(Resource::PODS, pod, uid);
         Self {
             target: Some(Target::Pod(pod.clone())),
-            write: Write::Patch(object, Patch::conditions(fields)),
+            write: Write::Patch(object, Patch::conditions(&[condition])),
         }
     }
 
     /// A condition whose outcome does not matter.
-    pub(super) fn pod_note(pod: &ObjectName, uid: &str, fields: Value) -> Self {
-        Self { target: None, ..Self::pod(pod, uid, fields) }
+    pub(super) fn pod_note(pod: &ObjectName, uid: &str, condition: PodCondition) -> Self {
+        Self { target: None, ..Self::pod(pod, uid, condition) }
     }
 
-    pub(super) fn group(group: &ObjectName, identity: Identity, fields: Value) -> Self {
+    pub(super) fn group(
+        group: &ObjectName,
+        identity: Identity,
+        status: &Map<String, Value>,
+    ) -> Self {
         let object = Object { resource: Resource::POD_GROUPS, name: group.clone(), identity };
         Self {
             target: Some(Target::Group(group.clone())),
-            write: Write::Patch(object, Patch::status(fields)),
+            write: Write::Patch(object, Patch::status(status)),
         }
     }
 
-    pub(super) fn queue(queue: &Text, fields: Value) -> Self {
+    pub(super) fn queue(queue: &Text, status: &Map<String, Value>) -> Self {
         let object = Object::named(Resource::QUEUES, &ObjectName::new("", &**queue));
         Self {
             target: Some(Target::Queue(queue.clone())),
-            write: Write::Patch(object, Patch::status(fields)),
+            write: Write::Patch(object, Patch::status(status)),
         }
     }
 

@@ -1,15 +1,16 @@
 //! Where our own record is kept between two processes: one config map in the namespace of the installation, written every
 //! five minutes and at the end.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kai_client::env::Env;
 use kai_client::path::Resource;
-use kai_client::write::{Apply, Write, Writer, read};
+use kai_client::write::{Apply, Write, Writer, named, read};
 use kai_core::input::ObjectName;
 use kai_core::time::Span;
 use kai_settings::planner::Settings;
 use kai_translate::time::seconds;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
 use crate::orders::Report;
@@ -72,15 +73,12 @@ pub async fn load(client: Client, env: Env, place: Place, reports: Sender<Report
 
 /// Writes the record to its config map; a failure is only logged.
 pub async fn save(writer: &Writer, place: &Place, text: &str) {
-    let object = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": place.name, "namespace": place.namespace},
-        "data": {KEY: text},
-    });
-    let (resource, name) = (Resource::CONFIG_MAPS, place.object());
-    let apply = Apply { resource, name, manager: MANAGER, object: Box::new(object) };
-    match writer.write(&Write::Apply(apply)).await {
+    let map = ConfigMap {
+        metadata: named(&place.object()),
+        data: Some([(KEY.to_owned(), text.to_owned())].into()),
+        ..ConfigMap::default()
+    };
+    match writer.write(&Write::Apply(Apply::new(&map, MANAGER))).await {
         Ok(_) => tracing::info!(name = place.name, bytes = text.len(), "recorded past usage"),
         Err(failure) => tracing::warn!(name = place.name, %failure, "failed to record past usage"),
     }

@@ -101,7 +101,7 @@ fn victims_that_are_deleted_can_get_a_condition_first() {
         let deleted = at(&format!("DELETE /api/v1/namespaces/a/pods/{name} "));
         assert!(marked.is_some() && marked < deleted, "{writes:#?}");
         let condition =
-            r#""type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler""#;
+            r#""reason":"PreemptionByScheduler","status":"True","type":"DisruptionTarget""#;
         assert!(writes[marked.unwrap_or_default()].contains(condition), "{writes:#?}");
     }
 }
