@@ -11,7 +11,8 @@ fn main() {
     let commit = given.or_else(|| is_optimised.then(head).flatten());
     println!("cargo::rustc-env=KAI_COMMIT={}", commit.as_deref().unwrap_or("not recorded"));
     let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux");
-    if is_optimised && is_linux {
+    let has_debug_information = std::env::var("DEBUG").is_ok_and(|text| text == "true");
+    if is_optimised && is_linux && !has_debug_information {
         // Cargo does not pass `strip` of a profile on to a package with settings of its own.
         println!("cargo::rustc-link-arg-bins=-s");
     }

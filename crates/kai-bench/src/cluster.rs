@@ -87,18 +87,39 @@ impl Cluster {
         let nodes = (0..self.nodes).map(objects::node).collect();
         self.load.create("/api/v1/nodes", nodes).await?;
         for number in 0..self.nodes {
-            // Nodes that are created get a taint that says that they are not ready.
-            let path = format!("/api/v1/nodes/{}", objects::node_name(number));
-            let patch = json!({"spec": {"taints": null}});
-            send(&self.client, "PATCH", &path, MERGE_PATCH, &patch).await?;
+            self.make_ready(&objects::node_name(number)).await?;
         }
         let gpus = i64::try_from(self.nodes * GPUS_PER_NODE)?;
         let queues = vec![objects::queue(BORROWER, 0), objects::queue(OWNER, gpus)];
         self.load.create("/apis/scheduling.run.ai/v2/queues", queues).await
     }
 
+    /// Nodes that are created get a taint that says that they are not ready.
+    async fn make_ready(&self, node: &str) -> anyhow::Result<()> {
+        let patch = json!({"spec": {"taints": null}});
+        let path = format!("/api/v1/nodes/{node}");
+        send(&self.client, "PATCH", &path, MERGE_PATCH, &patch).await.map(|_| ())
+    }
+
+    /// Creates a node again.
+    pub(crate) async fn create_node(&self, name: &str) -> anyhow::Result<()> {
+        let number = (0..self.nodes).find(|number| objects::node_name(*number) == name);
+        let node = objects::node(number.context("a node of the cluster")?);
+        self.load.create("/api/v1/nodes", vec![node]).await?;
+        self.make_ready(name).await
+    }
+
     /// Starts `kai run`, which knows nothing yet.
     pub(crate) fn start_kai_cold(&self) -> anyhow::Result<Scheduler> {
+        self.start_kai_with(&[], &self.kai_log())
+    }
+
+    /// Starts `kai run` that acts only while it has the lease.
+    pub(crate) fn start_elected_kai(&self, name: &str) -> anyhow::Result<Scheduler> {
+        self.start_kai_with(&["--leader-elect"], &self.folder.join(format!("kai-{name}.log")))
+    }
+
+    fn start_kai_with(&self, more: &[&str], log: &Path) -> anyhow::Result<Scheduler> {
         let kubeconfig = self.plane.admin_kubeconfig().display().to_string();
         let arguments = [
             "run",
@@ -108,8 +129,9 @@ impl Cluster {
             "--health-probe-bind-address=0",
             "--plugin-server-port=0",
         ];
-        let arguments = arguments.map(str::to_owned);
-        Scheduler::start(&self.kai, &arguments, &self.kai_log())
+        let arguments: Vec<String> =
+            arguments.iter().chain(more).map(|argument| (*argument).to_owned()).collect();
+        Scheduler::start(&self.kai, &arguments, log)
     }
 
     /// Starts `kai run` and gives it time to list everything that exists.

@@ -54,6 +54,12 @@ pub struct Figures {
     /// Start of kai to the bind of a pod that reclaims one GPU of a full cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold_start_s: Option<f64>,
+    /// Removal of a full node to the bind of the pods that replace its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_loss_s: Option<f64>,
+    /// End of the kai that leads to a bind by the one that stands by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fail_over: Option<FailOver>,
     /// CPU time of the API server per pod of the fill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_cpu_ms_per_pod: Option<f64>,
@@ -113,6 +119,15 @@ pub struct Idle {
     pub scheduler_cores: f64,
     /// Cores that the API server uses.
     pub apiserver_cores: f64,
+}
+
+/// Seconds without a scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FailOver {
+    /// After SIGTERM, with which the lease is released.
+    pub stopped_s: f64,
+    /// After SIGKILL: the lease expires.
+    pub killed_s: f64,
 }
 
 impl Latency {

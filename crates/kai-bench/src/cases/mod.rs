@@ -4,6 +4,7 @@ mod arrival;
 mod fill;
 mod gang;
 mod idle;
+mod outages;
 mod reclaim;
 mod restart;
 mod rss;
@@ -34,46 +35,54 @@ pub enum Case {
     ReclaimOne,
     /// A gang that fits nowhere.
     GangNo,
-    /// Half-GPU pods until the cluster is full.
-    SharedFill,
     /// A full cluster and 400 pods that wait.
     Idle400,
     /// kai ends, and another starts.
     Restart,
+    /// A node goes.
+    NodeLoss,
+    /// The kai that leads ends, and one that stands by goes on.
+    FailOver,
     /// Resident memory after 500 nodes were filled.
     Rss500,
+    /// Half-GPU pods until the cluster is full.
+    SharedFill,
     /// Resident memory after 5,000 nodes were filled.
     Rss5000,
 }
 
 impl Case {
     /// In the order in which they run.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
         Self::ReclaimGang,
         Self::ReclaimOne,
         Self::GangNo,
-        Self::SharedFill,
         Self::Idle400,
         Self::Restart,
+        Self::NodeLoss,
+        Self::FailOver,
         Self::Rss500,
+        Self::SharedFill, // the last: its config maps are removed for minutes afterwards
         Self::Rss5000,
     ];
 
     /// The cases that run where none is named: all that one cluster of 500 nodes can show.
-    pub const USUAL: [Self; 10] = [
+    pub const USUAL: [Self; 12] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
         Self::ReclaimGang,
         Self::ReclaimOne,
         Self::GangNo,
-        Self::SharedFill,
         Self::Idle400,
         Self::Restart,
+        Self::NodeLoss,
+        Self::FailOver,
         Self::Rss500,
+        Self::SharedFill,
     ];
 
     fn name(self) -> &'static str {
@@ -87,6 +96,8 @@ impl Case {
             Self::SharedFill => "shared_fill",
             Self::Idle400 => "idle_400",
             Self::Restart => "restart",
+            Self::NodeLoss => "node_loss",
+            Self::FailOver => "fail_over",
             Self::Rss500 => "rss_500",
             Self::Rss5000 => "rss_5000",
         }
@@ -167,6 +178,8 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
             figures.stop_s = Some(stop_s);
             figures.cold_start_s = Some(cold_start_s);
         }
+        Case::NodeLoss => figures.node_loss_s = Some(outages::run_node_loss(cluster).await?),
+        Case::FailOver => figures.fail_over = Some(outages::run_fail_over(cluster).await?),
         Case::Rss500 => figures.rss_500_mib = Some(rss::run(cluster).await?),
         Case::Rss5000 => {}
     }

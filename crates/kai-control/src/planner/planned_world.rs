@@ -173,7 +173,9 @@ fn logged(violations: Vec<Violation>) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests {
-    use kai_core::input::Object;
+    use std::collections::BTreeMap;
+
+    use kai_core::input::{NamespaceSpec, Object};
 
     use super::*;
 
@@ -193,6 +195,10 @@ mod tests {
         Delta::Set(Object::ConfigMap(ObjectName::new("a", name)))
     }
 
+    fn namespace(name: &str) -> Delta {
+        Delta::Set(Object::Namespace(NamespaceSpec { name: name.into(), labels: BTreeMap::new() }))
+    }
+
     #[test]
     fn nothing_is_due_before_every_kind_is_listed() {
         let mut world = PlannedWorld::new(Config::default());
@@ -210,11 +216,13 @@ mod tests {
     #[test]
     fn only_a_change_makes_a_plan_due() {
         let mut world = listed();
-        world.apply(config_map("one"));
+        world.apply(namespace("one"));
         world.begin_cycle();
-        world.apply(config_map("one"));
+        world.apply(namespace("one"));
         assert!(!world.is_dirty(), "the same object again");
-        world.apply(config_map("two"));
+        world.apply(config_map("one"));
+        assert!(!world.is_dirty(), "no pod requires it");
+        world.apply(namespace("two"));
         assert!(world.is_dirty());
     }
 

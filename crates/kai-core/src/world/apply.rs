@@ -69,7 +69,10 @@ impl World {
             Object::Slice(spec) => self.change_devices(|claims| claims.set_slice(spec)),
             Object::Claim(spec) => self.change_devices(|claims| claims.set_claim(spec)),
             Object::Storage(object) => effect_of(self.volumes.set(object)),
-            Object::ConfigMap(name) => effect_of(self.config_maps.insert(name)),
+            Object::ConfigMap(name) => {
+                let matters = self.shapes.some_require_config_map(&name.name);
+                effect_of(self.config_maps.insert(name) && matters)
+            }
             Object::Budget(spec) => put(&mut self.budgets, spec.name.clone(), spec),
             Object::Namespace(spec) => put(&mut self.namespaces, spec.name.clone(), spec),
         }
@@ -105,7 +108,10 @@ impl World {
             ObjectKey::Slice(name) => self.change_devices(|claims| claims.remove_slice(name)),
             ObjectKey::Claim(name) => self.change_devices(|claims| claims.remove_claim(name)),
             ObjectKey::Storage(key) => effect_of(self.volumes.remove(key)),
-            ObjectKey::ConfigMap(name) => effect_of(self.config_maps.remove(name)),
+            ObjectKey::ConfigMap(name) => {
+                let matters = self.shapes.some_require_config_map(&name.name);
+                effect_of(self.config_maps.remove(name) && matters)
+            }
             ObjectKey::Budget(name) => effect_of(self.budgets.remove(name).is_some()),
             ObjectKey::Namespace(name) => effect_of(self.namespaces.remove(name).is_some()),
         }

@@ -1,9 +1,11 @@
 //! Shapes: what a pod asks for and where it may run, shared by all pods that ask the same. Questions about
 //! placement are answered per shape, so that a thousand equal pods cost one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::define_id;
+use crate::input::Text;
 use crate::input::pod::{ComputeMode, GpuRequest, PodConstraints, PodRequest};
 use crate::keyed_hash::KeyedMap;
 use crate::resources::{CPU, GPU, MEMORY, PODS, ResourceNames, ResourceVector};
@@ -261,6 +263,8 @@ fn mig_profile(resource: &str) -> Option<(i64, i64)> {
 pub struct Shapes {
     /// Some shape has required anti-affinity to other pods.
     some_repel: bool,
+    /// Config maps without which pods of some shape are not placed.
+    config_maps: BTreeSet<Text>,
     met: Vec<Shape>,
     ids: KeyedMap<Shape, ShapeId>,
 }
@@ -273,6 +277,7 @@ impl Shapes {
         }
         let id = ShapeId::new(self.met.len());
         self.some_repel |= !shape.constraints.pod_anti_affinity.is_empty();
+        self.config_maps.extend(shape.constraints.config_maps.iter().cloned());
         self.ids.insert(shape.clone(), id);
         self.met.push(shape);
         id
@@ -281,6 +286,11 @@ impl Shapes {
     /// Some shape has required anti-affinity to other pods.
     pub fn some_repel(&self) -> bool {
         self.some_repel
+    }
+
+    /// Pods of some shape are not placed without a config map of this name.
+    pub(crate) fn some_require_config_map(&self, name: &Text) -> bool {
+        self.config_maps.contains(name)
     }
 
     /// How many shapes there are.

@@ -9,7 +9,7 @@ use crate::input::node::{Taint, TaintEffect};
 use crate::input::pod::{GpuRequest, HostPort, PodRole, RetryAfter};
 use crate::input::pod_group::Preemptibility;
 use crate::input::selectors::{NodeTerm, Operator};
-use crate::input::{Object, ObjectName};
+use crate::input::{Delta, Object, ObjectName};
 use crate::plugins::predicates::testing::requirement;
 use crate::report::refusal::NodeRefusal;
 use crate::status::Status;
@@ -41,8 +41,12 @@ fn config_maps_must_exist_in_the_pods_namespace() {
         &*check_task_beyond_eviction(&cluster.world, task).unwrap_err().text,
         "Missing required configmaps: [a b]"
     );
-    cluster.set(Object::ConfigMap(ObjectName::new(NAMESPACE, "a")));
-    cluster.set(Object::ConfigMap(ObjectName::new(NAMESPACE, "b")));
+    let mut set = |name: &str| {
+        let map = Object::ConfigMap(ObjectName::new(NAMESPACE, name));
+        cluster.world.apply(Delta::Set(map)).changed
+    };
+    assert!(set("a") && set("b"), "a plan is due");
+    assert!(!set("z"), "no pod requires it");
     assert!(check_task(&cluster.world, task).is_ok());
 }
 
