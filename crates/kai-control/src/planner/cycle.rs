@@ -129,7 +129,7 @@ impl Planner {
             if let Some(zones) = numa_zones {
                 annotations.insert(scheduling::NUMA_PREDICTED.into(), zones.to_string());
             }
-            let placement = entry.view.unpack().and_then(|view| {
+            let placement = entry.grouping_view().and_then(|view| {
                 self.settings.signer().sign(&view.metadata, node, &[], &annotations)
             });
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));

@@ -10,13 +10,14 @@ use kai_translate::{time, view};
 use kai_workloads::PodGroupPlan;
 
 use super::packed::Packed;
+use crate::pool::Pool;
 
 /// A pod with its membership and the fields that binding reads.
 pub(super) struct PodEntry {
     /// As the cluster shows it.
     pub(super) base: PodSpec,
     /// The fields that rules of grouping read.
-    pub(super) view: Packed<GroupingView>,
+    view: Packed<GroupingView>,
     /// A controller creates another pod when this one is gone.
     pub(super) has_controller: bool,
     /// Device claims: name in the pod to name of the object.
@@ -49,19 +50,30 @@ pub(super) struct OwnGroup {
     pub(super) name: ObjectName,
     /// Its leaf in the tree of the group.
     pub(super) sub_group: Option<Text>,
-    pub(super) plan: Packed<PodGroupPlan>,
+    plan: Packed<PodGroupPlan>,
     /// The object of the group was ordered.
     pub(super) published: bool,
 }
 
 impl OwnGroup {
-    pub(super) fn new(plan: &PodGroupPlan, published: bool) -> Self {
+    /// The planned group of this pod.
+    pub(super) fn new(pod: &PodSpec, plan: &PodGroupPlan, published: bool) -> Self {
         Self {
             name: group_name(plan),
             sub_group: plan.pod_sub_group.as_deref().map(Text::from),
-            plan: Packed::new(plan),
+            plan: Packed::new(plan, &[&pod.uid, &pod.name.name]),
             published,
         }
+    }
+
+    /// The plan of the group of this pod.
+    pub(super) fn plan(&self, pod: &PodSpec) -> Option<PodGroupPlan> {
+        self.plan.unpack(&[&pod.uid, &pod.name.name])
+    }
+
+    /// Lets the plan share what groups of other pods have too.
+    pub(super) fn share(&mut self, templates: &mut Pool<str>) {
+        self.plan.share(templates);
     }
 }
 
@@ -78,10 +90,12 @@ impl PodEntry {
         });
         let containers = view.spec.init_containers.iter().chain(&view.spec.containers);
         let has_node = base.node.is_some();
+        let created = time::format(base.created);
+        let packed = Packed::new(&view.for_grouping(), &texts_of(&base, &created));
         let containers = containers.filter(|_| !has_node).map(|one| one.name.as_str().into());
         Self {
             base,
-            view: Packed::new(&view.for_grouping()),
+            view: packed,
             has_controller: !view.metadata.owner_references.is_empty(),
             claims: claims.collect(),
             containers: containers.collect(),
@@ -89,6 +103,16 @@ impl PodEntry {
             started: observed_start(view).or(decided),
             is_on_its_node: is_on_its_node(view),
         }
+    }
+
+    /// The fields that rules of grouping read.
+    pub(super) fn grouping_view(&self) -> Option<GroupingView> {
+        self.view.unpack(&texts_of(&self.base, &time::format(self.base.created)))
+    }
+
+    /// Lets the pod share what others have too.
+    pub(super) fn share(&mut self, templates: &mut Pool<str>) {
+        self.view.share(templates);
     }
 
     /// The pod waits for a node.
@@ -100,6 +124,11 @@ impl PodEntry {
     pub(super) fn named_group(&self) -> Option<ObjectName> {
         named_group(&self.base)
     }
+}
+
+/// Texts in the fields for grouping that other pods of the template do not have.
+fn texts_of<'a>(pod: &'a PodSpec, created: &'a str) -> [&'a str; 4] {
+    [&pod.uid, &pod.name.name, pod.node.as_deref().unwrap_or_default(), created]
 }
 
 /// The group that a pod names.

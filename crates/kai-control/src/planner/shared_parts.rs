@@ -30,7 +30,12 @@ impl SharedParts {
         pod.constraints = self.constraints.share(&pod.constraints);
     }
 
-    pub(super) fn share_text(&mut self, text: &mut Text) {
+    /// Values of pods without the texts of the one pod.
+    pub(super) fn templates(&mut self) -> &mut Pool<str> {
+        &mut self.texts
+    }
+
+    fn share_text(&mut self, text: &mut Text) {
         *text = self.texts.share(text);
     }
 }

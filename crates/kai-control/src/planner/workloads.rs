@@ -101,7 +101,8 @@ impl Workloads {
     }
 
     /// Takes a pod over. True when its group looks otherwise with it: it started, or it is the whole group.
-    pub(super) fn set_pod(&mut self, name: &ObjectName, entry: PodEntry) -> bool {
+    pub(super) fn set_pod(&mut self, name: &ObjectName, mut entry: PodEntry) -> bool {
+        entry.share(self.shared.templates());
         let group = entry.named_group();
         let before = self.pods.get(name).and_then(|entry| entry.started);
         let is_started = entry.started != before;
@@ -158,7 +159,7 @@ impl Workloads {
         if !matches!(entry.group, Membership::Unknown) {
             return FoundGroup::Nothing;
         }
-        let Some(view) = entry.view.unpack() else { return FoundGroup::Nothing };
+        let Some(view) = entry.grouping_view() else { return FoundGroup::Nothing };
         let is_alone = view.metadata.owner_references.is_empty();
         match is_alone.then(|| group_pod(&view, &[], &self.facts, config)) {
             Some(Ok(Decision::Group(plan))) if plan.is_own_group_of(&view) => FoundGroup::Own(plan),
@@ -193,11 +194,12 @@ impl Workloads {
         published: bool,
     ) -> Option<Publication> {
         let entry = self.pods.get_mut(name)?;
-        let mut own = OwnGroup::new(&plan, published);
+        let mut own = OwnGroup::new(&entry.base, &plan, published);
+        own.share(self.shared.templates());
         own.name.namespace = name.namespace.clone();
         self.own_groups.insert(own.name.clone(), name.clone());
         entry.group = Membership::Own(own);
-        let view = Box::new(entry.view.unpack().filter(|_| published)?);
+        let view = Box::new(entry.grouping_view().filter(|_| published)?);
         Some(Publication { view, plan })
     }
 
@@ -276,7 +278,7 @@ impl Workloads {
             let Some(entry) = self.pods.get_mut(name) else { continue };
             if matches!(entry.group, Membership::Named) && is_ours(&entry.base) {
                 entry.group = Membership::Requested;
-                views.extend(entry.view.unpack());
+                views.extend(entry.grouping_view());
             }
         }
         views
@@ -413,7 +415,7 @@ impl Workloads {
     ) -> Option<PodGroupSpec> {
         let entry = self.pods.get(pod)?;
         let own = self.own_group(pod)?;
-        let (name, plan) = (own.name.clone(), own.plan.unpack()?);
+        let (name, plan) = (own.name.clone(), own.plan(&entry.base)?);
         if self.groups.contains_key(&name) || !partition.holds(&plan.labels) {
             return None;
         }
@@ -447,8 +449,9 @@ impl Workloads {
         if let Some(object) = self.groups.get(group) {
             return object.spec.priority_class_name.clone();
         }
-        let own = self.own_group(self.own_groups.get(group)?)?;
-        Some(own.plan.unpack()?.priority_class_name)
+        let pod = self.own_groups.get(group)?;
+        let plan = self.own_group(pod)?.plan(&self.pods.get(pod)?.base)?;
+        Some(plan.priority_class_name)
     }
 
     /// The object that a cycle is about when it tries this group: the pod that is the group, or else none.
@@ -465,8 +468,8 @@ impl PodEntry {
             return None;
         }
         Some(Publication {
-            view: Box::new(self.view.unpack()?),
-            plan: Box::new(own.plan.unpack()?),
+            plan: Box::new(own.plan(&self.base)?),
+            view: Box::new(self.grouping_view()?),
         })
     }
 }
@@ -519,7 +522,7 @@ mod tests {
         else {
             panic!("a pod without owners is its own group");
         };
-        let group = OwnGroup::new(&plan, false).name;
+        let group = name(&plan.name);
         assert_eq!(workloads.set_own_group(&name("p"), plan, false), None);
         (workloads, group)
     }
@@ -555,7 +558,7 @@ mod tests {
         let partition = Partition::default();
         let planned = workloads.own_group_spec(&name("p"), &partition).expect("a group");
         let own = workloads.own_group(&name("p")).expect("a group");
-        let plan = own.plan.unpack().expect("a plan");
+        let plan = own.plan(&workloads.pod(&name("p")).expect("a pod").base).expect("a plan");
         let mut object = kai_workloads::write::planned_group(&plan);
         object.metadata.uid = Some("uid-p".to_owned());
         object.metadata.creation_timestamp =

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Affinity;
+use kai_api::names::scheduling;
 use kai_api::view::{self, ObjectMeta, SchedulingGroup, WorkloadReference};
 use serde::{Deserialize, Serialize};
 
@@ -327,10 +328,13 @@ pub struct PodResourceClaimStatus {
 }
 
 impl Pod {
-    /// What the rules of grouping look at.
+    /// What the rules of grouping look at: neither the version nor the signed placement, which differ from pod to pod.
     pub fn for_grouping(&self) -> view::Pod {
+        let mut metadata = self.metadata.clone();
+        metadata.annotations.remove(scheduling::PLACEMENT);
+        metadata.resource_version.clear();
         view::Pod {
-            metadata: self.metadata.clone(),
+            metadata,
             spec: view::PodSpec {
                 scheduler_name: self.spec.scheduler_name.clone(),
                 node_name: self.spec.node_name.clone(),
