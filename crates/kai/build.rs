@@ -1,5 +1,4 @@
-//! Records the commit of optimised builds for `kai version`, and strips them. Debug builds record none: every commit would rebuild
-//! all tests.
+//! Records the commit of optimised builds for `kai version`. Debug builds record none: every commit would rebuild all tests.
 
 use std::process::Command;
 
@@ -7,15 +6,10 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=KAI_COMMIT");
     let given = std::env::var("KAI_COMMIT").ok();
-    let is_optimised = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    // `dist` counts as a debug profile for cargo, and `release` compiles this package without optimisation.
+    let is_optimised = std::env::var("DEBUG").is_ok_and(|debug| debug == "false");
     let commit = given.or_else(|| is_optimised.then(head).flatten());
     println!("cargo::rustc-env=KAI_COMMIT={}", commit.as_deref().unwrap_or("not recorded"));
-    let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux");
-    let has_debug_information = std::env::var("DEBUG").is_ok_and(|text| text == "true");
-    if is_optimised && is_linux && !has_debug_information {
-        // Cargo does not pass `strip` of a profile on to a package with settings of its own.
-        println!("cargo::rustc-link-arg-bins=-s");
-    }
 }
 
 /// The commit that is checked out; none where the source is no clone.
