@@ -1,4 +1,4 @@
-//! Hashes of what tenants write. They depend on a secret of the process, so that nobody can choose names that fill one bucket of
+//! Hashes of what tenants write. They depend on a secret of the process, so that no tenant can choose names that fill one bucket of
 //! a table, or constraints that pass for those of another tenant's job. Ids of the model have `FxHashMap`.
 
 use std::hash::BuildHasher;
@@ -13,7 +13,7 @@ pub type KeyedMap<K, V> = std::collections::HashMap<K, V, fast::RandomState>;
 #[expect(clippy::disallowed_types, reason = "the one definition")]
 pub type KeyedSet<T> = std::collections::HashSet<T, fast::RandomState>;
 
-/// Numbers that stand for whole values: two values share one only by an accident that nobody can bring about.
+/// Numbers that stand for whole values: two values share a number by chance only, which no tenant can influence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signing(quality::RandomState);
 

@@ -1,10 +1,11 @@
 //! A write as method, path, content type and body.
 
+use http::Method;
+use serde::Serialize;
+
 use super::patch::{Fields, Metadata};
 use super::{Apply, BindPod, Create, Delete, Identity, Merge, Part, Patch, Target, Write};
 use crate::path::{Resource, with_query};
-use http::Method;
-use serde::Serialize;
 
 /// HTTP form of a write.
 #[derive(Clone, Debug, PartialEq)]

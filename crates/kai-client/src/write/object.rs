@@ -1,6 +1,6 @@
 //! Kinds whose objects are created or applied: the type decides the path.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kai_api::{BindRequest, PodGroup};
@@ -35,7 +35,6 @@ written! {
     BindRequest: BIND_REQUESTS,
     ConfigMap: CONFIG_MAPS,
     Event: EVENTS,
-    Pod: PODS,
     PodGroup: POD_GROUPS,
     ResourceClaim: RESOURCE_CLAIMS,
 }
