@@ -23,7 +23,7 @@ enum Others {
     AnyBut(&'static [&'static str]),
 }
 
-const PURE_DATA: &[&str] = &["fixedbitset", "rustc-hash", "smallvec"];
+const PURE_DATA: &[&str] = &["fixedbitset", "foldhash", "rustc-hash", "smallvec"];
 const SERDE: &[&str] =
     &["rustc-hash", "serde", "serde_json", "serde_path_to_error", "serde_yaml_ng", "thiserror"];
 const API: &[&str] =

@@ -35,11 +35,11 @@ fn answer(kind: Kind, object: Value) -> Answer {
 #[derive(Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 enum ClaimStatus<'a> {
-    /// It gets devices and a pod.
+    /// The claim gets devices and a pod.
     Taken { reserved_for: &'a [ResourceClaimConsumerReference], allocation: &'a AllocationResult },
-    /// It has devices.
+    /// A pod is added to, or taken from, those that the claim is reserved for.
     Reserved { reserved_for: &'a [ResourceClaimConsumerReference] },
-    /// It loses both: null removes a field.
+    /// The claim loses both: null removes a field.
     Free { reserved_for: (), allocation: () },
 }
 

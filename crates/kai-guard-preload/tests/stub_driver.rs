@@ -200,6 +200,11 @@ fn charge_of_a_killed_process_is_recovered() {
     let during = container.workload(&["fill", "linear", "64"]);
     assert!(during.lines("round")[0].number("allocated_mib") < 1300, "{}", during.text);
     holder.kill().unwrap();
+    // The signal is delivered later on a busy machine; a process that ended and is not reaped is in state Z.
+    let stat = format!("/proc/{}/stat", holder.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
     let zombie = container.workload(&["fill", "linear", "64"]);
     assert_eq!(
         zombie.lines("round")[0].number("allocated_mib"),

@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};
 
+use crate::compatibility::Compatibility;
+
 /// The bound that nothing exceeds.
 pub const UNLIMITED: f64 = -1.0;
 
@@ -43,13 +45,15 @@ impl Amounts {
     }
 
     /// Adds what pods hold, or takes it back with a sign of -1. Pods hold hundredths of GPUs, and so does the sum: neither the
-    /// order of additions nor one that was taken back leaves a trace.
-    pub(crate) fn charge(&mut self, held: &Self, sign: f64) {
+    /// order of additions nor one that was taken back leaves a trace. KAI compares sums with the noise of floats in them.
+    pub(crate) fn charge(&mut self, held: &Self, sign: f64, compatibility: Compatibility) {
         for resource in QueueResource::ALL {
             self[resource] += sign * held[resource];
         }
-        let gpu = &mut self[QueueResource::Gpu];
-        *gpu = (*gpu * 100.0).round() / 100.0;
+        if !compatibility.is_kai() {
+            let gpu = &mut self[QueueResource::Gpu];
+            *gpu = (*gpu * 100.0).round() / 100.0;
+        }
     }
 
     /// The number that `number_of` gives for each resource.

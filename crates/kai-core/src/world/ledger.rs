@@ -293,13 +293,14 @@ impl World {
                 fixed[resource] = sign * amounts[resource];
             }
         }
+        let compatibility = self.config.compatibility;
         let mut next: Option<QueueId> = Some(queue);
         while let Some(queue) = next {
             let node = &mut self.tree.queues[queue.index()];
             let shares = &mut node.shares;
             self.log.push(Undo::Queue(queue, shares.allocated, shares.allocated_non_preemptible));
-            shares.allocated.charge(&amounts, sign);
-            shares.allocated_non_preemptible.charge(&fixed, 1.0);
+            shares.allocated.charge(&amounts, sign, compatibility);
+            shares.allocated_non_preemptible.charge(&fixed, 1.0, compatibility);
             next = node.parent;
         }
     }
