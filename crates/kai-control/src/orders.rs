@@ -153,9 +153,9 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
             let group = target.name.clone();
             let patch = Patch::annotations(annotations.clone());
             match writer.write(&Write::Patch(target, patch)).await {
-                Ok(_) | Err(Failure::Gone { .. } | Failure::Conflict { .. }) => {
-                    tracing::info!(%group, ?annotations, "annotated a pod group");
-                }
+                Ok(_) => tracing::info!(%group, ?annotations, "annotated a pod group"),
+                // The group that was planned is gone, and perhaps another one has its name.
+                Err(Failure::Gone { .. } | Failure::Conflict { .. }) => {}
                 Err(failure) => tracing::warn!(%group, %failure, "failed to annotate a pod group"),
             }
         }
