@@ -219,6 +219,11 @@ fn charge_of_a_killed_process_is_recovered() {
 fn charge_of_a_process_that_became_another_program_is_recovered() {
     let container = enforced(LIMIT_MIB);
     let mut other = container.start(&["exec", "6000"]);
+    // The line is printed before the process becomes the other program.
+    let program = format!("/proc/{}/comm", other.id());
+    while std::fs::read_to_string(&program).unwrap().trim() != "cat" {
+        std::thread::yield_now();
+    }
     let after = container.workload(&["fill", "linear", "64"]);
     other.kill().unwrap();
     other.wait().unwrap();
