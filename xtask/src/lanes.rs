@@ -29,6 +29,26 @@ pub(crate) enum Priority {
     Low,
 }
 
+impl Priority {
+    /// The command with this priority.
+    pub(crate) fn of(self, command: Command) -> Command {
+        match self {
+            Self::Usual => command,
+            Self::Low => {
+                let mut nice = Command::new("nice");
+                nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
+                for (name, value) in command.get_envs() {
+                    match value {
+                        Some(value) => nice.env(name, value),
+                        None => nice.env_remove(name),
+                    };
+                }
+                nice
+            }
+        }
+    }
+}
+
 /// One part: its name, and the function that runs and counts its checks.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
@@ -146,16 +166,9 @@ impl Runner {
     }
 
     fn process(&self, part: &Part, priority: Priority) -> Command {
-        let mut command = match priority {
-            Priority::Usual => Command::new(&self.program),
-            Priority::Low => {
-                let mut nice = Command::new("nice");
-                nice.args(["-n", "10"]).arg(&self.program);
-                nice
-            }
-        };
+        let mut command = Command::new(&self.program);
         command.args(["test", "--part", part.name]);
-        command
+        priority.of(command)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Runs a command, shows what it prints and passes each line on.
+//! Runs a command and passes on each line that it prints, with or without showing it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -33,6 +33,18 @@ fn describes_package(variable: &str) -> bool {
 /// Runs `command` in `folder` and shows its output line by line; `read` gets every line. True when it
 /// ended well.
 pub(crate) fn show(
+    command: Command,
+    folder: &Path,
+    mut read: impl FnMut(&str) + Send,
+) -> anyhow::Result<bool> {
+    read_lines(command, folder, |line| {
+        println!("{line}");
+        read(line);
+    })
+}
+
+/// Runs `command` in `folder`; `read` gets every line of its output. True when it ended well.
+pub(crate) fn read_lines(
     mut command: Command,
     folder: &Path,
     read: impl FnMut(&str) + Send,
@@ -43,16 +55,15 @@ pub(crate) fn show(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let read = Mutex::new(read);
     thread::scope(|scope| {
-        scope.spawn(|| show_lines(stdout, &read));
-        scope.spawn(|| show_lines(stderr, &read));
+        scope.spawn(|| pass_lines_on(stdout, &read));
+        scope.spawn(|| pass_lines_on(stderr, &read));
     });
     Ok(child.wait().with_context(|| format!("cannot wait for {described}"))?.success())
 }
 
-fn show_lines<F: FnMut(&str)>(stream: Option<impl Read>, read: &Mutex<F>) {
+fn pass_lines_on<F: FnMut(&str)>(stream: Option<impl Read>, read: &Mutex<F>) {
     let Some(stream) = stream else { return };
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        println!("{line}");
         if let Ok(mut read) = read.lock() {
             read(&line);
         }

@@ -78,6 +78,10 @@ pub struct Fill {
     /// The same by kube-scheduler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_scheduler_pods_per_s: Option<f64>,
+    /// Create to answered bind of the load client, median: what `p50_ms` is where nothing has to be observed or planned.
+    pub raw_p50_ms: f64,
+    /// The same of all but one in a hundred.
+    pub raw_p99_ms: f64,
     /// `pods_per_s` divided by `raw_pods_per_s`; 1 is as fast as the API server allows.
     pub ratio_to_raw: f64,
     /// Create to bind, median.

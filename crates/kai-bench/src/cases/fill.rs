@@ -40,6 +40,7 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
         cluster.load.create_and_bind(pods(cluster, "raw-", SchedulerName::None), cluster.nodes);
     let raw = raw.await?;
     let raw_pods_per_s = rate(&raw, &raw.bound)?;
+    let raw_latency = latency(&raw, &raw.bound);
     cluster.clear().await?;
 
     let mut kube_scheduler_pods_per_s = None;
@@ -69,6 +70,8 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
         pods_per_s,
         raw_pods_per_s,
         kube_scheduler_pods_per_s,
+        raw_p50_ms: raw_latency.p50_ms,
+        raw_p99_ms: raw_latency.p99_ms,
         ratio_to_raw: pods_per_s / raw_pods_per_s,
         p50_ms: latency.p50_ms,
         p99_ms: latency.p99_ms,
