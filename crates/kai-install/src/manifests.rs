@@ -108,6 +108,45 @@ mod tests {
         assert!(!policies.is_empty());
     }
 
+    /// Texts in single quotes of an expression, apart from the names of rights that it checks.
+    fn quoted(expression: &str) -> Vec<&str> {
+        let without_rights = expression.split("authorizer.").enumerate().flat_map(|(at, part)| {
+            let part = if at == 0 {
+                part
+            } else {
+                part.split_once(".allowed()").map_or("", |(_, rest)| rest)
+            };
+            part.split('\'').skip(1).step_by(2)
+        });
+        without_rights.collect()
+    }
+
+    #[test]
+    fn condition_of_the_pod_policy_names_every_protected_key() {
+        let policies: Vec<Value> = serde_saphyr::from_multiple(POLICIES).expect("YAML");
+        let is_of_pods =
+            |policy: &&Value| policy["metadata"]["name"] == "kai-protected-pod-metadata";
+        let spec = &policies.iter().find(is_of_pods).expect("the policy")["spec"];
+        let condition = spec["matchConditions"][0]["expression"].as_str().expect("a condition");
+        let conditioned = quoted(condition);
+        let mut keys = 0;
+        for validation in spec["validations"].as_array().expect("validations") {
+            let expression = validation["expression"].as_str().expect("an expression");
+            // The condition holds for all updates by our accounts and for all ephemeral containers.
+            if expression.contains("isOwnUpdate") || expression.contains("ephemeralContainers") {
+                continue;
+            }
+            for key in quoted(expression).into_iter().filter(|text| !text.is_empty()) {
+                let is_conditioned = conditioned.contains(&key)
+                    || key.starts_with("gpu-")
+                    || key.starts_with("runai-gpu-group");
+                assert!(is_conditioned, "{key}: {condition}");
+                keys += 1;
+            }
+        }
+        assert!(keys > 30, "{keys}");
+    }
+
     #[test]
     fn no_role_reads_others_secrets_or_may_do_everything() {
         let objects: Vec<Value> = serde_saphyr::from_multiple(RBAC).expect("YAML");
