@@ -84,6 +84,8 @@ pub struct Fill {
     pub raw_p99_ms: f64,
     /// `pods_per_s` divided by `raw_pods_per_s`; 1 is as fast as the API server allows.
     pub ratio_to_raw: f64,
+    /// Create to the event that shows the new pod, median: before that no scheduler can know of it.
+    pub shown_p50_ms: f64,
     /// Create to bind, median.
     pub p50_ms: f64,
     /// Create to bind of all but one in a hundred.

@@ -14,6 +14,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::objects::NAMESPACE;
 
 const POLL: Duration = Duration::from_millis(5);
+/// Pause before a watch that ended is started again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is read of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -56,6 +58,7 @@ struct Condition {
 
 #[derive(Clone, Debug, Default)]
 struct ObservedPods {
+    shown: BTreeMap<String, Instant>,
     bound: BTreeMap<String, Instant>,
     unschedulable: BTreeMap<String, Instant>,
 }
@@ -73,6 +76,8 @@ impl Observer {
             loop {
                 // The API server ends watches after some minutes; what exists is then shown again.
                 let _ = own.follow(&client, &kubelets).await;
+                // The API server is gone once the cluster is dropped: asking again at once would keep a core busy.
+                tokio::time::sleep(PAUSE).await;
             }
         });
         observer
@@ -108,6 +113,9 @@ impl Observer {
         }
         let mut observed = self.observed();
         let name = &pod.metadata.name;
+        if !observed.shown.contains_key(name) {
+            observed.shown.insert(name.clone(), Instant::now());
+        }
         if pod.spec.node_name.is_some() && !observed.bound.contains_key(name) {
             observed.bound.insert(name.clone(), Instant::now());
         }
@@ -121,9 +129,15 @@ impl Observer {
     fn forget(&self, pod: &Pod) {
         if pod.metadata.namespace == NAMESPACE {
             let mut observed = self.observed();
+            observed.shown.remove(&pod.metadata.name);
             observed.bound.remove(&pod.metadata.name);
             observed.unschedulable.remove(&pod.metadata.name);
         }
+    }
+
+    /// When the watch first showed each pod.
+    pub(crate) fn shown(&self) -> BTreeMap<String, Instant> {
+        self.observed().shown.clone()
     }
 
     /// When each pod was bound.

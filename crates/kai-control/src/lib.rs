@@ -23,6 +23,7 @@ pub mod grouper;
 pub mod metrics;
 pub mod orders;
 mod panics;
+mod plan_window;
 pub mod planner;
 mod pool;
 pub mod run;

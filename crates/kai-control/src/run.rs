@@ -28,6 +28,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use crate::grouper::Grouper;
 use crate::orders::{Order, Report, carry_out};
 use crate::panics::{self, Address, Quarantine, Site};
+use crate::plan_window::PlanWindow;
 use crate::planner::Planner;
 use crate::scale_adjuster::driver::{Driver as ScaleDriver, ScaleReport};
 use crate::serve::Question;
@@ -35,8 +36,6 @@ use crate::snapshot::Frame;
 use crate::usage::store::Place;
 use crate::usage::{self, store};
 
-/// Changes that come together are planned together.
-const WINDOW: Span = Span { nanos: 20_000_000 };
 pub(crate) const WAITING_CHANGES: usize = 4096;
 /// How long writes that are under way are waited for at the end.
 const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
@@ -259,7 +258,7 @@ impl Crew {
             binder,
             scale_adjuster,
             reports: report_sink,
-            window_end: None,
+            window: PlanWindow::default(),
             hold_until,
             handled: None,
         });
@@ -318,8 +317,7 @@ struct Runner {
     binder: Option<Driver>,
     scale_adjuster: Option<ScaleDriver>,
     reports: Sender<Report>,
-    /// When the changes received so far are planned.
-    window_end: Option<Timestamp>,
+    window: PlanWindow,
     /// Plans wait for past usage, at most until then.
     hold_until: Option<Timestamp>,
     /// The object whose change is being applied.
@@ -410,7 +408,7 @@ impl Runner {
 
     /// When something is due although nothing happens.
     fn next_moment(&self) -> Option<Timestamp> {
-        let planned = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+        let planned = [self.window.end(), self.planner.wake_at()].into_iter().flatten().min();
         let planned = planned.max(self.hold_until.filter(|_| planned.is_some()));
         let binder = self.binder.as_ref().and_then(Driver::wake_at);
         let scale = self.scale_adjuster.as_ref().and_then(ScaleDriver::wake_at);
@@ -518,24 +516,24 @@ impl Runner {
         self.planner.apply(change, self.env.now());
     }
 
-    /// Changes from now on are planned together with those that made a plan due.
     fn open_window(&mut self) {
-        if self.planner.is_dirty() && self.window_end.is_none() {
-            self.window_end = Some(self.env.now().plus(WINDOW));
+        if self.planner.is_dirty() {
+            self.window.open(self.env.now());
         }
     }
 
     fn plan_if_due(&mut self) {
         let now = self.env.now();
         self.open_window();
-        let due = [self.window_end, self.planner.wake_at()].into_iter().flatten().min();
+        let due = [self.window.end(), self.planner.wake_at()].into_iter().flatten().min();
         let is_held_back = self.hold_until.is_some_and(|until| now < until);
         if !is_held_back && due.is_some_and(|due| due <= now) {
             self.hold_until = None;
-            self.window_end = None;
             let clock = panics::cycle_clock(self.env.clone(), &self.planner);
             self.planner.cycle(now, &clock);
-            self.planner.note_cycle_time(self.env.now().since(now));
+            let end = self.env.now();
+            self.window.close(end);
+            self.planner.note_cycle_time(end.since(now));
             self.send_orders();
             self.step_binder(); // it may have been handed binds, and may reject some at once
             self.open_window();

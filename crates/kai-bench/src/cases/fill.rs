@@ -25,7 +25,7 @@ pub(super) fn rate(created: &Created, bound: &BTreeMap<String, Instant>) -> anyh
     Ok(created.created.len() as f64 / last.duration_since(*first).as_secs_f64())
 }
 
-/// Create to bind of every pod.
+/// Time from the create of every pod to its bind, or to another moment.
 pub(super) fn latency(created: &Created, bound: &BTreeMap<String, Instant>) -> Latency {
     let spans = created.created.iter().filter_map(|(name, begin)| {
         let end = bound.get(name)?;
@@ -59,6 +59,7 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
     cluster.until_bound("kai-", count).await?;
     let bound = cluster.observer.bound();
     let pods_per_s = rate(&created, &bound)?;
+    let shown = latency(&created, &cluster.observer.shown());
     let latency = latency(&created, &bound);
     let scheduler_cpu_s = kai.pid().cpu_s() - cpu;
     let per_pod = |total: f64| total / count as f64;
@@ -73,6 +74,7 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
         raw_p50_ms: raw_latency.p50_ms,
         raw_p99_ms: raw_latency.p99_ms,
         ratio_to_raw: pods_per_s / raw_pods_per_s,
+        shown_p50_ms: shown.p50_ms,
         p50_ms: latency.p50_ms,
         p99_ms: latency.p99_ms,
         scheduler_cpu_s,
