@@ -74,6 +74,9 @@ impl Bench {
         for queue in [queue(BORROWER, 0), queue(OWNER, gpus)] {
             api.create("/apis/scheduling.run.ai/v2/queues", queue)?;
         }
+        // The default of pods without an owner.
+        let class = json!({"metadata": {"name": "train"}, "value": 50});
+        api.create("/apis/scheduling.k8s.io/v1/priorityclasses", class)?;
         let name = format!("kai-bench-scale-{}-{nodes}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)

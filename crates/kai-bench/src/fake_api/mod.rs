@@ -221,3 +221,77 @@ fn refusal(failure: Failure) -> Answer {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": reason, "reason": reason, "code": status.as_u16()});
     json_answer(status, Bytes::from(body.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A handler with one pod, `a`.
+    fn with_pod() -> Handler {
+        let handler = Handler::default();
+        let created = handler.store().create(&pod_address(""), json!({"metadata": {"name": "a"}}));
+        assert!(created.is_ok());
+        handler
+    }
+
+    fn status(handler: &Handler, method: &str, path: &str, body: Value) -> u16 {
+        handler.carry_out(&Route::of(method, path, ""), body).status().as_u16()
+    }
+
+    #[test]
+    fn each_bind_is_counted_once() {
+        let handler = with_pod();
+        let path = "/api/v1/namespaces/bench/pods/a/binding";
+        let binding = json!({"target": {"name": "node"}});
+        assert_eq!(status(&handler, "POST", path, binding.clone()), 201);
+        assert_eq!(status(&handler, "POST", path, binding), 409);
+        assert_eq!(handler.binds.borrow().count, 1);
+    }
+
+    #[test]
+    fn evicted_pod_is_gone() {
+        let handler = with_pod();
+        let pod = "/api/v1/namespaces/bench/pods/a";
+        assert_eq!(status(&handler, "GET", pod, Value::Null), 200);
+        assert_eq!(status(&handler, "POST", &format!("{pod}/eviction"), json!({})), 201);
+        assert_eq!(status(&handler, "GET", pod, Value::Null), 404);
+    }
+
+    #[test]
+    fn applied_object_is_created_and_then_changed() {
+        let handler = Handler::default();
+        let path = "/apis/scheduling.run.ai/v2/queues/q";
+        let apply = |quota: u32| {
+            let body = json!({"metadata": {"name": "q"}, "spec": {"quota": quota}});
+            handler.carry_out(&Route::of("PATCH", path, "fieldManager=kai"), body).status()
+        };
+        assert_eq!((apply(1).as_u16(), apply(2).as_u16()), (200, 200));
+        assert_eq!(
+            status(&handler, "PATCH", "/apis/scheduling.run.ai/v2/queues/r", json!({})),
+            404
+        );
+    }
+
+    #[tokio::test]
+    async fn watch_over_http_shows_a_pod_that_is_created_later() {
+        let api = FakeApi::start().await.expect("a port");
+        let config: kube::config::Kubeconfig =
+            serde_json::from_str(&api.kubeconfig()).expect("a kubeconfig");
+        let options = kube::config::KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(config, &options).await.expect("valid");
+        let client = kube::Client::try_from(config).expect("a client");
+        let path = "/api/v1/pods?watch=true&sendInitialEvents=true";
+        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        let events = client.request_events::<crate::observer::Pod>(request).await.expect("a watch");
+        let mut events = std::pin::pin!(events);
+        let first = events.next().await.expect("an event").expect("no error");
+        assert!(matches!(first, kube::core::WatchEvent::Bookmark(_)), "{first:?}");
+        api.create_pod(json!({"metadata": {"name": "later"}})).expect("a new name");
+        let second = events.next().await.expect("an event").expect("no error");
+        let kube::core::WatchEvent::Added(pod) = second else { panic!("{second:?}") };
+        assert_eq!(
+            (pod.metadata.namespace.as_str(), pod.metadata.name.as_str()),
+            ("bench", "later")
+        );
+    }
+}

@@ -228,3 +228,126 @@ impl Objects {
 fn now() -> String {
     k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(list: &str, namespace: &str, name: &str) -> Address {
+        Address { list: list.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    fn pod(name: &str) -> Address {
+        at("/api/v1/pods", "bench", name)
+    }
+
+    fn with_pod(name: &str) -> Store {
+        let mut store = Store::default();
+        let object = json!({"metadata": {"name": name, "annotations": {}}, "spec": {}, "status": {"phase": "Pending"}});
+        store.create(&pod(""), object).unwrap();
+        store
+    }
+
+    /// Events that were sent so far: their types and objects.
+    fn events(lines: &mut UnboundedReceiver<Bytes>) -> Vec<(String, Value)> {
+        let mut events = Vec::new();
+        while let Ok(piece) = lines.try_recv() {
+            let text = String::from_utf8(piece.to_vec()).unwrap();
+            for line in text.lines() {
+                let mut event: Value = serde_json::from_str(line).unwrap();
+                let kind = event["type"].as_str().unwrap().to_owned();
+                events.push((kind, event["object"].take()));
+            }
+        }
+        events
+    }
+
+    fn kinds(lines: &mut UnboundedReceiver<Bytes>) -> Vec<String> {
+        events(lines).into_iter().map(|(kind, _)| kind).collect()
+    }
+
+    #[test]
+    fn streamed_list_ends_with_a_bookmark() {
+        let mut store = with_pod("a");
+        let mut lines = store.watch(&pod(""), WatchStart::InitialEvents);
+        let events = events(&mut lines);
+        assert_eq!(
+            (events.len(), events[0].0.as_str(), events[1].0.as_str()),
+            (2, "ADDED", "BOOKMARK")
+        );
+        assert_eq!(events[0].1["metadata"]["namespace"], "bench");
+        let bookmark = &events[1].1["metadata"];
+        assert_eq!(bookmark["annotations"]["k8s.io/initial-events-end"], "true");
+        assert_eq!(bookmark["resourceVersion"], "1");
+    }
+
+    #[test]
+    fn bound_pod_is_shown_on_its_node_and_then_running() {
+        let mut store = with_pod("a");
+        let mut lines = store.watch(&pod(""), WatchStart::After(1));
+        let binding = json!({"metadata": {"annotations": {"x": "y"}}, "target": {"name": "node"}});
+        store.bind(&pod("a"), &binding).unwrap();
+        let events = events(&mut lines);
+        let shown = |number: usize| {
+            let (kind, pod) = &events[number];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            (kind.clone(), text(&pod["spec"]["nodeName"]), text(&pod["status"]["phase"]))
+        };
+        let event = |phase: &str| ("MODIFIED".to_owned(), "node".to_owned(), phase.to_owned());
+        assert_eq!((events.len(), shown(0), shown(1)), (2, event("Pending"), event("Running")));
+        assert_eq!(events[1].1["metadata"]["annotations"]["x"], "y");
+        assert_eq!(store.bind(&pod("a"), &binding), Err(Failure::Conflict));
+        assert_eq!(store.bind(&pod("b"), &binding), Err(Failure::NotFound));
+    }
+
+    #[test]
+    fn deleted_pod_ends_before_it_is_gone() {
+        let mut store = with_pod("a");
+        let mut lines = store.watch(&pod(""), WatchStart::After(1));
+        assert_eq!(store.delete(&pod("a"), &json!("another")), Err(Failure::Conflict));
+        store.delete(&pod("a"), &Value::Null).unwrap();
+        let events = events(&mut lines);
+        assert_eq!((events[0].0.as_str(), events[1].0.as_str()), ("MODIFIED", "DELETED"));
+        assert!(events[0].1["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!(store.read(&pod("a")), Err(Failure::NotFound));
+    }
+
+    #[test]
+    fn watch_that_missed_an_event_has_to_list_again() {
+        let mut store = with_pod("a");
+        store.patch(&pod("a"), &json!({"metadata": {"labels": {"x": "y"}}})).unwrap();
+        assert_eq!(kinds(&mut store.watch(&pod(""), WatchStart::After(1))), ["ERROR"]);
+        assert!(kinds(&mut store.watch(&pod(""), WatchStart::After(2))).is_empty());
+        // Events of other kinds do not count.
+        let queues = at("/apis/scheduling.run.ai/v2/queues", "", "");
+        assert!(kinds(&mut store.watch(&queues, WatchStart::After(1))).is_empty());
+        assert_eq!(kinds(&mut store.watch(&queues, WatchStart::After(0))), ["ERROR"]);
+    }
+
+    #[test]
+    fn patch_of_an_older_version_is_a_conflict() {
+        let mut store = with_pod("a");
+        let patch = |version: &str| json!({"metadata": {"resourceVersion": version, "labels": {"x": version}}});
+        assert!(store.patch(&pod("a"), &patch("1")).is_ok());
+        assert_eq!(store.patch(&pod("a"), &patch("1")), Err(Failure::Conflict));
+        let text = store.read(&pod("a")).unwrap();
+        let object: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(object["metadata"]["labels"]["x"], "1");
+        assert_eq!(object["metadata"]["resourceVersion"], "2");
+    }
+
+    #[test]
+    fn list_of_a_namespace_has_the_objects_of_that_namespace() {
+        let mut store = with_pod("a");
+        let listed = |store: &Store, namespace: &str| -> Value {
+            let text = store.list(&at("/api/v1/pods", namespace, ""));
+            serde_json::from_slice::<Value>(&text).unwrap()["items"].take()
+        };
+        store.create(&at("/api/v1/pods", "other", ""), json!({"metadata": {"name": "b"}})).unwrap();
+        let again = store.create(&pod(""), json!({"metadata": {"name": "a"}}));
+        assert_eq!(again, Err(Failure::AlreadyExists));
+        assert_eq!(listed(&store, "").as_array().unwrap().len(), 2);
+        assert_eq!(listed(&store, "other")[0]["metadata"]["name"], "b");
+        assert_eq!(listed(&store, "none"), json!([]));
+    }
+}
