@@ -165,6 +165,8 @@ pub struct ScaleFigures {
     pub rss_mib: f64,
     /// Create to bind of a pod that replaces a deleted one, on average.
     pub replace_ms: f64,
+    /// The longest of these times: a single stall shows here.
+    pub replace_longest_ms: f64,
     /// CPU time of kai per replacement: the end of a pod, the create of another, its bind and its start.
     pub replace_cpu_ms: f64,
     /// Start of kai on the full cluster to the bind of a pending pod that fits.
@@ -190,6 +192,7 @@ impl ScaleFigures {
             fill_cpu_s: ratio(|size| size.fill_cpu_s),
             rss_mib: ratio(|size| size.rss_mib),
             replace_ms: ratio(|size| size.replace_ms),
+            replace_longest_ms: ratio(|size| size.replace_longest_ms),
             replace_cpu_ms: ratio(|size| size.replace_cpu_ms),
             cold_start_s: ratio(|size| size.cold_start_s),
             cold_start_cpu_s: ratio(|size| size.cold_start_cpu_s),

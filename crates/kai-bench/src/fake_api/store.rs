@@ -34,7 +34,7 @@ pub(crate) struct Store {
 #[derive(Default)]
 struct Objects {
     /// By namespace and name.
-    objects: BTreeMap<(String, String), Bytes>,
+    by_name: BTreeMap<(String, String), Bytes>,
     watches: Vec<UnboundedSender<Bytes>>,
     /// Resource version of the latest event.
     changed: u64,
@@ -72,7 +72,7 @@ impl Store {
     /// The object as JSON.
     pub(crate) fn read(&self, address: &Address) -> Result<Bytes, Failure> {
         let objects = self.lists.get(&address.list).ok_or(Failure::NotFound)?;
-        objects.objects.get(&key(address)).cloned().ok_or(Failure::NotFound)
+        objects.by_name.get(&key(address)).cloned().ok_or(Failure::NotFound)
     }
 
     fn parse(&self, address: &Address) -> Result<Value, Failure> {
@@ -85,7 +85,7 @@ impl Store {
         let head =
             format!("{{\"metadata\":{{\"resourceVersion\":\"{}\"}},\"items\":[", self.version);
         let mut text = BytesMut::from(head.as_bytes());
-        let objects = self.lists.get(&address.list).into_iter().flat_map(|list| &list.objects);
+        let objects = self.lists.get(&address.list).into_iter().flat_map(|list| &list.by_name);
         let is_listed =
             |namespace: &str| address.namespace.is_empty() || namespace == address.namespace;
         let listed = objects.filter(|((namespace, _), _)| is_listed(namespace));
@@ -130,7 +130,7 @@ impl Store {
         let text = Bytes::from(object.to_string());
         let list = self.list_mut(&address.list);
         list.changed = version;
-        let replaced = list.objects.insert(key(address), text.clone());
+        let replaced = list.by_name.insert(key(address), text.clone());
         list.send(&event(if replaced.is_some() { "MODIFIED" } else { "ADDED" }, &text));
         text
     }
@@ -180,7 +180,7 @@ impl Store {
         let text = Bytes::from(object.to_string());
         let list = self.list_mut(&address.list);
         list.changed = version;
-        list.objects.remove(&key(address));
+        list.by_name.remove(&key(address));
         list.send(&event("DELETED", &text));
         Ok(text)
     }
@@ -210,7 +210,7 @@ impl Store {
 impl Objects {
     fn send_initial_events(&self, watch: &UnboundedSender<Bytes>, version: u64) {
         let mut piece = BytesMut::new();
-        for object in self.objects.values() {
+        for object in self.by_name.values() {
             add_event(&mut piece, "ADDED", object);
             if piece.len() >= PIECE {
                 let _ = watch.unbounded_send(piece.split().freeze());
