@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_watches_are_told_apart_by_their_query() {
+    fn lists_and_watches_differ_in_their_query() {
         let queues = "/apis/scheduling.run.ai/v2/queues";
         assert_eq!(Route::of("GET", queues, "limit=500"), Route::List(at(queues, "", "")));
         let streamed = "watch=true&sendInitialEvents=true&resourceVersion=";
