@@ -84,7 +84,7 @@ impl Cluster {
         let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
         // The controller manager makes the same.
         let _ = send(&self.client, "POST", &accounts, JSON, &account).await;
-        let nodes = (0..self.nodes).map(objects::node).collect();
+        let nodes = (0..self.nodes).map(|number| objects::node(number, GPUS_PER_NODE)).collect();
         self.load.create("/api/v1/nodes", nodes).await?;
         for number in 0..self.nodes {
             self.make_ready(&objects::node_name(number)).await?;
@@ -104,7 +104,7 @@ impl Cluster {
     /// Creates a node again.
     pub(crate) async fn create_node(&self, name: &str) -> anyhow::Result<()> {
         let number = (0..self.nodes).find(|number| objects::node_name(*number) == name);
-        let node = objects::node(number.context("a node of the cluster")?);
+        let node = objects::node(number.context("a node of the cluster")?, GPUS_PER_NODE);
         self.load.create("/api/v1/nodes", vec![node]).await?;
         self.make_ready(name).await
     }
@@ -121,17 +121,7 @@ impl Cluster {
 
     fn start_kai_with(&self, more: &[&str], log: &Path) -> anyhow::Result<Scheduler> {
         let kubeconfig = self.plane.admin_kubeconfig().display().to_string();
-        let arguments = [
-            "run",
-            "--kubeconfig",
-            &kubeconfig,
-            "--listen-address=0",
-            "--health-probe-bind-address=0",
-            "--plugin-server-port=0",
-        ];
-        let arguments: Vec<String> =
-            arguments.iter().chain(more).map(|argument| (*argument).to_owned()).collect();
-        Scheduler::start(&self.kai, &arguments, log)
+        Scheduler::start_kai(&self.kai, &kubeconfig, more, log)
     }
 
     /// Starts `kai run` and gives it time to list everything that exists.

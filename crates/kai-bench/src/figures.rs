@@ -60,6 +60,9 @@ pub struct Figures {
     /// End of the kai that leads to a bind by the one that stands by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_over: Option<FailOver>,
+    /// Two sizes on a fake API server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
     /// CPU time of the API server per pod of the fill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_cpu_ms_per_pod: Option<f64>,
@@ -136,6 +139,69 @@ pub struct FailOver {
     pub killed_s: f64,
 }
 
+/// Figures of two sizes, and how they grow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Scale {
+    /// The smaller size.
+    pub small: ScaleFigures,
+    /// Twice as many nodes and pods.
+    pub large: ScaleFigures,
+    /// Each figure of the larger size divided by the same figure of the smaller one.
+    pub growth: ScaleFigures,
+}
+
+/// Figures of one size: nodes of ten GPUs, filled with one-GPU pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ScaleFigures {
+    /// Number of nodes.
+    pub nodes: f64,
+    /// Number of pods, all of which run.
+    pub pods: f64,
+    /// First create to last bind of all pods.
+    pub fill_s: f64,
+    /// Pods bound per second meanwhile.
+    pub fill_pods_per_s: f64,
+    /// CPU time of kai meanwhile.
+    pub fill_cpu_s: f64,
+    /// Resident memory of kai once all pods run.
+    pub rss_mib: f64,
+    /// Create to bind of a pod that replaces a deleted one, on average.
+    pub replace_ms: f64,
+    /// The longest of these times: a single stall shows here.
+    pub replace_longest_ms: f64,
+    /// CPU time of kai per replacement: the end of a pod, the create of another, its bind and its start.
+    pub replace_cpu_ms: f64,
+    /// Start of kai on the full cluster to the bind of a pending pod that fits.
+    pub cold_start_s: f64,
+    /// CPU time of kai meanwhile.
+    pub cold_start_cpu_s: f64,
+}
+
+impl Scale {
+    pub(crate) fn of(small: ScaleFigures, large: ScaleFigures) -> Self {
+        Self { small, large, growth: large.divided_by(&small) }
+    }
+}
+
+impl ScaleFigures {
+    fn divided_by(&self, other: &Self) -> Self {
+        let ratio = |figure: fn(&Self) -> f64| figure(self) / figure(other);
+        Self {
+            nodes: ratio(|size| size.nodes),
+            pods: ratio(|size| size.pods),
+            fill_s: ratio(|size| size.fill_s),
+            fill_pods_per_s: ratio(|size| size.fill_pods_per_s),
+            fill_cpu_s: ratio(|size| size.fill_cpu_s),
+            rss_mib: ratio(|size| size.rss_mib),
+            replace_ms: ratio(|size| size.replace_ms),
+            replace_longest_ms: ratio(|size| size.replace_longest_ms),
+            replace_cpu_ms: ratio(|size| size.replace_cpu_ms),
+            cold_start_s: ratio(|size| size.cold_start_s),
+            cold_start_cpu_s: ratio(|size| size.cold_start_cpu_s),
+        }
+    }
+}
+
 impl Latency {
     /// Of these latencies, in milliseconds.
     pub(crate) fn of(mut millis: Vec<f64>) -> Self {
@@ -186,6 +252,16 @@ mod tests {
         let latency = Latency::of((1..=101).rev().map(f64::from).collect());
         assert_eq!(latency, Latency { p50_ms: 51.0, p99_ms: 100.0 });
         assert_eq!(Latency::of(Vec::new()), Latency::default());
+    }
+
+    #[test]
+    fn growth_is_the_ratio_of_each_figure() {
+        let small = ScaleFigures { nodes: 5000.0, fill_cpu_s: 4.0, ..ScaleFigures::default() };
+        let large = ScaleFigures { nodes: 10_000.0, fill_cpu_s: 6.0, ..ScaleFigures::default() };
+        let scale = Scale::of(small, large);
+        assert_eq!((scale.growth.nodes, scale.growth.fill_cpu_s), (2.0, 1.5));
+        let figures = Figures { scale: Some(scale), ..Figures::default() };
+        assert!(figures.table().contains("scale.growth.fill_cpu_s"), "{}", figures.table());
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! `kai bench cluster`: how fast `kai run` is end to end, on a real etcd and kube-apiserver.
+//! `kai bench cluster`: how fast `kai run` is end to end, on a real etcd and kube-apiserver, and for sizes that these do not reach
+//! on one machine on an API server in this process.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `cluster` | the control plane under test: nodes, queues, pods, the schedulers' processes |
+//! | `fake_api` | an API server in this process, which does little: for the case `scale` |
 //! | `load` | pods created over several connections |
 //! | `kubelets` | simulated kubelets: bound pods run, evicted pods end, reservation pods name a device |
 //! | `observer` | when pods were observed as bound |
@@ -13,6 +15,7 @@
 
 mod cases;
 mod cluster;
+mod fake_api;
 mod figures;
 mod kubelets;
 mod load;

@@ -45,12 +45,13 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-pub(crate) fn node(number: usize) -> Value {
-    let amounts = json!({"cpu": "128", "memory": "1Ti", "pods": "250", "nvidia.com/gpu": GPUS_PER_NODE.to_string()});
+pub(crate) fn node(number: usize, gpus: usize) -> Value {
+    let amounts =
+        json!({"cpu": "128", "memory": "1Ti", "pods": "250", "nvidia.com/gpu": gpus.to_string()});
     json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node_name(number), "labels": {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": GPUS_PER_NODE.to_string()}},
+        "metadata": {"name": node_name(number), "labels": {"nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.count": gpus.to_string()}},
         "status": objects::ready_node_status(&amounts),
     })
 }

@@ -79,6 +79,31 @@ impl Scheduler {
         Ok(Self { child })
     }
 
+    /// Starts `kai run` without its servers.
+    pub(crate) fn start_kai(
+        kai: &Path,
+        kubeconfig: &str,
+        more: &[&str],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let arguments = [
+            "run",
+            "--kubeconfig",
+            kubeconfig,
+            "--listen-address=0",
+            "--health-probe-bind-address=0",
+            "--plugin-server-port=0",
+        ];
+        let arguments: Vec<String> =
+            arguments.iter().chain(more).map(|argument| (*argument).to_owned()).collect();
+        Self::start(kai, &arguments, log)
+    }
+
+    /// Whether the process has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.child.try_wait().context("cannot ask for the state of the process")?.is_some())
+    }
+
     /// Sends SIGTERM and waits for the end; how long it took.
     pub(crate) async fn terminate(mut self) -> anyhow::Result<Duration> {
         let begin = Instant::now();

@@ -8,6 +8,7 @@ mod outages;
 mod reclaim;
 mod restart;
 mod rss;
+mod scale;
 mod shared;
 
 use std::fmt;
@@ -49,11 +50,13 @@ pub enum Case {
     SharedFill,
     /// Resident memory after 5,000 nodes were filled.
     Rss5000,
+    /// 5,000 and 10,000 nodes on a fake API server.
+    Scale,
 }
 
 impl Case {
     /// In the order in which they run.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
@@ -67,6 +70,7 @@ impl Case {
         Self::Rss500,
         Self::SharedFill, // the last: its config maps are removed for minutes afterwards
         Self::Rss5000,
+        Self::Scale,
     ];
 
     /// The cases that run where none is named: all that one cluster of 500 nodes can show.
@@ -100,6 +104,7 @@ impl Case {
             Self::FailOver => "fail_over",
             Self::Rss500 => "rss_500",
             Self::Rss5000 => "rss_5000",
+            Self::Scale => "scale",
         }
     }
 }
@@ -131,13 +136,15 @@ pub struct Plan {
     pub cases: Vec<Case>,
     /// Number of nodes of eight GPUs.
     pub nodes: usize,
+    /// Number of nodes of ten GPUs of the smaller size of [`Case::Scale`]; the larger size has twice as many.
+    pub scale_nodes: usize,
 }
 
 /// Runs the cases; calls `report` before each one.
 pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> {
     let mut figures = Figures { nodes: plan.nodes, load: [load(), 0.0], ..Figures::default() };
     let (small, large): (Vec<Case>, Vec<Case>) =
-        plan.cases.iter().copied().partition(|case| *case != Case::Rss5000);
+        plan.cases.iter().copied().partition(|case| !matches!(case, Case::Rss5000 | Case::Scale));
     if plan.nodes * crate::objects::GPUS_PER_NODE < 1000 && small.contains(&Case::Gang512) {
         bail!("gang_512 needs at least 125 nodes");
     }
@@ -149,10 +156,13 @@ pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> 
             run_case(&cluster, case, &mut figures).await?;
         }
     }
-    if !large.is_empty() {
+    if large.contains(&Case::Rss5000) {
         report("rss_5000");
         let cluster = Cluster::start(&plan.kai, 5000).await?;
         figures.rss_5000_mib = Some(rss::run(&cluster).await?);
+    }
+    if large.contains(&Case::Scale) {
+        figures.scale = Some(scale::run(&plan.kai, plan.scale_nodes, &report).await?);
     }
     figures.load[1] = load();
     Ok(figures)
@@ -181,7 +191,7 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
         Case::NodeLoss => figures.node_loss_s = Some(outages::run_node_loss(cluster).await?),
         Case::FailOver => figures.fail_over = Some(outages::run_fail_over(cluster).await?),
         Case::Rss500 => figures.rss_500_mib = Some(rss::run(cluster).await?),
-        Case::Rss5000 => {}
+        Case::Rss5000 | Case::Scale => {}
     }
     cluster.clear().await
 }

@@ -12,6 +12,7 @@ Examples:
   kai bench cluster                              all cases on 500 nodes
   kai bench cluster --case fill --json           one case, for a script
   kai bench cluster --case reclaim_gang --nodes 125
+  kai bench cluster --case scale                 5,000 and 10,000 nodes, without a control plane
 
 Build kai with --release and --features cluster-bench. Figures depend on the machine and on what else it does:
 compare the ratios of one run.";
@@ -20,13 +21,17 @@ compare the ratios of one run.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ClusterArguments {
-    /// Measure only this case; may be given several times [default: all but rss_5000]
+    /// Measure only this case; may be given several times [default: all but rss_5000 and scale]
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<Case>,
 
     /// Number of nodes of eight GPUs
     #[arg(long, value_name = "NUMBER", default_value_t = 500)]
     nodes: usize,
+
+    /// Number of nodes of ten GPUs of case scale, which measures this number and twice as many
+    #[arg(long, value_name = "NUMBER", default_value_t = 5000)]
+    scale_nodes: usize,
 
     /// Program under test, such as a build that is shipped [default: this program]
     #[arg(long, value_name = "FILE")]
@@ -45,7 +50,7 @@ pub(crate) fn run(arguments: &ClusterArguments) -> anyhow::Result<u8> {
         Some(program) => program.clone(),
         None => std::env::current_exe()?,
     };
-    let plan = Plan { kai, cases, nodes: arguments.nodes };
+    let plan = Plan { kai, cases, nodes: arguments.nodes, scale_nodes: arguments.scale_nodes };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = |what: &str| output::complain(&format!("{what}\n"));
     let figures = runtime.block_on(kai_bench::run(&plan, report))?;
