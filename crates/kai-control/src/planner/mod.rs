@@ -20,6 +20,7 @@ mod namespaces;
 mod node_gpus;
 mod nominations;
 mod objects;
+mod own_group;
 mod packed;
 mod planned_world;
 mod pod_entry;

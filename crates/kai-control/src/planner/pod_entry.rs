@@ -7,8 +7,8 @@ use kai_api::view::Pod as GroupingView;
 use kai_core::input::{ObjectName, PodSpec, Text};
 use kai_core::time::Timestamp;
 use kai_translate::{time, view};
-use kai_workloads::PodGroupPlan;
 
+use super::own_group::OwnGroup;
 use super::packed::Packed;
 use crate::pool::Pool;
 
@@ -43,38 +43,6 @@ pub(super) enum Membership {
     Requested,
     /// The pod is its own group.
     Own(OwnGroup),
-}
-
-/// The group of a pod that is alone in it.
-pub(super) struct OwnGroup {
-    pub(super) name: ObjectName,
-    /// Its leaf in the tree of the group.
-    pub(super) sub_group: Option<Text>,
-    plan: Packed<PodGroupPlan>,
-    /// The object of the group was ordered.
-    pub(super) published: bool,
-}
-
-impl OwnGroup {
-    /// The planned group of this pod.
-    pub(super) fn new(pod: &PodSpec, plan: &PodGroupPlan, published: bool) -> Self {
-        Self {
-            name: group_name(plan),
-            sub_group: plan.pod_sub_group.as_deref().map(Text::from),
-            plan: Packed::new(plan, &[&pod.uid, &pod.name.name]),
-            published,
-        }
-    }
-
-    /// The plan of the group of this pod.
-    pub(super) fn plan(&self, pod: &PodSpec) -> Option<PodGroupPlan> {
-        self.plan.unpack(&[&pod.uid, &pod.name.name])
-    }
-
-    /// Lets the plan share what groups of other pods have too.
-    pub(super) fn share(&mut self, templates: &mut Pool<str>) {
-        self.plan.share(templates);
-    }
 }
 
 impl PodEntry {
@@ -135,11 +103,6 @@ fn texts_of<'a>(pod: &'a PodSpec, created: &'a str) -> [&'a str; 4] {
 pub(super) fn named_group(pod: &PodSpec) -> Option<ObjectName> {
     let name = pod.group.clone()?;
     Some(ObjectName { namespace: pod.name.namespace.clone(), name })
-}
-
-/// The name of a planned group.
-fn group_name(plan: &PodGroupPlan) -> ObjectName {
-    ObjectName::new(plan.namespace.as_str(), plan.name.as_str())
 }
 
 /// Since when a pod counts as started by its own status: its node took it, else it was bound.

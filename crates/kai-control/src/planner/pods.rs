@@ -192,7 +192,7 @@ impl Planner {
             return;
         };
         let class = self.workloads.class_of(&group);
-        spec.denied = self.namespaces.denial(&group, &spec.queue, class.as_deref());
+        spec.denied = self.namespaces.denial(&group, &spec.queue, class);
         self.apply_delta(Delta::Set(Object::PodGroup(Box::new(spec))));
     }
 
@@ -204,7 +204,7 @@ impl Planner {
         let spec = self.valid_part(Kind::PodGroup, name, uid.as_deref(), translated);
         let Some(mut spec) = spec else { return };
         let class = self.workloads.class_of(name);
-        spec.denied = self.namespaces.denial(name, &spec.queue, class.as_deref());
+        spec.denied = self.namespaces.denial(name, &spec.queue, class);
         spec.half_bound = self.gangs().has_failed_binds(name);
         self.apply_delta(Delta::Set(Object::PodGroup(Box::new(spec))));
     }

@@ -6,6 +6,7 @@ use kai_core::input::pod::PodConstraints;
 use kai_core::input::selectors::Labels;
 use kai_core::input::{PodSpec, Text};
 
+use super::own_group::GroupTraits;
 use crate::pool::Pool;
 
 /// The shared parts of all pods.
@@ -14,6 +15,7 @@ pub(super) struct SharedParts {
     texts: Pool<str>,
     labels: Pool<Labels>,
     constraints: Pool<PodConstraints>,
+    traits: Pool<GroupTraits>,
 }
 
 impl SharedParts {
@@ -33,6 +35,11 @@ impl SharedParts {
     /// Values of pods without the texts of the one pod.
     pub(super) fn templates(&mut self) -> &mut Pool<str> {
         &mut self.texts
+    }
+
+    /// Traits of a group, in the copy that groups of other pods have.
+    pub(super) fn share_traits(&mut self, traits: GroupTraits) -> Arc<GroupTraits> {
+        self.traits.share(&Arc::new(traits))
     }
 
     fn share_text(&mut self, text: &mut Text) {

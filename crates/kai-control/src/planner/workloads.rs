@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kai_api::PodGroup;
-use kai_api::pod_group::TopologyConstraint as ApiConstraint;
-use kai_core::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, TopologyConstraint};
-use kai_core::input::{ObjectName, PodGroupSpec, PodSpec, Text};
+use kai_core::input::{ObjectName, PodGroupSpec, PodSpec};
 use kai_core::time::{Span, Timestamp};
 use kai_translate::partition::Partition;
 use kai_translate::priority::PriorityClasses;
@@ -14,7 +12,8 @@ use kai_translate::view::PriorityClass;
 use kai_translate::{Translated, pod_group};
 use kai_workloads::{Decision, Facts, GrouperConfig, PodGroupPlan, group_pod};
 
-use super::pod_entry::{Membership, OwnGroup, PodEntry, named_group};
+use super::own_group::OwnGroup;
+use super::pod_entry::{Membership, PodEntry, named_group};
 use super::shared_parts::SharedParts;
 use crate::status::Groups;
 
@@ -194,9 +193,7 @@ impl Workloads {
         published: bool,
     ) -> Option<Publication> {
         let entry = self.pods.get_mut(name)?;
-        let mut own = OwnGroup::new(&entry.base, &plan, published);
-        own.share(self.shared.templates());
-        own.name.namespace = name.namespace.clone();
+        let own = OwnGroup::new(&entry.base, &plan, published, &mut self.shared);
         self.own_groups.insert(own.name.clone(), name.clone());
         entry.group = Membership::Own(own);
         let view = Box::new(entry.grouping_view().filter(|_| published)?);
@@ -415,43 +412,40 @@ impl Workloads {
     ) -> Option<PodGroupSpec> {
         let entry = self.pods.get(pod)?;
         let own = self.own_group(pod)?;
-        let (name, plan) = (own.name.clone(), own.plan(&entry.base)?);
-        if self.groups.contains_key(&name) || !partition.holds(&plan.labels) {
+        let traits = &*own.traits;
+        if self.groups.contains_key(&own.name) || !partition.holds(&traits.labels) {
             return None;
         }
-        let class = Some(plan.priority_class_name.as_str()).filter(|class| !class.is_empty());
+        let class = Some(&*traits.priority_class).filter(|class| !class.is_empty());
         let priority = self.classes.value_of(class);
-        let leaf = GroupLeaf { name: DEFAULT_LEAF.into(), min_available: 1, topology: None };
-        let topology = constraint(&plan.topology);
         Some(PodGroupSpec {
-            name,
+            name: own.name.clone(),
             uid: entry.base.uid.clone(),
-            queue: plan.queue.as_str().into(),
+            queue: traits.queue.clone(),
             priority,
-            preemptibility: pod_group::preemptibility(plan.preemptibility.as_deref(), priority),
+            preemptibility: pod_group::preemptibility(traits.preemptibility.as_deref(), priority),
             created: entry.base.created,
             last_start: entry.started,
             last_eviction: None,
             stale_since: None,
             reclaim_delayed_since: None,
-            staleness_grace: plan.staleness_grace_period.map(|nanos| Span { nanos }),
-            preemption_delay: plan.preemption_delay.map(|nanos| Span { nanos }),
+            staleness_grace: traits.staleness_grace,
+            preemption_delay: traits.preemption_delay,
             never_preempts: self.classes.never_preempts(class),
             schedulable: true,
             denied: None,
             half_bound: false,
-            tree: GroupSet { topology, leaves: vec![leaf], ..GroupSet::default() }.into(),
+            tree: traits.tree.clone(),
         })
     }
 
     /// The priority class of a group, whether it is an object or a pod.
-    pub(super) fn class_of(&self, group: &ObjectName) -> Option<String> {
+    pub(super) fn class_of(&self, group: &ObjectName) -> Option<&str> {
         if let Some(object) = self.groups.get(group) {
-            return object.spec.priority_class_name.clone();
+            return object.spec.priority_class_name.as_deref();
         }
-        let pod = self.own_groups.get(group)?;
-        let plan = self.own_group(pod)?.plan(&self.pods.get(pod)?.base)?;
-        Some(plan.priority_class_name)
+        let own = self.own_group(self.own_groups.get(group)?)?;
+        Some(&own.traits.priority_class)
     }
 
     /// The object that a cycle is about when it tries this group: the pod that is the group, or else none.
@@ -472,18 +466,6 @@ impl PodEntry {
             view: Box::new(self.grouping_view()?),
         })
     }
-}
-
-/// A constraint applies where it names a topology.
-fn constraint(planned: &ApiConstraint) -> Option<TopologyConstraint> {
-    let text = |text: &Option<String>| -> Option<Text> {
-        text.as_deref().filter(|text| !text.is_empty()).map(Into::into)
-    };
-    Some(TopologyConstraint {
-        topology: text(&planned.topology)?,
-        required: text(&planned.required_topology_level),
-        preferred: text(&planned.preferred_topology_level),
-    })
 }
 
 #[cfg(test)]

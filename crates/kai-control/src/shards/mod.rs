@@ -1,5 +1,5 @@
 //! Several planners in one process, one per `SchedulingShard`, over one set of watches. `Config` and shards are read live:
-//! when what they say changes, the planners end and begin anew, as if the process had been started again. How they fare is
+//! when what they say changes, the planners end and begin anew, as if the process had been started again. What comes of them is
 //! written by the leader.
 
 mod conditions;
@@ -421,7 +421,7 @@ async fn send_to_all(
     planners: Vec<Sender<Change>>,
     mut hold: HoldReceiver<bool>,
 ) {
-    let Some(first) = planners.first().cloned() else { return };
+    let Some((first, others)) = planners.split_first() else { return };
     loop {
         let change = tokio::select! { biased;
             () = first.closed() => return,
@@ -432,10 +432,14 @@ async fn send_to_all(
             () = first.closed() => return,
             let_through = hold.wait_for(|is_held_back| !is_held_back) => if let_through.is_err() { return },
         }
-        for planner in &planners {
+        for planner in others {
             if planner.send(change.clone()).await.is_err() {
                 return;
             }
+        }
+        // Most clusters have one planner: its changes are not copied.
+        if first.send(change).await.is_err() {
+            return;
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod queue;
 pub mod selectors;
 pub mod storage;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 pub use devices::{ClaimSpec, DeviceClassSpec, SliceSpec};
@@ -25,7 +26,7 @@ use crate::input::selectors::{LabelSelector, Labels};
 pub type Text = Arc<str>;
 
 /// Namespace and name of a namespaced object.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectName {
     /// Namespace of the object.
     pub namespace: Text,
@@ -37,6 +38,24 @@ impl ObjectName {
     /// The object `name` of `namespace`.
     pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl Ord for ObjectName {
+    /// By namespace, then by name. Most names that are compared share the text of their namespace, which then is not read.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let namespaces = if Arc::ptr_eq(&self.namespace, &other.namespace) {
+            Ordering::Equal
+        } else {
+            self.namespace.cmp(&other.namespace)
+        };
+        namespaces.then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for ObjectName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
