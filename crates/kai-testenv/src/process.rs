@@ -7,10 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-/// The shell holds the program; it kills it when its standard input closes, which the system does when the test process dies.
+/// The shell holds the program; it kills it when its standard input closes, which the system does when the test process dies. A
+/// signal to all processes of a terminal must not end the shell before that: the API server survives such a signal.
 const KEEPER: &str = r#"exec 3<&0
 "$@" </dev/null 3<&- &
 program=$!
+trap '' INT TERM
 (cat <&3 >/dev/null; kill -9 $program 2>/dev/null) &
 wait $program
 ended=$?

@@ -247,7 +247,8 @@ fn shares_are_written_on_the_node_every_ten_seconds_at_most() {
     let pods = json!({"a/p0": 1000, "a/p20": 1000, "a/p22": 1000, "a/p24": 1000, "a/p26": 1000});
     assert_eq!(shares, json!({"GPU-0": {"total_mib": 32_600, "pods": pods}}));
     let written = times(&writes(&log), "PATCH /api/v1/nodes/n1 ");
-    assert!(written.windows(2).all(|pair| pair[1] - pair[0] >= 10.0), "{written:?}");
+    // Seconds are read from a text: 11.002 less 1.002 is a little less than ten.
+    assert!(written.windows(2).all(|pair| pair[1] - pair[0] > 9.999), "{written:?}");
     assert!(written.len() <= 5, "{written:?}");
 }
 
