@@ -18,8 +18,8 @@ use super::claims::{FreeClaim, TakeClaim};
 use super::volumes::{FreeVolume, ReserveVolume, SelectNode};
 use super::writes::{Answer, Written, patch_pod};
 
-async fn patch(writer: &Writer, target: &Target, patch: Patch) -> Outcome {
-    writer.write(&Write::Patch(target.clone(), patch)).await
+async fn patch(writer: &Writer, target: &Target, patch: Patch) -> Outcome<Value> {
+    writer.write_as(&Write::Patch(target.clone(), patch)).await
 }
 
 /// A claim as the server has it now, in whatever version.
@@ -52,7 +52,7 @@ struct NamedClaim<'a> {
 
 /// Makes the claim for extended resources of a pod.
 pub(super) async fn make_claim(writer: &Writer, claim: &ResourceClaim) -> Written {
-    let made = writer.write(&Write::Create(Create::new(claim))).await?;
+    let made = writer.write_as(&Write::Create(Create::new(claim))).await?;
     Ok(claim_answer(made))
 }
 

@@ -11,6 +11,7 @@ use kai_client::write::{
 };
 use kai_core::input::{ObjectName, Text};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::sharing::ConfigMap;
 
@@ -62,7 +63,7 @@ pub(super) async fn apply(
     let create = Create { manager: Some(MANAGER), ..Create::new(&object) };
     match writer.write(&Write::Create(create)).await {
         Err(Failure::Conflict { .. }) => {}
-        created => return created.map(|_| ()),
+        created => return created,
     }
     let Some(existing) = read(writer, &name).await? else {
         let reason = format!("config map {name} was deleted meanwhile");
@@ -80,7 +81,7 @@ pub(super) async fn apply(
     let target = Target::of_uid(Resource::CONFIG_MAPS, &name, &uid);
     object.metadata.uid = Some(uid);
     object.metadata.resource_version = Some(resource_version);
-    let answer = writer.write(&Write::Apply(Apply::new(&object, MANAGER))).await?;
+    let answer: Value = writer.write_as(&Write::Apply(Apply::new(&object, MANAGER))).await?;
     // Programs for an earlier release read the devices under another key.
     let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
     let known = answer["data"].get(legacy::VISIBLE_DEVICES);
@@ -104,7 +105,7 @@ pub(super) async fn delete(
     match read(writer, &name).await? {
         Some(existing) if existing.is_owned_by(uid) => {
             let target = Target::of_uid(Resource::CONFIG_MAPS, &name, &existing.metadata.uid);
-            writer.write(&Write::Delete(target, Delete::default())).await.map(|_| ())
+            writer.write(&Write::Delete(target, Delete::default())).await
         }
         _ => Ok(()),
     }

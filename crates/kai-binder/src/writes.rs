@@ -220,7 +220,7 @@ async fn write_step(
             let target = Target::of_uid(Resource::BIND_REQUESTS, request, &uid);
             let patch = Patch::status(&status);
             let ended = writer.write(&Write::Patch(target, patch)).await;
-            gone_is_fine(ended.map(|_| Answer::Nothing))
+            gone_is_fine(ended.map(|()| Answer::Nothing))
         }
         BindStep::Drop { uid } => {
             let target = Target::of_uid(Resource::BIND_REQUESTS, request, &uid);
@@ -314,7 +314,7 @@ async fn undo_all(writer: &Writer, pod: &ObjectName, undo: Undo) -> Written {
 async fn delete_pod(writer: &Writer, pod: &ObjectName, uid: &str) -> Outcome<()> {
     let target = Target::of_uid(Resource::PODS, pod, uid);
     let delete = Delete { grace_period_seconds: Some(0) };
-    writer.write(&Write::Delete(target, delete)).await.map(|_| ())
+    writer.write(&Write::Delete(target, delete)).await
 }
 
 fn gone_is_fine(ended: Written) -> Written {

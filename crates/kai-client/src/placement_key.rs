@@ -91,7 +91,7 @@ async fn read_or_create(
     let mut bytes = [0; KEY_BYTES];
     SystemRandom::new().fill(&mut bytes).map_err(|_| KeyError::NoRandomness)?;
     let data = json!({PLACEMENT_KEY.1: ByteString(bytes.to_vec())});
-    let written: Outcome = if let Some(Value::Object(mut object)) = found {
+    let written: Outcome<Value> = if let Some(Value::Object(mut object)) = found {
         // The version is that of the empty Secret: the first of several replicas wins.
         object.insert("data".to_owned(), data);
         send(client, "PUT", &path, None, &object).await

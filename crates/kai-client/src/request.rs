@@ -53,5 +53,5 @@ pub async fn evict(writer: &Writer, by: EvictBy, pod: &ObjectName, uid: &Text) -
         EvictBy::Delete | EvictBy::MarkedDelete => Write::Delete(target, Delete::default()),
         EvictBy::Eviction => Write::Evict(target),
     };
-    writer.write(&write).await.map(|_| ())
+    writer.write(&write).await
 }

@@ -109,7 +109,7 @@ pub struct Grouper {
     gate: Gate,
     limit: Semaphore,
     kinds: Mutex<BTreeMap<Gvk, (ApiResource, bool)>>,
-    owners: Mutex<BTreeMap<OwnerKey, (Timestamp, Value)>>,
+    owners: Mutex<BTreeMap<OwnerKey, (Timestamp, Arc<Value>)>>,
     /// Kinds of owners that may not be read, and since when.
     forbidden: Mutex<BTreeMap<Gvk, Timestamp>>,
 }
@@ -179,7 +179,8 @@ impl Grouper {
         let mut failures = Failures::default();
         loop {
             let permit = self.limit.acquire().await;
-            let ended = self.in_time(self.try_group(&pod, &classes)).await;
+            // On the heap, and only now: every pod that waits for a permit would have the memory of an attempt.
+            let ended = Box::pin(self.in_time(self.try_group(&pod, &classes))).await;
             drop(permit);
             match ended {
                 Ok(grouping) => {
@@ -209,7 +210,7 @@ impl Grouper {
         let mut delay = FIRST_DELAY;
         while self.gate.is_open() {
             let permit = self.limit.acquire().await;
-            let ended = self.in_time(self.write(&pod, &plan)).await;
+            let ended = Box::pin(self.in_time(self.write(&pod, &plan))).await;
             drop(permit);
             match ended {
                 Ok(()) => return,
@@ -320,7 +321,7 @@ impl Grouper {
         Ok(())
     }
 
-    async fn owners_of(&self, pod: &Pod) -> Result<Vec<Value>, GroupError> {
+    async fn owners_of(&self, pod: &Pod) -> Result<Vec<Arc<Value>>, GroupError> {
         let mut walk = Walk::new(pod);
         while let Some(reference) = walk.next() {
             let fetched = self.owner(&pod.metadata.namespace, &reference.clone()).await;
@@ -337,11 +338,12 @@ impl Grouper {
         let OwnerReference { name, uid, .. } = reference;
         let key = (namespace.to_owned(), gvk.clone(), name.clone(), uid.clone());
         if let Some((_, owner)) = lock().get(&key) {
-            return Fetched::Object(owner.clone());
+            return Fetched::Object(Arc::clone(owner));
         }
         match self.read(&gvk, namespace, &reference.name).await {
             Ok(Some(owner)) => {
-                lock().insert(key, (now, owner.clone()));
+                let owner: Arc<Value> = Arc::new(owner);
+                lock().insert(key, (now, Arc::clone(&owner)));
                 self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(&gvk);
                 Fetched::Object(owner)
             }

@@ -139,7 +139,7 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
         Order::DropBindRequest(name, uid) => {
             let target = Target::of_uid(Resource::BIND_REQUESTS, &name, &uid);
             match writer.write(&Write::Delete(target, Delete::default())).await {
-                Ok(_) => tracing::info!(request = %name, "removed a failed bind request"),
+                Ok(()) => tracing::info!(request = %name, "removed a failed bind request"),
                 Err(failure) => {
                     tracing::warn!(request = %name, %failure, "failed to remove a failed bind request");
                     let _ = reports.send(Report::BindRequestStays(uid)).await;
@@ -153,7 +153,7 @@ pub async fn carry_out(writer: Writer, order: Order, reports: Sender<Report>) {
             let group = target.name.clone();
             let patch = Patch::annotations(annotations.clone());
             match writer.write(&Write::Patch(target, patch)).await {
-                Ok(_) => tracing::info!(%group, ?annotations, "annotated a pod group"),
+                Ok(()) => tracing::info!(%group, ?annotations, "annotated a pod group"),
                 // The group that was planned is gone, and perhaps another one has its name.
                 Err(Failure::Gone { .. } | Failure::Conflict { .. }) => {}
                 Err(failure) => tracing::warn!(%group, %failure, "failed to annotate a pod group"),
@@ -192,7 +192,7 @@ async fn rejection_of(writer: &Writer, pod: ObjectName, uid: Text) -> Option<Rej
 async fn bind_pod(writer: &Writer, bind: BindPod) -> Report {
     let (pod, node) = (bind.pod.clone(), bind.node.clone());
     match writer.write(&Write::Bind(bind)).await {
-        Ok(_) => {
+        Ok(()) => {
             tracing::info!(%pod, %node, "bound pod");
             Report::Bound(pod)
         }
@@ -203,7 +203,7 @@ async fn bind_pod(writer: &Writer, bind: BindPod) -> Report {
 async fn request_bind(writer: &Writer, pod: ObjectName, request: &BindRequest) -> Report {
     let node = request.spec.selected_node.as_deref().unwrap_or_default().into();
     match writer.write(&Write::Create(Create::new(request))).await {
-        Ok(_) => {
+        Ok(()) => {
             tracing::info!(%pod, "created a bind request");
             Report::BindRequested(pod)
         }
@@ -223,7 +223,7 @@ async fn mark_victim(writer: &Writer, victim: &Victim) {
     let target = Target::of_uid(Resource::PODS, &victim.pod, &victim.uid);
     let patch = Patch::conditions(&[condition]);
     match writer.write(&Write::Patch(target, patch)).await {
-        Ok(_) | Err(Failure::Gone { .. }) => {}
+        Ok(()) | Err(Failure::Gone { .. }) => {}
         Err(failure) => {
             let pod = &victim.pod;
             tracing::warn!(%pod, %failure, "failed to write the condition DisruptionTarget of a victim");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::admission::Webhooks;
+use crate::admission::{WebhookIndex, Webhooks};
 use crate::alarms::{Alarms, Item};
 use crate::api::{Answer, Part, Request, Writer};
 use crate::controllers;
@@ -31,6 +31,7 @@ pub struct Cluster {
     pub(crate) nodes: Nodes,
     pub(crate) owned: controllers::Owned,
     pub(crate) webhooks: Webhooks,
+    pub(crate) webhook_index: WebhookIndex,
     pub(crate) cron_runs: controllers::cron_jobs::CronRuns,
     /// Warnings for the writer, until they are returned.
     pub(crate) warnings: Vec<String>,
@@ -56,6 +57,7 @@ impl Cluster {
             nodes: Nodes::default(),
             owned: controllers::Owned::default(),
             webhooks: Webhooks::default(),
+            webhook_index: WebhookIndex::default(),
             cron_runs: controllers::cron_jobs::CronRuns::default(),
             warnings: Vec::new(),
             expressions: Expressions::default(),

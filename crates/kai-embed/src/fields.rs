@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::lists::{ListKind, Lists, key_value};
+use crate::object::equal;
 
 /// Fields of an object whose owners are recorded.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +21,52 @@ pub struct Fields<'a> {
 pub struct FieldSet {
     /// The field itself is in the set.
     member: bool,
-    below: BTreeMap<String, FieldSet>,
+    below: Edges,
+}
+
+/// The sets below a field by their edges, in ascending order. A list, since most have one or two entries, and sets are made at
+/// every write of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Edges(Vec<(String, FieldSet)>);
+
+impl Edges {
+    fn position(&self, edge: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.as_str().cmp(edge))
+    }
+
+    fn get(&self, edge: &str) -> Option<&FieldSet> {
+        self.position(edge).ok().map(|at| &self.0[at].1)
+    }
+
+    /// Adds a set, in the place of one with this edge.
+    fn insert(&mut self, edge: String, below: FieldSet) {
+        match self.position(&edge) {
+            Ok(at) => self.0[at].1 = below,
+            Err(at) => self.0.insert(at, (edge, below)),
+        }
+    }
+
+    /// The set with this edge, made empty where there is none.
+    fn entry(&mut self, edge: &str) -> &mut FieldSet {
+        let at = self.position(edge).unwrap_or_else(|at| {
+            self.0.insert(at, (edge.to_owned(), FieldSet::default()));
+            at
+        });
+        &mut self.0[at].1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&String, &FieldSet)> {
+        self.0.iter().map(|(edge, below)| (edge, below))
+    }
+}
+
+/// The edge of a field of a map.
+fn field_edge(key: &str) -> String {
+    ["f:", key].concat()
 }
 
 impl FieldSet {
@@ -37,14 +83,16 @@ impl FieldSet {
             Value::Object(map) => {
                 for (key, value) in map {
                     let below = Self::of_field(key, value, lists.field(key));
-                    set.below.insert(format!("f:{key}"), below);
+                    set.below.insert(field_edge(key), below);
                 }
             }
             Value::Array(list) => match lists.kind(field) {
                 ListKind::Atomic => {}
                 ListKind::Set => {
-                    let leaf = Self { member: true, ..Self::default() };
-                    set.below = list.iter().map(|one| (format!("v:{one}"), leaf.clone())).collect();
+                    for one in list {
+                        let leaf = Self { member: true, ..Self::default() };
+                        set.below.insert(format!("v:{one}"), leaf);
+                    }
                 }
                 ListKind::Map(keys) => {
                     for item in list {
@@ -87,7 +135,7 @@ impl FieldSet {
 
     /// The same for the values of one field.
     fn changed_in(field: &str, old: &Value, new: &Value, lists: Lists<'_>) -> (Self, Self) {
-        if old == new {
+        if equal(old, new) {
             return Default::default();
         }
         if let (Value::Array(before), Value::Array(after), ListKind::Map(keys)) =
@@ -159,7 +207,7 @@ impl FieldSet {
 
     fn put(&mut self, key: &str, below: Self) {
         if !below.is_empty() {
-            self.below.insert(format!("f:{key}"), below);
+            self.below.insert(field_edge(key), below);
         }
     }
 
@@ -173,7 +221,7 @@ impl FieldSet {
         if self.member {
             visit(path, self.below.is_empty());
         }
-        for (edge, below) in &self.below {
+        for (edge, below) in self.below.iter() {
             path.push(edge.clone());
             below.each_member(path, visit);
             path.pop();
@@ -190,7 +238,7 @@ impl FieldSet {
     fn insert(&mut self, path: &[String]) {
         match path {
             [] => self.member = true,
-            [first, rest @ ..] => self.below.entry(first.clone()).or_default().insert(rest),
+            [first, rest @ ..] => self.below.entry(first).insert(rest),
         }
     }
 
@@ -203,7 +251,7 @@ impl FieldSet {
 
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        !self.member && self.below.values().all(Self::is_empty)
+        !self.member && self.below.iter().all(|(_, below)| below.is_empty())
     }
 
     /// Whether a field is in it.
@@ -226,9 +274,9 @@ impl FieldSet {
     #[must_use]
     pub fn union(mut self, other: &Self) -> Self {
         self.member |= other.member;
-        for (edge, below) in &other.below {
-            let mine = self.below.remove(edge).unwrap_or_default();
-            self.below.insert(edge.clone(), mine.union(below));
+        for (edge, below) in other.below.iter() {
+            let mine = self.below.entry(edge);
+            *mine = std::mem::take(mine).union(below);
         }
         self
     }
@@ -237,7 +285,7 @@ impl FieldSet {
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let mut rest = Self { member: self.member && !other.member, ..Self::default() };
-        for (edge, below) in &self.below {
+        for (edge, below) in self.below.iter() {
             let kept = match other.below.get(edge) {
                 Some(other) => below.without(other),
                 None => below.clone(),
@@ -250,13 +298,14 @@ impl FieldSet {
     }
 
     /// The set in the form of `fieldsV1`.
-    pub fn to_value(&self) -> Value {
-        let mut map = Map::new();
-        if self.member && !self.below.is_empty() {
+    pub fn into_value(self) -> Value {
+        let is_also_member = self.member && !self.below.is_empty();
+        let mut map = Map::with_capacity(self.below.0.len() + usize::from(is_also_member));
+        if is_also_member {
             map.insert(".".to_owned(), json!({}));
         }
-        for (edge, below) in self.below.iter().filter(|(_, below)| !below.is_empty()) {
-            map.insert(edge.clone(), below.to_value());
+        for (edge, below) in self.below.0.into_iter().filter(|(_, below)| !below.is_empty()) {
+            map.insert(edge, below.into_value());
         }
         Value::Object(map)
     }
@@ -283,11 +332,11 @@ impl FieldSet {
     /// Reads the form of `fieldsV1`.
     pub fn from_value(value: &Value) -> Self {
         let Some(map) = value.as_object() else { return Self::default() };
-        let below = map.iter().filter(|(edge, _)| *edge != ".");
-        Self {
-            member: is_member(map),
-            below: below.map(|(edge, value)| (edge.clone(), Self::from_value(value))).collect(),
+        let mut set = Self { member: is_member(map), ..Self::default() };
+        for (edge, value) in map.iter().filter(|(edge, _)| *edge != ".") {
+            set.below.insert(edge.clone(), Self::from_value(value));
         }
+        set
     }
 }
 
@@ -320,7 +369,8 @@ fn note(
 fn item_edge(keys: &[String], item: &Value) -> String {
     let keys: BTreeMap<&String, Value> =
         keys.iter().map(|key| (key, key_value(item, key))).collect();
-    format!("k:{}", json!(keys))
+    // Maps of texts to values are always valid JSON.
+    ["k:", &serde_json::to_string(&keys).unwrap_or_default()].concat()
 }
 
 /// Whether an item of a list is the one that an edge names.
@@ -418,7 +468,7 @@ mod tests {
             "f:metadata": {"f:finalizers": {"v:\"x\"": {}}, "f:labels": {"f:a": {}}},
             "f:spec": {"f:args": {}, "f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:name": {}}}},
         });
-        assert_eq!(set.to_value(), written);
+        assert_eq!(set.clone().into_value(), written);
         assert_eq!(FieldSet::from_value(&written), set);
     }
 
@@ -440,7 +490,7 @@ mod tests {
 
     #[test]
     fn written_sets_are_compared_without_reading_them() {
-        let written = FieldSet::of(&fields(&pod()), Lists::Builtin).to_value();
+        let written = FieldSet::of(&fields(&pod()), Lists::Builtin).into_value();
         let set = |fields: Value| FieldSet::from_value(&fields);
         let label = set(json!({"f:metadata": {"f:labels": {"f:a": {}}}}));
         assert!(label.meets(&written) && label.is_within(&written));

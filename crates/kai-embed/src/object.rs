@@ -37,44 +37,64 @@ impl std::fmt::Display for Key {
     }
 }
 
+/// A field; null where it is missing. Maps of objects are small, so that comparing their keys one by one takes a fraction of
+/// hashing the wanted key, which `value[key]` does.
+pub(crate) fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
+    let Value::Object(map) = value else { return &Value::Null };
+    let found = if map.len() <= MOST_COMPARED_KEYS {
+        map.iter().find_map(|(known, value)| (known == key).then_some(value))
+    } else {
+        map.get(key)
+    };
+    found.unwrap_or(&Value::Null)
+}
+
+/// In larger maps keys are hashed.
+const MOST_COMPARED_KEYS: usize = 24;
+
+/// A field of the metadata; null where it is missing.
+fn metadata<'a>(object: &'a Value, key: &str) -> &'a Value {
+    field(field(object, "metadata"), key)
+}
+
 /// `metadata.name`; empty if missing.
 pub fn name(object: &Value) -> &str {
-    text(&object["metadata"]["name"])
+    text(metadata(object, "name"))
 }
 
 /// The namespace; empty where there is none.
 pub fn namespace(object: &Value) -> &str {
-    text(&object["metadata"]["namespace"])
+    text(metadata(object, "namespace"))
 }
 
 /// `metadata.uid`; empty if missing.
 pub fn uid(object: &Value) -> &str {
-    text(&object["metadata"]["uid"])
+    text(metadata(object, "uid"))
 }
 
 /// The version of its latest write.
 pub fn version(object: &Value) -> &str {
-    text(&object["metadata"]["resourceVersion"])
+    text(metadata(object, "resourceVersion"))
 }
 
 /// It was deleted and is still there.
 pub fn is_terminating(object: &Value) -> bool {
-    !object["metadata"]["deletionTimestamp"].is_null()
+    !metadata(object, "deletionTimestamp").is_null()
 }
 
 /// The finalizers that keep it.
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    items(&object["metadata"]["finalizers"]).filter_map(Value::as_str).collect()
+    items(metadata(object, "finalizers")).filter_map(Value::as_str).collect()
 }
 
 /// `metadata.labels`; entries that are not texts are skipped.
 pub fn labels(object: &Value) -> BTreeMap<&str, &str> {
-    entries(&object["metadata"]["labels"])
+    entries(metadata(object, "labels"))
 }
 
 /// The value of an annotation; none if missing.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object["metadata"]["annotations"][key].as_str()
+    field(metadata(object, "annotations"), key).as_str()
 }
 
 /// Keys and texts of a map; none where it is none.
@@ -88,9 +108,14 @@ pub fn items(list: &Value) -> impl DoubleEndedIterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
+/// The references to the owners of the object.
+pub(crate) fn owners(object: &Value) -> impl DoubleEndedIterator<Item = &Value> {
+    items(metadata(object, "ownerReferences"))
+}
+
 /// The reference to the owner that controls the object.
 pub fn controller(object: &Value) -> Option<&Value> {
-    items(&object["metadata"]["ownerReferences"]).find(|owner| owner["controller"] == true)
+    owners(object).find(|owner| *field(owner, "controller") == true)
 }
 
 /// A text; empty where it is none.
@@ -138,7 +163,7 @@ pub fn remove(object: &mut Value, path: &[&str]) {
 
 /// A field; null where it is missing.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
-    path.iter().fold(object, |here, key| &here[*key])
+    path.iter().fold(object, |here, key| field(here, key))
 }
 
 /// Removes every null: to Kubernetes a null is a field that is not there.
@@ -150,6 +175,27 @@ pub fn strip_nulls(value: &mut Value) {
         }
         Value::Array(list) => list.iter_mut().for_each(strip_nulls),
         _ => {}
+    }
+}
+
+/// Whether two values are equal. Fields in the same order, as of an object and a changed copy of it, are compared without looking
+/// them up, which takes most of the time of `==`.
+pub(crate) fn equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let is_same =
+                |((key, value), (other_key, other_value)): ((&String, _), (&String, _))| {
+                    if key == other_key {
+                        return equal(value, other_value);
+                    }
+                    other.get(key).is_some_and(|found| equal(value, found))
+                };
+            one.len() == other.len() && one.iter().zip(other).all(is_same)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+        }
+        (one, other) => one == other,
     }
 }
 
@@ -247,8 +293,9 @@ pub fn set_condition(
 
 /// Whether a condition is true.
 pub fn has_condition(object: &Value, kind: &str) -> bool {
-    let mut conditions = items(&object["status"]["conditions"]);
-    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+    let mut conditions = items(at(object, &["status", "conditions"]));
+    conditions
+        .any(|condition| *field(condition, "type") == kind && *field(condition, "status") == "True")
 }
 
 #[cfg(test)]
@@ -263,6 +310,22 @@ mod tests {
         remove(&mut object, &["metadata", "labels", "a"]);
         remove(&mut object, &["spec", "missing"]);
         assert_eq!(object, json!({"metadata": {"labels": {}}}));
+    }
+
+    #[test]
+    fn values_are_equal_whatever_the_order_of_their_fields() {
+        let one = json!({"a": 1, "b": {"c": [1, {"d": null}], "e": "x"}});
+        for same in [one.clone(), json!({"b": {"e": "x", "c": [1, {"d": null}]}, "a": 1})] {
+            assert!(equal(&one, &same) && equal(&same, &one), "{same}");
+        }
+        for other in [
+            json!({"a": 1}),
+            json!({"a": 1, "c": {"c": [1, {"d": null}], "e": "x"}}),
+            json!({"a": 1, "b": {"c": [1], "e": "x"}}),
+            json!({"a": 1, "b": {"c": [1, {"d": 2}], "e": "x"}}),
+        ] {
+            assert!(!equal(&one, &other) && !equal(&other, &one), "{other}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Collected};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{Answer, Query, Request, Watch, WatchLine, WatchedFields, to_json};
+use crate::api::{Answer, Query, ReceivedFields, Request, Watch, WatchLine};
 use crate::cluster::Cluster;
 use crate::store::ResourceId;
 
@@ -26,7 +26,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone)]
 pub struct Embedded {
     shared: Arc<Shared>,
-    watched_fields: WatchedFields,
+    received_fields: ReceivedFields,
 }
 
 struct Shared {
@@ -49,13 +49,13 @@ impl Embedded {
     pub fn new(cluster: Cluster, clock: Clock) -> Self {
         let state = State { cluster, waiting: BTreeMap::new(), driver: None, watch_alarm: None };
         let shared = Arc::new(Shared { state: Mutex::new(state), clock });
-        Self { shared, watched_fields: WatchedFields::All }
+        Self { shared, received_fields: ReceivedFields::All }
     }
 
-    /// The same cluster for clients that read these fields from their watches.
+    /// The same cluster for clients that receive these fields.
     #[must_use]
-    pub fn with_watched_fields(self, watched_fields: WatchedFields) -> Self {
-        Self { watched_fields, ..self }
+    pub fn with_received_fields(self, received_fields: ReceivedFields) -> Self {
+        Self { received_fields, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -206,7 +206,7 @@ impl http_body::Body for AnswerBody {
                     WatchLine::Event(event) => {
                         drop(state);
                         Poll::Ready(Some(Ok(Frame::data(Bytes::from(
-                            event.line(embedded.watched_fields),
+                            event.line(embedded.received_fields),
                         )))))
                     }
                     WatchLine::End => Poll::Ready(None),
@@ -247,13 +247,19 @@ impl Embedded {
             body,
         };
         let answer = self.request(&request);
-        Ok(self.response(answer))
+        let fields = match request.method.as_str() {
+            "GET" | "HEAD" => ReceivedFields::All,
+            _ => self.received_fields,
+        };
+        Ok(self.response(answer, fields))
     }
 
-    fn response(self, answer: Answer) -> http::Response<AnswerBody> {
+    fn response(self, answer: Answer, fields: ReceivedFields) -> http::Response<AnswerBody> {
         let (code, content, warnings, body) = match answer {
             Answer::Object { code, object, warnings } => {
-                let body = AnswerBody::Whole(Some(Bytes::from(to_json(&object))));
+                let mut json = Vec::new();
+                fields.write_json(&object, &mut json);
+                let body = AnswerBody::Whole(Some(Bytes::from(json)));
                 (code, "application/json", warnings, body)
             }
             Answer::Text(code, text) => {

@@ -189,9 +189,10 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
-    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).ok()).collect()
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok();
+    let pairs = text.as_bytes().chunks_exact(2);
+    if pairs.remainder().is_empty() { pairs.map(byte).collect() } else { None }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What all rules start from: one group for the workload, of at least one pod, with the workload's own metadata.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use kai_api::names::{objects, workload};
 use kai_api::view::Pod;
@@ -38,11 +39,12 @@ pub(crate) enum Order {
 impl<'a> Case<'a> {
     pub(crate) fn new(
         pod: &'a Pod,
-        owners: &'a [Value],
+        owners: &'a [Arc<Value>],
         facts: &'a Facts,
         config: &'a GrouperConfig,
     ) -> Self {
-        let owners: Vec<Cow<'a, Value>> = owners.iter().map(Cow::Borrowed).collect();
+        let owners: Vec<Cow<'a, Value>> =
+            owners.iter().map(|owner| Cow::Borrowed(&**owner)).collect();
         let top = owners.last().cloned().unwrap_or_else(|| Cow::Owned(pod_object(pod)));
         Self { pod, top, owners, skipped: Vec::new(), facts, config }
     }

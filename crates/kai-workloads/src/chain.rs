@@ -3,7 +3,10 @@
 //! The walk requests one owner at a time and receives the result. It follows the controlling reference, and stops at an
 //! owner it may not read: what is above stays out of sight, and the last readable owner is the top.
 
+use std::sync::Arc;
+
 use kai_api::view::{OwnerReference, Pod};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::base::pod_name;
@@ -16,8 +19,8 @@ const LONGEST: usize = 32;
 /// What a read of an owner gave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fetched {
-    /// The owner was read.
-    Object(Value),
+    /// The owner was read. It may be shared with other walks: many pods have the same owners.
+    Object(Arc<Value>),
     /// It may not be read.
     Forbidden,
     /// It is not there, or the read failed; the text says why.
@@ -30,7 +33,7 @@ pub struct Walk {
     namespace: String,
     owned: String,
     next: Option<OwnerReference>,
-    owners: Vec<Value>,
+    owners: Vec<Arc<Value>>,
 }
 
 impl Walk {
@@ -67,9 +70,8 @@ impl Walk {
         if Object::new(&object).uid() != reference.uid {
             return Err(self.error(format!("Owner resource with uid {} not found", reference.uid)));
         }
-        let references = object["metadata"].get("ownerReferences").cloned().unwrap_or_default();
         let references: Vec<OwnerReference> =
-            serde_json::from_value(references).unwrap_or_default();
+            Vec::deserialize(&object["metadata"]["ownerReferences"]).unwrap_or_default();
         self.owned = Object::new(&object).describe();
         self.owners.push(object);
         self.next = controller(&references).cloned();
@@ -80,7 +82,7 @@ impl Walk {
     }
 
     /// The owners, the pod's own first, the top owner last.
-    pub fn finish(self) -> Vec<Value> {
+    pub fn finish(self) -> Vec<Arc<Value>> {
         self.owners
     }
 
@@ -138,9 +140,9 @@ mod tests {
     fn climbs_to_the_top() {
         let mut walk = Walk::new(&pod(vec![reference("Job", Some(true))]));
         assert_eq!(walk.next().unwrap().kind, "Job");
-        walk.feed(Fetched::Object(object("Job", Some("CronJob")))).unwrap();
+        walk.feed(Fetched::Object(object("Job", Some("CronJob")).into())).unwrap();
         assert_eq!(walk.next().unwrap().kind, "CronJob");
-        walk.feed(Fetched::Object(object("CronJob", None))).unwrap();
+        walk.feed(Fetched::Object(object("CronJob", None).into())).unwrap();
         assert_eq!(walk.next(), None);
         assert_eq!(walk.finish().len(), 2);
     }
@@ -156,7 +158,7 @@ mod tests {
     #[test]
     fn what_may_not_be_read_ends_the_walk() {
         let mut walk = Walk::new(&pod(vec![reference("Job", Some(true))]));
-        walk.feed(Fetched::Object(object("Job", Some("Secret")))).unwrap();
+        walk.feed(Fetched::Object(object("Job", Some("Secret")).into())).unwrap();
         walk.feed(Fetched::Forbidden).unwrap();
         assert_eq!(walk.next(), None);
         assert_eq!(walk.finish().len(), 1);
@@ -171,15 +173,15 @@ mod tests {
             "Pod ns/p: metadata.ownerReferences: failed to find Job: <ns/job>, uid: <uid-Job>: not found"
         );
         let mut walk = Walk::new(&pod(vec![reference("Job", Some(true))]));
-        let error = walk.feed(Fetched::Object(object("CronJob", None))).unwrap_err();
+        let error = walk.feed(Fetched::Object(object("CronJob", None).into())).unwrap_err();
         assert!(error.problem.contains("Owner resource with uid uid-Job not found"), "{error}");
     }
 
     #[test]
     fn a_cycle_ends() {
         let mut walk = Walk::new(&pod(vec![reference("Job", Some(true))]));
-        let error =
-            (0..100).find_map(|_| walk.feed(Fetched::Object(object("Job", Some("Job")))).err());
+        let error = (0..100)
+            .find_map(|_| walk.feed(Fetched::Object(object("Job", Some("Job")).into())).err());
         assert!(error.unwrap().problem.contains("more than 32 owners"));
     }
 }

@@ -28,6 +28,8 @@ pub mod registry;
 mod topology;
 pub mod write;
 
+use std::sync::Arc;
+
 use kai_api::names::workload;
 use kai_api::view::Pod;
 use serde_json::Value;
@@ -96,7 +98,7 @@ pub fn skip_pod(pod: &Pod, config: &GrouperConfig) -> Option<SkipReason> {
 /// The group of a pod. `owners` are the readable ones, the pod's own first, the top owner last, each read in full.
 pub fn group_pod(
     pod: &Pod,
-    owners: &[Value],
+    owners: &[Arc<Value>],
     facts: &Facts,
     config: &GrouperConfig,
 ) -> Result<Decision, GroupingError> {
@@ -105,7 +107,7 @@ pub fn group_pod(
     }
     let opted_out =
         |owner: &Value| Object::new(owner).annotation(workload::SKIP_POD_GROUPER) == Some("true");
-    if owners.iter().any(opted_out) {
+    if owners.iter().any(|owner| opted_out(owner)) {
         return Ok(Decision::Skip(SkipReason::OwnerOptedOut));
     }
     match kinds::plan(&Case::new(pod, owners, facts, config)) {

@@ -4,6 +4,7 @@
 //! it answers what the rules ask for from `cluster`, and counts the rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kai_api::view::Pod;
 use kai_workloads::config::KindDefaults;
@@ -214,7 +215,8 @@ fn places(value: &Value, path: &str) -> Vec<String> {
 /// What came out, in the words of the files.
 fn outcome(case: &Case) -> BTreeMap<String, Value> {
     let config = case.config.build();
-    let owners: Vec<Value> = case.owners.iter().map(in_namespace).collect();
+    let owners: Vec<Arc<Value>> =
+        case.owners.iter().map(|owner| Arc::new(in_namespace(owner))).collect();
     let mut pod = read_pod(&case.pod);
     pod.metadata.owner_references =
         owners.first().map(|owner| Object::new(owner).reference()).into_iter().collect();

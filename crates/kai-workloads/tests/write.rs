@@ -23,7 +23,7 @@ fn pod(labels: &Value, annotations: &Value) -> Pod {
 fn plan(pod: &Pod, labels: &Value, annotations: &Value) -> PodGroupPlan {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "j", "namespace": "ns", "uid": "ju", "labels": labels, "annotations": annotations}});
-    match group_pod(pod, &[job], &Facts::default(), &GrouperConfig::default()) {
+    match group_pod(pod, &[job.into()], &Facts::default(), &GrouperConfig::default()) {
         Ok(Decision::Group(plan)) => *plan,
         other => panic!("{other:?}"),
     }

@@ -7,7 +7,7 @@ use kai_api::function::Function;
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 use kube::Client;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -17,8 +17,8 @@ use crate::client::USER_AGENT_NAME;
 use crate::env::Env;
 use crate::failure::Failure;
 
-/// How a write ended: the object as the API server answered it, or why it failed.
-pub type Outcome<T = Value> = Result<T, Failure>;
+/// How a write ended: what was read from the answer of the API server, or why it failed.
+pub type Outcome<T> = Result<T, Failure>;
 
 /// Longest time for one attempt of a write.
 const DEADLINE: Span = seconds(30);
@@ -108,15 +108,28 @@ impl Writer {
     }
 
     /// Carries a write out. Where the API server was not able to take it, the write is repeated a few times; one that may have
-    /// been executed only if it is idempotent.
-    pub async fn write(&self, write: &Write) -> Outcome {
+    /// been executed only if it is idempotent. The object in the answer is not decoded: few callers read it, and a pod is large.
+    pub async fn write(&self, write: &Write) -> Outcome<()> {
+        self.send::<IgnoredAny>(write).await.map(drop)
+    }
+
+    /// Carries a write out and reads the answer as an object of a known type.
+    pub async fn write_as<T: DeserializeOwned>(&self, write: &Write) -> Outcome<T> {
+        let answer = self.send(write).await?;
+        answer.ok_or_else(|| Failure::Unreadable { reason: "the object is gone".to_owned() })
+    }
+
+    /// Carries a write out; the answer, or none where there was nothing to remove.
+    async fn send<T: DeserializeOwned>(&self, write: &Write) -> Outcome<Option<T>> {
         let request =
             request(write).map_err(|error| Failure::Unreadable { reason: error.to_string() })?;
         let request = &request;
         let attempt =
             move || async move { read_outcome(write, self.attempt(write.class(), request).await) };
         match self.repeat(&request.path, write.may_be_done_twice(), attempt).await {
-            Err(Failure::Conflict { reason }) => self.read_conflict(write, reason).await,
+            Err(Failure::Conflict { reason }) => {
+                self.read_conflict(write, reason).await.map(|()| None)
+            }
             outcome => outcome,
         }
     }
@@ -142,19 +155,12 @@ impl Writer {
         request().await
     }
 
-    /// Carries a write out and reads the answer as an object of a known type.
-    pub async fn write_as<T: DeserializeOwned>(&self, write: &Write) -> Outcome<T> {
-        let answer = self.write(write).await?;
-        serde_json::from_value(answer)
-            .map_err(|error| Failure::Unreadable { reason: error.to_string() })
-    }
-
     /// Reads an object; none where it does not exist. Repeated like a write.
     pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<Option<T>> {
         self.repeat(path, true, || read(&self.client, path)).await
     }
 
-    async fn attempt(&self, class: Class, request: &Request) -> Outcome {
+    async fn attempt<T: DeserializeOwned>(&self, class: Class, request: &Request) -> Outcome<T> {
         let (limit, _) = self.limits.of(class);
         let _permit = limit.acquire().await;
         let mut builder = http::Request::builder()
@@ -167,21 +173,23 @@ impl Writer {
         let request = builder
             .body(request.body.clone())
             .map_err(|error| Failure::from(kube::Error::HttpError(error)))?;
+        // On the heap: writes that wait for their turn would have the memory of a request, and there may be 100,000 of them.
+        let answer = Box::pin(self.client.request(request));
         tokio::select! { biased;
-            answer = self.client.request::<Value>(request) => Ok(answer?),
+            answer = answer => Ok(answer?),
             () = self.env.sleep(DEADLINE) => Err(Failure::TimedOutMaybeDone),
         }
     }
 
     /// A conflict of a removal: another object has the name, and the target is gone; or the target is there, and the API server
     /// could not remove it just now.
-    async fn read_conflict(&self, write: &Write, reason: String) -> Outcome {
+    async fn read_conflict(&self, write: &Write, reason: String) -> Outcome<()> {
         let conflict = Failure::Conflict { reason };
         let Write::Delete(target, _) = write else { return Err(conflict) };
         let (Identity::Uid(uid) | Identity::Version { uid, .. }) = &target.identity else {
             return Err(conflict);
         };
-        if self.exists(target, uid).await? { Err(conflict) } else { Ok(Value::Null) }
+        if self.exists(target, uid).await? { Err(conflict) } else { Ok(()) }
     }
 
     async fn exists(&self, target: &Target, uid: &str) -> Outcome<bool> {
@@ -203,11 +211,11 @@ pub async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> Outcome<O
 
 /// What an answer means depends on the write in two cases: a removal has succeeded where there is nothing to remove, and the
 /// eviction API answers 429 for a disruption budget.
-fn read_outcome(write: &Write, outcome: Outcome) -> Outcome {
+fn read_outcome<T>(write: &Write, outcome: Outcome<T>) -> Outcome<Option<T>> {
     match (write, outcome) {
-        (Write::Evict(_) | Write::Delete(..), Err(Failure::Gone { .. })) => Ok(Value::Null),
+        (Write::Evict(_) | Write::Delete(..), Err(Failure::Gone { .. })) => Ok(None),
         (Write::Evict(_), Err(Failure::Throttled { reason })) => Err(Failure::Denied { reason }),
-        (_, outcome) => outcome,
+        (_, outcome) => outcome.map(Some),
     }
 }
 

@@ -104,7 +104,7 @@ async fn find(writer: &Writer, origin: &ObjectName, name: &ObjectName) -> Result
 
 async fn remove(writer: &Writer, pod: &ObjectName, uid: &str) -> Outcome<()> {
     let target = Target::of_uid(Resource::PODS, pod, uid);
-    writer.write(&Write::Delete(target, Delete::default())).await.map(|_| ())
+    writer.write(&Write::Delete(target, Delete::default())).await
 }
 
 /// Autoscalers react to this condition, and need not wait for the scheduler. Where that was faster, it is right.

@@ -279,7 +279,7 @@ async fn write_conditions(
     let target = Target::named(resource, &ObjectName::new("", name));
     let patch = Patch::all_conditions(&wanted);
     match writer.write(&Write::Patch(target, patch)).await {
-        Ok(_) => {
+        Ok(()) => {
             tracing::info!(kind, name, "wrote conditions");
             Some(wanted)
         }

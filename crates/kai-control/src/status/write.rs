@@ -99,7 +99,7 @@ impl StatusWrite {
     pub async fn carry_out(self, writer: Writer) -> Ended {
         let Self { target, write } = self;
         let outcome = match writer.write(&write).await {
-            Ok(_) => Outcome::Done,
+            Ok(()) => Outcome::Done,
             Err(Failure::Gone { .. } | Failure::Conflict { .. }) => Outcome::Overtaken,
             Err(failure) => {
                 tracing::warn!(object = %named(&write), %failure, "failed to write a status");

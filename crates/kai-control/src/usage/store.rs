@@ -79,7 +79,7 @@ pub async fn save(writer: &Writer, place: &Place, text: &str) {
         ..ConfigMap::default()
     };
     match writer.write(&Write::Apply(Apply::new(&map, MANAGER))).await {
-        Ok(_) => tracing::info!(name = place.name, bytes = text.len(), "recorded past usage"),
+        Ok(()) => tracing::info!(name = place.name, bytes = text.len(), "recorded past usage"),
         Err(failure) => tracing::warn!(name = place.name, %failure, "failed to record past usage"),
     }
 }

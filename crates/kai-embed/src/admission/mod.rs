@@ -5,6 +5,7 @@ mod pods;
 mod webhooks;
 mod workloads;
 
+pub(crate) use webhooks::WebhookIndex;
 pub(crate) use webhooks::{Operation, Stage};
 pub use webhooks::{Question, Webhooks};
 

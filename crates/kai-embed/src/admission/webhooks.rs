@@ -2,8 +2,9 @@
 //!
 //! Registrations are ordinary objects. What would be a call to a server is a call of a function in the same process.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::failure::Failure;
 use crate::kinds::{NAMESPACES, Resource, id};
 use crate::object::{Key, items, namespace, text, uid};
 use crate::selectors::LabelSelector;
-use crate::store::ResourceId;
+use crate::store::{ResourceId, Store};
 
 /// A question to a webhook: what its `AdmissionReview` would say. Objects are borrowed, since every write of a pod asks.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,80 @@ type Ask = dyn Fn(&Question<'_>, &Cluster) -> Option<Value> + Send + Sync;
 /// The function that answers at the addresses of registered webhooks.
 #[derive(Clone, Default)]
 pub struct Webhooks(Option<Arc<Ask>>);
+
+/// Which of the registered webhooks name a resource and an operation in their rules. Every write asks, and registrations seldom
+/// change.
+#[derive(Debug, Default)]
+pub(crate) struct WebhookIndex {
+    stages: [StageIndex; 2],
+}
+
+#[derive(Debug, Default)]
+struct StageIndex {
+    /// The registrations that the lists were made from.
+    registrations: Vec<Arc<Value>>,
+    by_rule: BTreeMap<(ResourceId, &'static str), Arc<[Hook]>>,
+}
+
+/// A webhook: the registration and its position there.
+#[derive(Debug)]
+struct Hook {
+    registration: Arc<Value>,
+    position: usize,
+}
+
+impl Hook {
+    fn value(&self) -> &Value {
+        &self.registration["webhooks"][self.position]
+    }
+}
+
+impl WebhookIndex {
+    /// The webhooks of a stage with a rule for the operation, in the order in which they are called.
+    fn find(
+        &mut self,
+        store: &Store,
+        stage: Stage,
+        resource: &ResourceId,
+        operation: &'static str,
+    ) -> Arc<[Hook]> {
+        let index = &mut self.stages[stage as usize];
+        let registered = || store.all(stage.registrations());
+        let is_current = registered().count() == index.registrations.len()
+            && registered().zip(&index.registrations).all(|(one, known)| Arc::ptr_eq(one, known));
+        if !is_current {
+            *index = StageIndex {
+                registrations: registered().cloned().collect(),
+                by_rule: BTreeMap::new(),
+            };
+        }
+        let StageIndex { registrations, by_rule } = index;
+        let key = (resource.clone(), operation);
+        let found = by_rule.entry(key).or_insert_with(|| {
+            let all = registrations.iter().flat_map(|registration| {
+                let hooks = items(&registration["webhooks"]).enumerate();
+                hooks.map(move |(position, hook)| (registration, position, hook))
+            });
+            let named = all.filter(|(.., hook)| names_in_rule(hook, resource, operation));
+            let hooks = named.map(|(registration, position, _)| Hook {
+                registration: Arc::clone(registration),
+                position,
+            });
+            hooks.collect()
+        });
+        Arc::clone(found)
+    }
+}
+
+/// Whether a rule of a webhook names the resource and the operation.
+fn names_in_rule(hook: &Value, resource: &ResourceId, operation: &str) -> bool {
+    let names = |list: &Value, wanted: &str| items(list).any(|one| one == "*" || one == wanted);
+    items(&hook["rules"]).any(|rule| {
+        names(&rule["operations"], operation)
+            && names(&rule["apiGroups"], &resource.group)
+            && names(&rule["resources"], &resource.plural)
+    })
+}
 
 impl Webhooks {
     /// This function answers; it may read the cluster.
@@ -107,13 +182,20 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    fn registrations(self) -> ResourceId {
-        let plural = match self {
-            Self::Mutating => "mutatingwebhookconfigurations",
-            Self::Validating => "validatingwebhookconfigurations",
-        };
-        ResourceId::new("admissionregistration.k8s.io", plural)
+    fn registrations(self) -> &'static ResourceId {
+        static MUTATING: LazyLock<ResourceId> =
+            LazyLock::new(|| registrations("mutatingwebhookconfigurations"));
+        static VALIDATING: LazyLock<ResourceId> =
+            LazyLock::new(|| registrations("validatingwebhookconfigurations"));
+        match self {
+            Self::Mutating => &MUTATING,
+            Self::Validating => &VALIDATING,
+        }
     }
+}
+
+fn registrations(plural: &str) -> ResourceId {
+    ResourceId::new("admissionregistration.k8s.io", plural)
 }
 
 impl Cluster {
@@ -125,16 +207,15 @@ impl Cluster {
         operation: Operation<'_>,
     ) -> Result<Option<Value>, Failure> {
         let Webhooks(Some(ask)) = self.webhooks.clone() else { return Ok(None) };
-        let registrations: Vec<Arc<Value>> =
-            self.store.all(&stage.registrations()).cloned().collect();
+        let hooks = self.webhook_index.find(&self.store, stage, &resource.id, operation.name());
         let mut changed: Option<Value> = None;
-        for hook in registrations.iter().flat_map(|one| items(&one["webhooks"])) {
+        for hook in hooks.iter().map(Hook::value) {
             let now = match (&changed, operation) {
                 (Some(new), Operation::Create(_)) => Operation::Create(new),
                 (Some(new), Operation::Update { old, .. }) => Operation::Update { old, new },
                 (_, operation) => operation,
             };
-            if !self.concerns(hook, resource, now) {
+            if !self.concerns(hook, now) {
                 continue;
             }
             let Some(answer) = ask(&question(hook, now), self) else {
@@ -156,17 +237,10 @@ impl Cluster {
         Ok(changed)
     }
 
-    /// Whether the rules of a webhook match the operation.
-    fn concerns(&self, hook: &Value, resource: &Resource, operation: Operation<'_>) -> bool {
-        let names = |list: &Value, wanted: &str| items(list).any(|one| one == "*" || one == wanted);
-        let by_rule = items(&hook["rules"]).any(|rule| {
-            names(&rule["operations"], operation.name())
-                && names(&rule["apiGroups"], &resource.id.group)
-                && names(&rule["resources"], &resource.id.plural)
-        });
+    /// Whether the selectors and conditions of a webhook match the operation.
+    fn concerns(&self, hook: &Value, operation: Operation<'_>) -> bool {
         let subject = operation.subject();
-        by_rule
-            && LabelSelector::of_optional(&hook["objectSelector"]).matches(subject)
+        LabelSelector::of_optional(&hook["objectSelector"]).matches(subject)
             && self.is_in_selected_namespace(hook, subject)
             && self.meets_conditions(hook, operation)
     }

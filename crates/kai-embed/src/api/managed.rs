@@ -115,7 +115,7 @@ fn written(entry: Entry) -> Value {
     put("apiVersion", entry.api_version);
     put("time", entry.time);
     put("fieldsType", "FieldsV1".into());
-    put("fieldsV1", entry.fields.to_value());
+    put("fieldsV1", entry.fields.into_value());
     if !entry.subresource.is_empty() {
         put("subresource", entry.subresource.into());
     }
@@ -219,14 +219,14 @@ pub(super) fn record_update(
 fn drop_fields(entry: &mut Value, fields: &FieldSet) {
     if fields.meets(&entry["fieldsV1"]) {
         let left = FieldSet::from_value(&entry["fieldsV1"]).without(fields);
-        entry["fieldsV1"] = if left.is_empty() { Value::Null } else { left.to_value() };
+        entry["fieldsV1"] = if left.is_empty() { Value::Null } else { left.into_value() };
     }
 }
 
 /// Gives fields to an entry.
 fn add_fields(entry: &mut Value, fields: &FieldSet) {
     if !fields.is_within(&entry["fieldsV1"]) {
-        entry["fieldsV1"] = FieldSet::from_value(&entry["fieldsV1"]).union(fields).to_value();
+        entry["fieldsV1"] = FieldSet::from_value(&entry["fieldsV1"]).union(fields).into_value();
     }
 }
 

@@ -22,9 +22,8 @@ use serde_json::{Value, json};
 
 pub(crate) use delete::{DeleteOptions, FOREGROUND, ORPHAN};
 pub(crate) use patch::apply_json_patch;
-pub(crate) use request::to_json;
 pub use request::{Answer, Content, Query, Request};
-pub use watch::{Watch, WatchEvent, WatchLine, WatchedFields};
+pub use watch::{ReceivedFields, Watch, WatchEvent, WatchLine};
 pub use write::{Part, Writer};
 
 use crate::cluster::Cluster;

@@ -197,12 +197,6 @@ impl Request {
     }
 }
 
-/// An object as text.
-pub(crate) fn to_json(object: &Value) -> Vec<u8> {
-    // Maps have texts as keys, so that nothing can fail.
-    serde_json::to_vec(object).unwrap_or_default()
-}
-
 /// The answer to a request, without its transport.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {

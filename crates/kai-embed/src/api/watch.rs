@@ -92,14 +92,25 @@ impl PartialEq for Watch {
     }
 }
 
-/// Which fields of objects a client reads from its watches.
+/// Which fields of objects a client receives from its watches and in the answers to its writes. What it reads has all fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WatchedFields {
+pub enum ReceivedFields {
     /// All of them, as from a real API server.
     #[default]
     All,
     /// All but `managedFields`, which are half of the text of a pod.
     WithoutManagers,
+}
+
+impl ReceivedFields {
+    /// Writes these fields of an object as JSON.
+    pub(crate) fn write_json(self, object: &Value, out: &mut Vec<u8>) {
+        // Maps have texts as keys, so that nothing can fail.
+        let _ = match self {
+            Self::All => serde_json::to_writer(out, object),
+            Self::WithoutManagers => serde_json::to_writer(out, &WithoutManagers(object)),
+        };
+    }
 }
 
 /// An event of a watch: a line of the stream.
@@ -113,15 +124,9 @@ pub struct WatchEvent {
 
 impl WatchEvent {
     /// The event as a line of JSON, with its end.
-    pub fn line(&self, fields: WatchedFields) -> Vec<u8> {
+    pub fn line(&self, fields: ReceivedFields) -> Vec<u8> {
         let mut line = format!("{{\"type\":\"{}\",\"object\":", self.kind).into_bytes();
-        // Maps have texts as keys, so that nothing can fail.
-        let _ = match fields {
-            WatchedFields::All => serde_json::to_writer(&mut line, &*self.object),
-            WatchedFields::WithoutManagers => {
-                serde_json::to_writer(&mut line, &WithoutManagers(&self.object))
-            }
-        };
+        fields.write_json(&self.object, &mut line);
         line.extend(b"}\n");
         line
     }

@@ -146,13 +146,13 @@ impl Cluster {
         let mut new = merged_parts(resource, &old, object, part);
         managed::keep(&old, &mut new);
         admission::fill_changed(resource, &old, &mut new);
-        let mut differs = *old != new;
+        let mut differs = !object::equal(&old, &new);
         if part == Part::Whole && differs {
             let operation = Operation::Update { old: &old, new: &new };
             if let Some(mut changed) = self.ask_webhooks(Stage::Mutating, resource, operation)? {
                 object::strip_nulls(&mut changed);
                 new = changed;
-                differs = *old != new;
+                differs = !object::equal(&old, &new);
             }
         }
         self.check(resource, Some(&old), &new)?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::{DeleteOptions, FOREGROUND, ORPHAN};
 use crate::cluster::Cluster;
-use crate::object::{self, Key, finalizers, is_terminating, items, text, uid};
+use crate::object::{self, Key, field, finalizers, is_terminating, items, text, uid};
 use crate::store::{Event, EventKind, ResourceId};
 
 /// Which objects own which dependents.
@@ -34,6 +34,9 @@ impl Owned {
 }
 
 pub(super) fn notice(cluster: &mut Cluster, event: &Event) {
+    if event.kind == EventKind::Modified && has_same_owners(event) {
+        return;
+    }
     let item = (event.resource.clone(), event.key.clone());
     let owners = |object: &Value| -> Vec<String> {
         items(&object["metadata"]["ownerReferences"])
@@ -60,6 +63,12 @@ pub(super) fn notice(cluster: &mut Cluster, event: &Event) {
     }
 }
 
+/// Whether a write left the owners of the object as they were.
+fn has_same_owners(event: &Event) -> bool {
+    let previous = event.previous.as_ref();
+    previous.is_some_and(|previous| object::owners(&event.object).eq(object::owners(previous)))
+}
+
 pub(super) fn sync(cluster: &mut Cluster, resource: &ResourceId, key: &Key) {
     let Some(object) = cluster.store.get(resource, key).cloned() else { return };
     if is_terminating(&object) {
@@ -71,19 +80,20 @@ pub(super) fn sync(cluster: &mut Cluster, resource: &ResourceId, key: &Key) {
         }
         return;
     }
-    let owners: Vec<&Value> = items(&object["metadata"]["ownerReferences"]).collect();
-    if !owners.is_empty() && !owners.iter().any(|owner| is_there(cluster, key, owner)) {
+    let mut owners = object::owners(&object).peekable();
+    if owners.peek().is_some() && !owners.any(|owner| is_there(cluster, key, owner)) {
         delete(cluster, resource, key, uid(&object));
     }
 }
 
 /// Whether an owner exists. One of a kind that is not served here may exist elsewhere.
 fn is_there(cluster: &Cluster, owned: &Key, owner: &Value) -> bool {
-    let kind = cluster.kinds.of_kind(text(&owner["apiVersion"]), text(&owner["kind"]));
+    let wanted = |key: &str| text(field(owner, key));
+    let kind = cluster.kinds.of_kind(wanted("apiVersion"), wanted("kind"));
     let Some(resource) = kind else { return true };
     let space = if resource.namespaced { owned.namespace.as_str() } else { "" };
-    let found = cluster.store.get(&resource.id, &Key::new(space, text(&owner["name"])));
-    found.is_some_and(|found| uid(found) == text(&owner["uid"]))
+    let found = cluster.store.get(&resource.id, &Key::new(space, wanted("name")));
+    found.is_some_and(|found| uid(found) == wanted("uid"))
 }
 
 fn delete(cluster: &mut Cluster, resource: &ResourceId, key: &Key, uid: &str) {

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::kinds::{CRDS, NAMESPACES, NODES, PODS, id};
 use crate::nodes;
-use crate::object::{self, Key, items, namespace, text};
+use crate::object::{self, Key, field, items, namespace, text};
 use crate::store::{Event, EventKind, ResourceId};
 
 /// Whether a controller creates the pods of such an object in batches, each at its own moment.
@@ -45,12 +45,13 @@ pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
     let counts = !is_pod || counts_differently(event);
     let versions = [Some(&event.object), event.previous.as_ref()].into_iter().flatten();
     for object in versions.filter(|_| counts) {
-        for owner in items(&object["metadata"]["ownerReferences"]) {
-            let kind = cluster.kinds.of_kind(text(&owner["apiVersion"]), text(&owner["kind"]));
+        for owner in object::owners(object) {
+            let kind =
+                cluster.kinds.of_kind(text(field(owner, "apiVersion")), text(field(owner, "kind")));
             if let Some(resource) = kind.map(|resource| (resource.id.clone(), resource.namespaced))
             {
                 let space = if resource.1 { namespace(object) } else { "" };
-                cluster.look_at(&resource.0, Key::new(space, text(&owner["name"])));
+                cluster.look_at(&resource.0, Key::new(space, text(field(owner, "name"))));
             }
         }
     }
@@ -176,13 +177,16 @@ fn has_other_labels(event: &Event) -> bool {
         .is_none_or(|previous| event.object["metadata"]["labels"] != previous["metadata"]["labels"])
 }
 
+fn phase(pod: &Value) -> &str {
+    text(object::at(pod, &["status", "phase"]))
+}
+
 /// Whether a pod changed in a way that its owner or a disruption budget counts.
 fn counts_differently(event: &Event) -> bool {
     let Some(previous) = event.previous.as_ref() else { return true };
-    let (new, old) = (&event.object["metadata"], &previous["metadata"]);
     event.kind == EventKind::Deleted
-        || text(&event.object["status"]["phase"]) != text(&previous["status"]["phase"])
+        || phase(&event.object) != phase(previous)
         || object::has_condition(&event.object, "Ready") != object::has_condition(previous, "Ready")
         || object::is_terminating(&event.object) != object::is_terminating(previous)
-        || new["ownerReferences"] != old["ownerReferences"]
+        || !object::owners(&event.object).eq(object::owners(previous))
 }

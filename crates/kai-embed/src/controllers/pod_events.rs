@@ -57,11 +57,13 @@ pub(crate) fn record(
 /// Reports on a pod whose scheduler does not run in this cluster that it stays pending.
 pub(super) fn report_missing_scheduler(cluster: &mut Cluster, pod: &Value) {
     let scheduler = text(&pod["spec"]["schedulerName"]);
-    let runs = cluster.schedulers.as_ref().is_none_or(|names| names.contains(scheduler));
+    if cluster.schedulers.as_ref().is_none_or(|names| names.contains(scheduler)) {
+        return;
+    }
     let is_bound = !text(&pod["spec"]["nodeName"]).is_empty();
     let is_reported =
         items(&pod["status"]["conditions"]).any(|condition| condition["type"] == "PodScheduled");
-    if runs || is_bound || is_reported || is_terminating(pod) {
+    if is_bound || is_reported || is_terminating(pod) {
         return;
     }
     let known: Vec<&str> = cluster.schedulers.iter().flatten().map(String::as_str).collect();

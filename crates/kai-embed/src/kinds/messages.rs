@@ -63,6 +63,44 @@ static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
     lines.filter_map(|line| line.split_once(' ')).map(|(name, rest)| (name, fields(rest))).collect()
 });
 
+/// The fields of a message by their name in JSON, those of inlined messages included.
+pub(crate) type FieldsByName = BTreeMap<&'static str, Field>;
+
+static BY_NAME: LazyLock<BTreeMap<&'static str, FieldsByName>> = LazyLock::new(|| {
+    let by_name = MESSAGES.iter().map(|(name, fields)| {
+        let mut named = FieldsByName::new();
+        add_names(fields, &mut named);
+        (*name, named)
+    });
+    by_name.collect()
+});
+
+/// Adds the fields of a message. Of two fields with one name the first counts.
+fn add_names(fields: &Fields, named: &mut FieldsByName) {
+    for field in fields.values() {
+        match (field.shape, field.kind) {
+            (Shape::Inline, Kind::Message(inner)) => {
+                if let Some(inner) = message(inner) {
+                    add_names(inner, named);
+                }
+            }
+            _ => {
+                named.entry(field.name).or_insert(*field);
+            }
+        }
+    }
+}
+
+/// The fields of the message of this name, by their names.
+pub(crate) fn named_fields(message: &str) -> Option<&'static FieldsByName> {
+    BY_NAME.get(message)
+}
+
+/// The fields of a kind, by their names.
+pub(crate) fn named_fields_of_kind(api_version: &str, kind: &str) -> Option<&'static FieldsByName> {
+    named_fields(&name_of(api_version, kind))
+}
+
 /// The fields of the message of this name.
 pub(crate) fn message(name: &str) -> Option<&'static Fields> {
     MESSAGES.get(name)
@@ -70,13 +108,18 @@ pub(crate) fn message(name: &str) -> Option<&'static Fields> {
 
 /// The message of a kind.
 pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<&'static Fields> {
+    message(&name_of(api_version, kind))
+}
+
+/// The name of the message of a kind.
+fn name_of(api_version: &str, kind: &str) -> String {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let package = match group.split('.').next().unwrap_or_default() {
         _ if kind == "DeleteOptions" => "meta",
         "" => "core",
         package => package,
     };
-    message(&format!("{package}/{kind}"))
+    format!("{package}/{kind}")
 }
 
 fn fields(line: &'static str) -> Fields {

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::messages::{self, Field, Fields, Kind, Shape, Width};
+use super::messages::{self, Field, FieldsByName, Kind, Shape, Width};
 use super::{Origin, Resource};
 
 /// A field of another type than its kind requires.
@@ -48,11 +48,11 @@ pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, S
     let mut unknown = Vec::new();
     let group = format!("{}/", resource.id.group);
     let fields = match resource.origin {
-        Origin::Builtin => messages::of_kind(&group, &resource.kind),
+        Origin::Builtin => messages::named_fields_of_kind(&group, &resource.kind),
         Origin::Custom => None,
     };
     let root = Place::Root;
-    match (fields, object.get("metadata"), messages::message("meta/ObjectMeta")) {
+    match (fields, object.get("metadata"), messages::named_fields("meta/ObjectMeta")) {
         (Some(fields), ..) => check_message(object, fields, root, &mut unknown)?,
         (None, Some(metadata), Some(fields)) if !metadata.is_null() => {
             check_message(metadata, fields, Place::Field(&root, "metadata"), &mut unknown)?;
@@ -65,26 +65,18 @@ pub fn check_shape(resource: &Resource, object: &Value) -> Result<Vec<String>, S
 
 fn check_message(
     value: &Value,
-    fields: &'static Fields,
+    fields: &'static FieldsByName,
     place: Place<'_>,
     unknown: &mut Vec<String>,
 ) -> Result<(), ShapeFault> {
     for (key, value) in as_object(value, place)?.iter().filter(|(_, value)| !value.is_null()) {
         let place = Place::Field(&place, key);
-        match find(fields, key) {
+        match fields.get(key.as_str()) {
             Some(field) => check_field(value, field, place, unknown)?,
             None => unknown.push(place.to_string()),
         }
     }
     Ok(())
-}
-
-/// The field of this name, also where it belongs to an inlined message.
-fn find(fields: &'static Fields, name: &str) -> Option<&'static Field> {
-    fields.values().find_map(|field| match (field.shape, field.kind) {
-        (Shape::Inline, Kind::Message(inner)) => find(messages::message(inner)?, name),
-        _ => (field.name == name).then_some(field),
-    })
 }
 
 fn check_field(
@@ -131,7 +123,7 @@ fn check_value(
         Kind::IntOrString => (value.is_string() || value.is_i64(), "an integer or a string"),
         Kind::Json => (true, ""),
         Kind::Message(name) => {
-            let Some(fields) = messages::message(name) else { return Ok(()) };
+            let Some(fields) = messages::named_fields(name) else { return Ok(()) };
             return check_message(value, fields, place, unknown);
         }
     };

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use kai_client::env::Env;
-use kai_embed::api::WatchedFields;
+use kai_embed::api::ReceivedFields;
 use kai_embed::service::Embedded;
 use kube::Client;
 
@@ -24,6 +24,6 @@ pub(crate) fn start(embedded: &Embedded, env: &Env, arguments: &[String]) -> any
         embedded.with(|cluster, _| admission::start(cluster, &settings))?;
     }
     // `kai` drops the managers of what it observes.
-    let service = embedded.clone().with_watched_fields(WatchedFields::WithoutManagers);
+    let service = embedded.clone().with_received_fields(ReceivedFields::WithoutManagers);
     start_beside(line.arguments, Client::new(service, "default"), env)
 }
