@@ -116,7 +116,9 @@ impl Writer {
     /// Carries a write out and reads the answer as an object of a known type.
     pub async fn write_as<T: DeserializeOwned>(&self, write: &Write) -> Outcome<T> {
         let answer = self.send(write).await?;
-        answer.ok_or_else(|| Failure::Unreadable { reason: "the object is gone".to_owned() })
+        answer.ok_or_else(|| Failure::Unreadable {
+            reason: "there is no object in the answer".to_owned(),
+        })
     }
 
     /// Carries a write out; the answer, or none where there was nothing to remove.
