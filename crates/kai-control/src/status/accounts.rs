@@ -14,6 +14,7 @@ use kai_core::input::{
     ClaimSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec,
     Text,
 };
+use kai_core::keyed_hash::{KeyedMap, KeyedSet};
 use kai_core::status::Status;
 use kai_core::world::gpu_facts::GpuFacts;
 
@@ -110,7 +111,7 @@ struct QueueEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
     /// Groups whose sums changed.
-    pub groups: BTreeSet<ObjectName>,
+    pub groups: KeyedSet<ObjectName>,
     /// Queues whose sums or children changed, with all queues above.
     pub queues: BTreeSet<Text>,
 }
@@ -118,8 +119,9 @@ pub struct Touched {
 /// What groups and queues have and want.
 #[derive(Default)]
 pub struct Accounts {
-    pods: BTreeMap<ObjectName, Member>,
-    groups: BTreeMap<ObjectName, Group>,
+    /// Tables, because each change of a pod looks both up several times.
+    pods: KeyedMap<ObjectName, Member>,
+    groups: KeyedMap<ObjectName, Group>,
     queues: BTreeMap<Text, QueueEntry>,
     /// Pods that ask for GPUs of AMD.
     amd: BTreeSet<ObjectName>,
@@ -180,7 +182,7 @@ impl Accounts {
         self.groups.get(name)
     }
 
-    /// Every group that exists or that pods name.
+    /// Every group that exists or that pods name, in no order that may reach a result.
     pub fn group_names(&self) -> impl Iterator<Item = &ObjectName> {
         self.groups.keys()
     }
