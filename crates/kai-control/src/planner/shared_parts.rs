@@ -33,6 +33,8 @@ impl SharedParts {
         self.share_text(&mut pod.name.namespace);
         let texts = [&mut pod.group, &mut pod.sub_group, &mut pod.node];
         texts.into_iter().flatten().for_each(|text| self.share_text(text));
+        let resources = pod.numa.containers.iter_mut().flat_map(|container| &mut container.amounts);
+        resources.for_each(|(resource, _)| self.share_text(resource));
         pod.labels = self.labels.share(&pod.labels);
         pod.constraints = self.constraints.share(&pod.constraints);
     }

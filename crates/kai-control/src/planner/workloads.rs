@@ -1,7 +1,7 @@
 //! Pods, pod groups, and which pod belongs to which group. A pod that is its own group needs no object: its group is planned
 //! from the rules of grouping alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kai_api::PodGroup;
@@ -19,6 +19,7 @@ use kai_workloads::{Decision, Facts, GrouperConfig, PodGroupPlan, group_pod};
 use super::own_group::{GroupParts, OwnGroup};
 use super::pod_entry::{Membership, PodEntry, named_group};
 use super::shared_parts::SharedParts;
+use crate::name_set::NameSet;
 use crate::status::Groups;
 
 /// Templates of pods that are their own group; with more of them, all are planned anew.
@@ -38,7 +39,7 @@ pub(super) struct Workloads {
     /// Parts of the groups of pods that are their own group, by what the rules of grouping read of such a pod.
     own_parts: KeyedMap<Arc<GroupingView>, Arc<GroupParts>>,
     /// Pods by the group they name.
-    members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    members: BTreeMap<ObjectName, NameSet>,
     classes: PriorityClasses,
     facts: Facts,
     shared: SharedParts,
@@ -335,7 +336,7 @@ impl Workloads {
         is_ours: impl Fn(&PodSpec) -> bool,
     ) -> Vec<kai_api::view::Pod> {
         let mut views = Vec::new();
-        for name in self.members.get(group).into_iter().flatten() {
+        for name in self.members.get(group).into_iter().flat_map(NameSet::iter) {
             let Some(entry) = self.pods.get_mut(name) else { continue };
             if matches!(entry.group, Membership::Named) && is_ours(&entry.base) {
                 entry.group = Membership::Requested;
@@ -422,7 +423,7 @@ impl Workloads {
         &self,
         group: &ObjectName,
     ) -> impl Iterator<Item = (&ObjectName, &PodEntry)> {
-        let names = self.members.get(group).into_iter().flatten();
+        let names = self.members.get(group).into_iter().flat_map(NameSet::iter);
         names.filter_map(|name| self.entry(name))
     }
 
