@@ -11,7 +11,7 @@ pub(crate) enum NameSet {
     #[default]
     Empty,
     One(ObjectName),
-    Many(Box<BTreeSet<ObjectName>>),
+    Many(BTreeSet<ObjectName>),
 }
 
 impl NameSet {
@@ -21,7 +21,7 @@ impl NameSet {
             Self::Empty => *self = Self::One(name),
             Self::One(known) if *known == name => return false,
             Self::One(known) => {
-                *self = Self::Many(Box::new(BTreeSet::from([known.clone(), name])));
+                *self = Self::Many(BTreeSet::from([known.clone(), name]));
             }
             Self::Many(names) => return names.insert(name),
         }
@@ -68,7 +68,9 @@ mod tests {
         assert_eq!(set, NameSet::One(name("q")));
         assert!(set.insert(name("p")) && !set.insert(name("p")) && set.insert(name("r")));
         assert_eq!(set.iter().cloned().collect::<Vec<_>>(), [name("p"), name("q"), name("r")]);
-        ["p", "q", "r"].iter().for_each(|one| set.remove(&name(one)));
+        for one in ["p", "q", "r"] {
+            set.remove(&name(one));
+        }
         assert!(set.is_empty() && set.insert(name("s")));
         let mut one = NameSet::One(name("s"));
         one.remove(&name("s"));

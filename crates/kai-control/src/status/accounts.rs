@@ -432,8 +432,8 @@ impl Accounts {
     }
 
     fn forget_if_empty(&mut self, group: &ObjectName) {
-        let empty = |entry: &Box<Group>| entry.queue.is_none() && entry.members.is_empty();
-        if self.groups.get(group).is_some_and(empty) {
+        let empty = |entry: &Group| entry.queue.is_none() && entry.members.is_empty();
+        if self.group(group).is_some_and(empty) {
             self.groups.remove(group);
         }
     }
