@@ -13,7 +13,8 @@ use kai_api::gpu_request::REQUEST_ANNOTATIONS;
 use kai_api::names::{gpu, scheduling, workload};
 use kai_api::view::ObjectMeta;
 use ring::hmac;
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
@@ -86,7 +87,7 @@ impl PlacementSigner {
 }
 
 /// What was decided for a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placement {
     /// UID of the pod.
     pub uid: String,
@@ -115,9 +116,25 @@ impl Placement {
         let code = hmac::sign(&key.key, text.as_bytes());
         format!("{} {text}", hexadecimal(code.as_ref()))
     }
+}
 
+/// A placement that was read. It borrows from its annotation: every event of a bound pod has one.
+#[derive(Debug, Deserialize)]
+pub struct SignedPlacement<'a> {
+    /// UID of the pod.
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
+    #[serde(borrow)]
+    pub node: Cow<'a, str>,
+    #[serde(borrow)]
+    labels: Entries<'a>,
+    #[serde(borrow)]
+    annotations: Entries<'a>,
+}
+
+impl<'a> SignedPlacement<'a> {
     /// The placement that the text attests; none: the text was not written with this key.
-    pub fn decode(text: &str, key: &PlacementKey) -> Option<Self> {
+    pub fn decode(text: &'a str, key: &PlacementKey) -> Option<Self> {
         let (code, text) = text.split_once(' ')?;
         hmac::verify(&key.key, text.as_bytes(), &from_hexadecimal(code)?).ok()?;
         serde_json::from_str(text).ok()
@@ -127,8 +144,55 @@ impl Placement {
     pub fn restore(&self, metadata: &mut ObjectMeta) {
         metadata.labels.retain(|key, _| !is_group_label(key));
         metadata.annotations.retain(|key, _| !is_mig_annotation(key));
-        set(&mut metadata.labels, &self.labels);
-        set(&mut metadata.annotations, &self.annotations);
+        self.labels.set_in(&mut metadata.labels);
+        self.annotations.set_in(&mut metadata.annotations);
+    }
+}
+
+/// Labels or annotations in the order of the text; none: the pod did not have it.
+#[derive(Debug)]
+struct Entries<'a>(Vec<(Borrowed<'a>, Option<Borrowed<'a>>)>);
+
+/// A text that is copied only where JSON escapes a character of it.
+#[derive(Debug, Deserialize)]
+struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Entries<'_> {
+    fn set_in(&self, map: &mut BTreeMap<String, String>) {
+        for (Borrowed(key), value) in &self.0 {
+            match value {
+                Some(Borrowed(value)) => {
+                    if map.get(&**key).is_none_or(|known| known != value) {
+                        map.insert(key.to_string(), value.to_string());
+                    }
+                }
+                None => drop(map.remove(&**key)),
+            }
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor).map(Entries)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Vec<(Borrowed<'de>, Option<Borrowed<'de>>)>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::with_capacity(16);
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(entries)
     }
 }
 
@@ -169,16 +233,6 @@ fn matching(
 ) -> impl Iterator<Item = (String, Option<String>)> {
     let found = from.iter().filter(move |(key, _)| wanted(key));
     found.map(|(key, value)| (key.clone(), Some(value.clone())))
-}
-
-fn set(map: &mut BTreeMap<String, String>, values: &BTreeMap<String, Option<String>>) {
-    for (key, value) in values {
-        match value {
-            Some(value) if map.get(key) == Some(value) => {}
-            Some(value) => drop(map.insert(key.clone(), value.clone())),
-            None => drop(map.remove(key)),
-        }
-    }
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -239,8 +293,9 @@ mod tests {
 
     #[test]
     fn placement_restores_what_was_decided_and_nothing_else() {
-        let placement = Placement::decode(&signed(), &key()).expect("a placement");
-        assert_eq!((placement.uid.as_str(), placement.node.as_str()), ("u", "n"));
+        let text = signed();
+        let placement = SignedPlacement::decode(&text, &key()).expect("a placement");
+        assert_eq!((&*placement.uid, &*placement.node), ("u", "n"));
         let mut forged = metadata(
             &[
                 ("kai.scheduler/queue", "b"),
@@ -265,6 +320,17 @@ mod tests {
     }
 
     #[test]
+    fn value_that_json_escapes_is_restored_as_it_was() {
+        let signer = PlacementSigner { key: Some(key()), ..PlacementSigner::default() };
+        let mut pod = metadata(&[("priorityClassName", "\"é\"\n")], &[]);
+        let text = signer.sign(&pod, "n", &[], &BTreeMap::new()).expect("a text");
+        let bound = pod.labels.clone();
+        pod.labels.clear();
+        SignedPlacement::decode(&text, &key()).expect("a placement").restore(&mut pod);
+        assert_eq!(pod.labels, bound);
+    }
+
+    #[test]
     fn texts_that_were_not_signed_with_the_key_attest_nothing() {
         let good = signed();
         let (code, text) = good.split_once(' ').expect("two parts");
@@ -283,10 +349,10 @@ mod tests {
                 format!("{} {{}}", hexadecimal(code.as_ref()))
             }),
         ];
-        assert!(Placement::decode(&good, &key()).is_some());
-        assert!(Placement::decode(&good, &other).is_none(), "another key");
+        assert!(SignedPlacement::decode(&good, &key()).is_some());
+        assert!(SignedPlacement::decode(&good, &other).is_none(), "another key");
         for (what, text) in cases {
-            assert!(Placement::decode(&text, &key()).is_none(), "{what}");
+            assert!(SignedPlacement::decode(&text, &key()).is_none(), "{what}");
         }
     }
 

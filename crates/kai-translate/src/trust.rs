@@ -15,7 +15,7 @@ use kai_api::gpu_request::GpuShare;
 use kai_api::names::{gpu, node as node_names, objects, scheduling};
 use kai_core::input::{ObjectName, Text};
 
-use crate::placement::{Placement, PlacementKey, is_group_label, remove_claims_on_devices};
+use crate::placement::{PlacementKey, SignedPlacement, is_group_label, remove_claims_on_devices};
 use crate::{container_memory, pod as pods, view};
 
 /// Shares are added in millionths of a device.
@@ -117,7 +117,7 @@ impl PodTrust {
             all.insert(0, pod);
             return all;
         };
-        let placement = placement.and_then(|text| Placement::decode(&text, key));
+        let placement = placement.as_deref().and_then(|text| SignedPlacement::decode(text, key));
         let placement = placement.filter(|one| one.uid == pod.metadata.uid && *one.node == *node);
         if let Some(placement) = &placement {
             placement.restore(&mut pod.metadata);
