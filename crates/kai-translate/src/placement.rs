@@ -123,6 +123,12 @@ impl Placement {
         serde_json::from_str(text).ok()
     }
 
+    /// The metadata has all labels of GPU groups that were decided.
+    pub fn has_group_labels(&self, metadata: &ObjectMeta) -> bool {
+        let mut decided = self.labels.iter().filter(|(key, _)| is_group_label(key));
+        decided.all(|(key, value)| value.is_none() || metadata.labels.get(key) == value.as_ref())
+    }
+
     /// Gives the metadata of the pod the values it had when it was bound.
     pub fn restore(&self, metadata: &mut ObjectMeta) {
         metadata.labels.retain(|key, _| !is_group_label(key));

@@ -22,7 +22,7 @@ fn success() -> Answer {
 }
 
 impl Cluster {
-    /// Places a pod on a node. Annotations of the binding become the pod's.
+    /// Places a pod on a node. Labels and annotations of the binding become the pod's.
     pub(super) fn bind(
         &mut self,
         request: &Request,
@@ -53,8 +53,10 @@ impl Cluster {
         }
         let mut bound = Value::clone(&pod);
         object::set(&mut bound, &["spec", "nodeName"], node.into());
-        for (key, value) in entries(&binding["metadata"]["annotations"]) {
-            object::set(&mut bound, &["metadata", "annotations", key], value.into());
+        for part in ["labels", "annotations"] {
+            for (key, value) in entries(&binding["metadata"][part]) {
+                object::set(&mut bound, &["metadata", part, key], value.into());
+            }
         }
         object::set_condition(&mut bound, "PodScheduled", true, "", "", self.now);
         if request.query.get("dryRun") != Some("All") {
