@@ -62,7 +62,7 @@ pub struct PodGroupSpec {
 }
 
 /// Where pods must or should be together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyConstraint {
     /// Name of a `Topology`; without it the constraint rests.

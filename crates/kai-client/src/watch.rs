@@ -1,10 +1,9 @@
 //! One watch: the list, then every change, resumed after a cut and listed again where the server no longer has the version.
 
-use std::collections::BTreeSet;
-
 use futures::StreamExt;
 use http::header::{ACCEPT, HeaderValue};
-use kai_core::input::ObjectName;
+use kai_core::input::{ObjectName, Text};
+use kai_core::keyed_hash::KeyedSet;
 use kai_core::time::Span;
 use kai_translate::time::seconds;
 use kai_translate::view;
@@ -193,7 +192,9 @@ struct Watcher<K> {
     lists: Lists,
     sink: Sender<Change>,
     /// Names of the objects that were sent and are not gone.
-    known: BTreeSet<ObjectName>,
+    known: KeyedSet<ObjectName>,
+    /// Namespace of the latest object: names of one namespace share its text.
+    namespace: Text,
     /// Resource version to continue from; none: list again.
     version: Option<String>,
     kind_state: KindState,
@@ -209,7 +210,8 @@ impl<K: Watched> Watcher<K> {
             kind,
             lists,
             sink,
-            known: BTreeSet::new(),
+            known: KeyedSet::default(),
+            namespace: Text::default(),
             version: None,
             kind_state: KindState::Unknown,
             failures: 0,
@@ -276,7 +278,7 @@ impl<K: Watched> Watcher<K> {
 
     async fn send_absent(&mut self) -> Result<(), Stop> {
         self.version = None;
-        for name in std::mem::take(&mut self.known) {
+        for name in in_order(std::mem::take(&mut self.known)) {
             self.send(Change::Gone(self.kind, name)).await?;
         }
         if self.kind_state == KindState::Absent {
@@ -295,7 +297,7 @@ impl<K: Watched> Watcher<K> {
             }
             (None, Lists::Paged) => self.list().await,
             (None, Lists::Streamed) => {
-                let streamed = self.follow(INITIAL_EVENTS, Some(BTreeSet::new())).await;
+                let streamed = self.follow(INITIAL_EVENTS, Some(KeyedSet::default())).await;
                 match streamed {
                     Err(Stop::Failed(error)) if is_unsupported(&error) => {
                         let kind = self.kind.name();
@@ -310,7 +312,7 @@ impl<K: Watched> Watcher<K> {
     }
 
     async fn list(&mut self) -> Result<(), Stop> {
-        let mut listed = BTreeSet::new();
+        let mut listed = KeyedSet::default();
         let mut more: Option<String> = None;
         let version = loop {
             let mut query = format!("limit={PAGE}");
@@ -319,9 +321,10 @@ impl<K: Watched> Watcher<K> {
             }
             let page: Page<K> = self.client.request(self.request(&query, METADATA_LIST)?).await?;
             for item in page.items {
-                listed.insert(item.name());
+                let name = self.name_of(&item);
                 // Known from now on: if a later page fails, the next list shows whether it still exists.
-                self.known.insert(item.name());
+                self.known.insert(name.clone());
+                listed.insert(name);
                 self.send(item.into_change(self.kind)).await?;
             }
             match page.metadata.more.filter(|token| !token.is_empty()) {
@@ -335,11 +338,12 @@ impl<K: Watched> Watcher<K> {
     /// All existing objects were sent: known objects that were not listed are gone.
     async fn end_list(
         &mut self,
-        listed: BTreeSet<ObjectName>,
+        listed: KeyedSet<ObjectName>,
         version: String,
     ) -> Result<(), Stop> {
-        let gone: Vec<ObjectName> = self.known.difference(&listed).cloned().collect();
-        for name in gone {
+        let known = std::mem::take(&mut self.known);
+        let gone = known.into_iter().filter(|name| !listed.contains(name));
+        for name in in_order(gone) {
             self.send(Change::Gone(self.kind, name)).await?;
         }
         self.known = listed;
@@ -355,7 +359,7 @@ impl<K: Watched> Watcher<K> {
     async fn follow(
         &mut self,
         from: &str,
-        mut listed: Option<BTreeSet<ObjectName>>,
+        mut listed: Option<KeyedSet<ObjectName>>,
     ) -> Result<(), Stop> {
         let query =
             format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&{from}");
@@ -393,8 +397,8 @@ impl<K: Watched> Watcher<K> {
     async fn take_initial(
         &mut self,
         event: WatchEvent<K>,
-        mut listed: BTreeSet<ObjectName>,
-    ) -> Result<Option<BTreeSet<ObjectName>>, Stop> {
+        mut listed: KeyedSet<ObjectName>,
+    ) -> Result<Option<KeyedSet<ObjectName>>, Stop> {
         match event {
             WatchEvent::Bookmark(bookmark) => {
                 if !bookmark.metadata.annotations.contains_key(INITIAL_END) {
@@ -404,14 +408,16 @@ impl<K: Watched> Watcher<K> {
                 return Ok(None);
             }
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                listed.insert(object.name());
-                self.known.insert(object.name());
+                let name = self.name_of(&object);
+                self.known.insert(name.clone());
+                listed.insert(name);
                 self.send(object.into_change(self.kind)).await?;
             }
             WatchEvent::Deleted(object) => {
-                listed.remove(&object.name());
-                self.known.remove(&object.name());
-                self.send(Change::Gone(self.kind, object.name())).await?;
+                let name = object.name();
+                listed.remove(&name);
+                self.known.remove(&name);
+                self.send(Change::Gone(self.kind, name)).await?;
             }
             WatchEvent::Error(_) => self.take(event).await?,
         }
@@ -422,7 +428,8 @@ impl<K: Watched> Watcher<K> {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let version = object.version().to_owned();
-                self.known.insert(object.name());
+                let name = self.name_of(&object);
+                self.known.insert(name);
                 self.send(object.into_change(self.kind)).await?;
                 self.version = Some(version);
             }
@@ -439,6 +446,16 @@ impl<K: Watched> Watcher<K> {
             WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
         }
         Ok(())
+    }
+
+    fn name_of(&mut self, object: &K) -> ObjectName {
+        let mut name = object.name();
+        if name.namespace == self.namespace {
+            name.namespace.clone_from(&self.namespace);
+        } else {
+            self.namespace.clone_from(&name.namespace);
+        }
+        name
     }
 
     async fn send(&self, change: Change) -> Result<(), Stop> {
@@ -463,6 +480,13 @@ impl<K: Watched> Watcher<K> {
 /// The server does not support the request; it does not say that the kind does not exist.
 fn is_unsupported(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422))
+}
+
+/// Names in their order: the world is to see the same changes in each run.
+fn in_order(names: impl IntoIterator<Item = ObjectName>) -> Vec<ObjectName> {
+    let mut names: Vec<ObjectName> = names.into_iter().collect();
+    names.sort_unstable();
+    names
 }
 
 /// A quarter of a second, doubled with every failure.

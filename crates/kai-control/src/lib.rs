@@ -21,6 +21,7 @@ pub mod bootstrap;
 pub mod explain;
 pub mod grouper;
 pub mod metrics;
+mod name_set;
 pub mod orders;
 mod panics;
 mod plan_window;

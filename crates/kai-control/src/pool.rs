@@ -22,6 +22,11 @@ impl<T: ?Sized + Hash + Eq> Default for Pool<T> {
 }
 
 impl<T: ?Sized + Hash + Eq> Pool<T> {
+    /// The copy that others have of this value.
+    pub(crate) fn get(&self, value: &T) -> Option<Arc<T>> {
+        self.values.get(value).cloned()
+    }
+
     /// The same value, in the copy that others have.
     pub(crate) fn share(&mut self, value: &Arc<T>) -> Arc<T> {
         if let Some(known) = self.values.get(value) {

@@ -180,9 +180,10 @@ fn matching(
 fn set(map: &mut BTreeMap<String, String>, values: &BTreeMap<String, Option<String>>) {
     for (key, value) in values {
         match value {
-            Some(value) => map.insert(key.clone(), value.clone()),
-            None => map.remove(key),
-        };
+            Some(value) if map.get(key) == Some(value) => {}
+            Some(value) => drop(map.insert(key.clone(), value.clone())),
+            None => drop(map.remove(key)),
+        }
     }
 }
 
@@ -196,9 +197,12 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
-    let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok();
-    let pairs = text.as_bytes().chunks_exact(2);
-    if pairs.remainder().is_empty() { pairs.map(byte).collect() } else { None }
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for [high, low] in pairs {
+        bytes.push(u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?);
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kai_api::names::{gpu, scheduling, workload};
 
 use crate::base::Case;
+use crate::facts::Gvk;
 use crate::object::Object;
 
 /// Longer annotations are not copied.
@@ -71,12 +72,15 @@ fn is_ours(key: &str) -> bool {
     OURS.contains(&key) || key.starts_with(gpu::MULTI_GROUP_PREFIX)
 }
 
-/// Five lines of YAML.
 fn top_owner(object: Object<'_>) -> String {
-    let gvk = object.gvk();
+    describe_owner(object.name(), object.uid(), &object.gvk())
+}
+
+/// Five lines of YAML.
+pub(crate) fn describe_owner(name: &str, uid: &str, gvk: &Gvk) -> String {
     let fields = [
-        ("name", object.name()),
-        ("uid", object.uid()),
+        ("name", name),
+        ("uid", uid),
         ("group", &gvk.group),
         ("version", &gvk.version),
         ("kind", &gvk.kind),

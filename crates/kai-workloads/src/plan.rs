@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use kai_api::names::objects::POD_GROUP_PREFIX;
+use kai_api::names::workload;
 use kai_api::pod_group::TopologyConstraint;
 use kai_api::view::{OwnerReference, Pod};
 use serde::{Deserialize, Serialize};
 
+use crate::facts::Gvk;
+use crate::metadata::describe_owner;
 use crate::queue::QueueLabel;
 
 /// How much of a group, or of a part of it, must be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Minimum {
     /// At least this many pods.
     Members(i32),
@@ -19,7 +22,7 @@ pub enum Minimum {
 }
 
 /// The pod group of a pod.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodGroupPlan {
     /// Name of the pod group, which follows from its workload.
     pub name: String,
@@ -62,10 +65,22 @@ impl PodGroupPlan {
             && self.minimum == Minimum::Members(1)
             && self.sub_groups.is_empty()
     }
+
+    /// The annotation that describes the owner of the group, where it is written by these rules and not copied from a workload.
+    pub fn owner_description_mut(&mut self) -> Option<&mut String> {
+        let own = self.describe_owner();
+        self.annotations.get_mut(workload::TOP_OWNER_METADATA).filter(|text| **text == own)
+    }
+
+    /// What the rules write about the owner of the group.
+    pub fn describe_owner(&self) -> String {
+        let gvk = Gvk::from_api_version(&self.owner.api_version, &self.owner.kind);
+        describe_owner(&self.owner.name, &self.owner.uid, &gvk)
+    }
 }
 
 /// A part of a pod group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SubGroupPlan {
     /// Name of the sub-group, unique in its pod group; pods carry it as a label.
     pub name: String,
@@ -105,7 +120,7 @@ impl SubGroupPlan {
 }
 
 /// A warning for the user, recorded as an event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Notice {
     /// Labels name different queues.
     #[error("queue {chosen} is used, although {} names queue {}", other.place(), other.value)]

@@ -18,7 +18,7 @@ pub struct LabelSource<'a> {
 }
 
 /// A label that names a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QueueLabel {
     /// The object that carries it.
     pub object: String,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kai_api::names::objects::POD_GROUP_PREFIX;
 use kai_api::pod_group::TopologyConstraint as ApiConstraint;
 use kai_core::input::pod_group::{DEFAULT_LEAF, GroupLeaf, GroupSet, TopologyConstraint};
 use kai_core::input::{ObjectName, PodSpec, Text};
@@ -15,13 +16,19 @@ use super::shared_parts::SharedParts;
 /// A group of one pod.
 pub(super) struct OwnGroup {
     pub(super) name: ObjectName,
-    /// Its leaf in the tree of the group.
+    pub(super) parts: Arc<GroupParts>,
+    /// The object of the group was ordered.
+    pub(super) published: bool,
+}
+
+/// A group of one pod but for its name: the same for most pods of a template.
+#[derive(Debug)]
+pub(super) struct GroupParts {
+    /// The leaf of the pod in the tree of the group.
     pub(super) sub_group: Option<Text>,
     pub(super) traits: Arc<GroupTraits>,
     /// Read only when the group becomes an object.
     plan: Packed<PodGroupPlan>,
-    /// The object of the group was ordered.
-    pub(super) published: bool,
 }
 
 /// What the world knows of a group apart from its pod: the same for all pods of a template.
@@ -54,31 +61,35 @@ impl GroupTraits {
     }
 }
 
-impl OwnGroup {
-    /// The planned group of this pod, which shares what groups of other pods have too.
-    pub(super) fn new(
-        pod: &PodSpec,
-        plan: &PodGroupPlan,
-        published: bool,
-        shared: &mut SharedParts,
-    ) -> Self {
-        let mut packed = Packed::new(plan, &[&pod.uid, &pod.name.name]);
-        packed.share(shared.templates());
+impl GroupParts {
+    /// Parts of the planned group of this pod, which share what groups of other pods have too.
+    pub(super) fn new(pod: &PodSpec, plan: &PodGroupPlan, shared: &mut SharedParts) -> Self {
         Self {
-            name: ObjectName {
-                namespace: pod.name.namespace.clone(),
-                name: plan.name.as_str().into(),
-            },
             sub_group: plan.pod_sub_group.as_deref().map(Text::from),
             traits: shared.share_traits(GroupTraits::of(plan)),
-            plan: packed,
-            published,
+            plan: shared.pack_plan(plan.clone(), &[&pod.uid, &pod.name.name, &plan.name]),
         }
+    }
+
+    /// Nothing in these parts comes from the pod itself: they are those of every pod of its template. Notices name the pod.
+    pub(super) fn are_of_template(&self) -> bool {
+        self.plan.template().is_some_and(|plan| {
+            plan.owner.name.is_empty() && plan.name.is_empty() && plan.notices.is_empty()
+        })
+    }
+}
+
+impl OwnGroup {
+    /// The group of this pod, with these parts.
+    pub(super) fn new(pod: &PodSpec, parts: Arc<GroupParts>, published: bool) -> Self {
+        let name = format!("{POD_GROUP_PREFIX}{}-{}", pod.name.name, pod.uid).into();
+        let name = ObjectName { namespace: pod.name.namespace.clone(), name };
+        Self { name, parts, published }
     }
 
     /// The plan of the group of this pod.
     pub(super) fn plan(&self, pod: &PodSpec) -> Option<PodGroupPlan> {
-        self.plan.unpack(&[&pod.uid, &pod.name.name])
+        self.parts.plan.unpack(&[&pod.uid, &pod.name.name, &self.name.name])
     }
 }
 
@@ -106,9 +117,15 @@ mod tests {
         let view = pod(name, labels);
         let entry = entry(&view);
         let grouping = entry.grouping_view().expect("a view");
-        let decision = group_pod(&grouping, &[], &Facts::default(), &GrouperConfig::default());
+        let facts = Facts {
+            priority_classes: ["train".to_owned()].into_iter().collect(),
+            ..Facts::default()
+        };
+        let decision = group_pod(&grouping, &[], &facts, &GrouperConfig::default());
         let Ok(Decision::Group(plan)) = decision else { panic!("not grouped: {decision:?}") };
-        let own = OwnGroup::new(&entry.base, &plan, false, shared);
+        let parts = Arc::new(GroupParts::new(&entry.base, &plan, shared));
+        assert!(parts.are_of_template());
+        let own = OwnGroup::new(&entry.base, parts, false);
         assert_eq!(own.plan(&entry.base), Some(*plan));
         own
     }
@@ -117,9 +134,11 @@ mod tests {
     fn groups_of_pods_of_one_template_share_their_traits() {
         let mut shared = SharedParts::default();
         let (one, other) = (own_group("p-1", "q", &mut shared), own_group("p-2", "q", &mut shared));
-        assert!(Arc::ptr_eq(&one.traits, &other.traits));
+        assert!(Arc::ptr_eq(&one.parts.traits, &other.parts.traits));
+        let plans = [&one, &other].map(|own| own.parts.plan.template());
+        assert!(plans[0].zip(plans[1]).is_some_and(|(one, other)| Arc::ptr_eq(one, other)));
         assert_ne!(one.name, other.name);
         let third = own_group("p-3", "other", &mut shared);
-        assert_eq!((&*one.traits.queue, &*third.traits.queue), ("q", "other"));
+        assert_eq!((&*one.parts.traits.queue, &*third.parts.traits.queue), ("q", "other"));
     }
 }

@@ -1,6 +1,7 @@
 //! One pod: what the cluster shows of it, and its membership in a pod group.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kai_api::names::gpu;
 use kai_api::view::Pod as GroupingView;
@@ -10,7 +11,7 @@ use kai_translate::{time, view};
 
 use super::own_group::OwnGroup;
 use super::packed::Packed;
-use crate::pool::Pool;
+use super::shared_parts::SharedParts;
 
 /// A pod with its membership and the fields that binding reads.
 pub(super) struct PodEntry {
@@ -46,12 +47,13 @@ pub(super) enum Membership {
 }
 
 impl PodEntry {
-    /// A pod as observed. `decided` is when a plan decided to bind it.
+    /// A pod as observed, which shares what others have too. `decided` is when a plan decided to bind it.
     pub(super) fn observed(
         view: &view::Pod,
         base: PodSpec,
         group: Membership,
         decided: Option<Timestamp>,
+        shared: &mut SharedParts,
     ) -> Self {
         let claims = view.spec.resource_claims.iter().filter_map(|claim| {
             Some((claim.name.clone(), view.claim_object(&claim.name)?.to_owned()))
@@ -59,7 +61,7 @@ impl PodEntry {
         let containers = view.spec.init_containers.iter().chain(&view.spec.containers);
         let has_node = base.node.is_some();
         let created = time::format(base.created);
-        let packed = Packed::new(&view.for_grouping(), &texts_of(&base, &created));
+        let packed = shared.pack_view(view.for_grouping(), &texts_of(&base, &created));
         let containers = containers.filter(|_| !has_node).map(|one| one.name.as_str().into());
         Self {
             base,
@@ -78,9 +80,9 @@ impl PodEntry {
         self.view.unpack(&texts_of(&self.base, &time::format(self.base.created)))
     }
 
-    /// Lets the pod share what others have too.
-    pub(super) fn share(&mut self, templates: &mut Pool<str>) {
-        self.view.share(templates);
+    /// The same fields without the texts of the pod, where these are the same for other pods.
+    pub(super) fn template(&self) -> Option<&Arc<GroupingView>> {
+        self.view.template()
     }
 
     /// The pod waits for a node.
@@ -163,7 +165,7 @@ pub(super) mod tests {
     /// The entry of a pod that belongs to the group it names.
     pub(in super::super) fn entry(view: &view::Pod) -> PodEntry {
         let base = translate(view, &PodRules::default()).object.expect("a valid pod");
-        PodEntry::observed(view, base, Membership::Named, None)
+        PodEntry::observed(view, base, Membership::Named, None, &mut SharedParts::default())
     }
 
     #[test]
@@ -180,7 +182,13 @@ pub(super) mod tests {
         let view = pod("p", json!({}));
         let decided = Some(Timestamp { nanos: 5 });
         let base = entry(&view).base;
-        let entry = PodEntry::observed(&view, base, Membership::Named, decided);
+        let entry = PodEntry::observed(
+            &view,
+            base,
+            Membership::Named,
+            decided,
+            &mut SharedParts::default(),
+        );
         assert_eq!(entry.started, decided);
     }
 

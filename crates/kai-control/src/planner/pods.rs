@@ -11,7 +11,8 @@ use kai_workloads::PodGroupPlan;
 
 use super::gangs::Gangs;
 use super::node_gpus::ChangedReservations;
-use super::pod_entry::{Membership, PodEntry, requests_amd_gpus};
+use super::own_group::GroupParts;
+use super::pod_entry::{Membership, requests_amd_gpus};
 use super::workloads::{FoundGroup, Publication};
 use super::{Planner, Publish, Wait, log_problems};
 use crate::grouper::{Grouped, Grouping, for_its_author};
@@ -44,13 +45,12 @@ impl Planner {
         self.set_reservation(view);
         let is_ours = self.namespaces.groups_pod(&base, self.settings.grouper.as_ref());
         let group = self.workloads.membership(&base, is_ours);
-        let decided = self.workloads.pod(&name).and_then(|entry| entry.started);
         if base.node.is_some() {
             self.clear_failed_binds(&name);
             self.binds.end(&name);
             self.nominations.remove(&name);
         }
-        let entry = PodEntry::observed(view, base, group, decided);
+        let entry = self.workloads.observed_entry(view, base, group);
         let named = entry.named_group();
         if self.workloads.set_pod(&name, entry) {
             match named {
@@ -59,7 +59,10 @@ impl Planner {
             }
         }
         self.statuses.accounts_mut().set_vendor(&name, requests_amd_gpus(view));
-        self.refresh_pod(&name);
+        // A pod whose group is found once everything is listed is applied then, with its group.
+        if self.is_ready() || !self.workloads.is_undecided(&name) {
+            self.refresh_pod(&name);
+        }
         if awaited_its_group && !self.awaits_its_group_object(&name) {
             self.world.require_plan(); // nothing else changed for it, and its bind was withheld
         }
@@ -112,7 +115,8 @@ impl Planner {
         let sharing = self.workloads.pods().filter(|(_, entry)| {
             entry.base.node.as_ref() == Some(&node) && !entry.base.gpu_groups.is_empty()
         });
-        let names: Vec<ObjectName> = sharing.map(|(name, _)| name.clone()).collect();
+        let mut names: Vec<ObjectName> = sharing.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
         for name in names {
             self.refresh_pod(&name);
         }
@@ -128,7 +132,12 @@ impl Planner {
     /// Finds the groups of all pods of which none is known.
     pub(super) fn group_all(&mut self) {
         for name in self.workloads.pod_names() {
-            self.find_group(&name);
+            if self.workloads.is_undecided(&name) {
+                self.find_group(&name);
+                if !self.workloads.is_own_group(&name) {
+                    self.refresh_pod(&name);
+                }
+            }
         }
         for group in self.workloads.missing_groups() {
             self.regroup(&group);
@@ -138,7 +147,8 @@ impl Planner {
     pub(super) fn find_group(&mut self, name: &ObjectName) {
         let Some(config) = &self.settings.grouper else { return };
         match self.workloads.find_group(name, config) {
-            FoundGroup::Own(plan) => self.set_own_group(name, plan),
+            FoundGroup::Own(plan) => self.set_own_group(name, &plan),
+            FoundGroup::OwnOfTemplate(parts) => self.begin_own_group(name, parts),
             FoundGroup::Request(view) => self.orders.push(Order::Group(view)),
             FoundGroup::Nothing => {}
         }
@@ -157,25 +167,31 @@ impl Planner {
                 self.statuses.note_grouping(&name, &grouped.uid, &notices);
             }
             Grouping::Own(_) | Grouping::LeftAlone | Grouping::Postponed if !is_requested => {}
-            Grouping::Own(plan) => self.set_own_group(&name, plan),
+            Grouping::Own(plan) => self.set_own_group(&name, &plan),
             Grouping::LeftAlone => self.workloads.set_membership(&name, Membership::Named),
             Grouping::Postponed => self.workloads.set_membership(&name, Membership::Unknown),
         }
     }
 
-    fn set_own_group(&mut self, name: &ObjectName, plan: Box<PodGroupPlan>) {
+    fn set_own_group(&mut self, name: &ObjectName, plan: &PodGroupPlan) {
         for notice in &plan.notices {
             tracing::info!(pod = %name, %notice, "about its group");
         }
-        let writes = self.settings.groups_pods();
-        let is_published = self.settings.publish == Publish::Always && writes;
-        if let Some(entry) = self.workloads.pod(name).filter(|_| writes)
+        if let Some(entry) = self.workloads.pod(name).filter(|_| self.settings.groups_pods())
             && entry.base.node.is_none()
         {
-            let notices = for_its_author(&plan);
+            let notices = for_its_author(plan);
             self.statuses.note_grouping(name, &entry.base.uid, &notices);
         }
-        let publication = self.workloads.set_own_group(name, plan, is_published);
+        if let Some(parts) = self.workloads.group_parts(name, plan) {
+            self.begin_own_group(name, parts);
+        }
+    }
+
+    /// The pod is its own group from now on.
+    fn begin_own_group(&mut self, name: &ObjectName, parts: Arc<GroupParts>) {
+        let is_published = self.settings.publish == Publish::Always && self.settings.groups_pods();
+        let publication = self.workloads.set_own_group(name, parts, is_published);
         self.orders.extend(publication.map(publish));
         self.apply_own_group(name);
         self.refresh_pod(name);
@@ -251,7 +267,7 @@ impl Planner {
         }
         if let Some(own) = self.workloads.own_group(name) {
             spec.group = Some(own.name.name.clone());
-            spec.sub_group.clone_from(&own.sub_group);
+            spec.sub_group.clone_from(&own.parts.sub_group);
         }
         if let Some(node) = self.nominations.node_of(name) {
             spec.nominated_node = Some(node.clone());

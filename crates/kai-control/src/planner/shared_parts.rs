@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use kai_api::view::Pod as GroupingView;
 use kai_core::input::pod::PodConstraints;
 use kai_core::input::selectors::Labels;
 use kai_core::input::{PodSpec, Text};
+use kai_workloads::PodGroupPlan;
 
 use super::own_group::GroupTraits;
+use super::packed::Packed;
 use crate::pool::Pool;
 
 /// The shared parts of all pods.
@@ -16,6 +19,8 @@ pub(super) struct SharedParts {
     labels: Pool<Labels>,
     constraints: Pool<PodConstraints>,
     traits: Pool<GroupTraits>,
+    views: Pool<GroupingView>,
+    plans: Pool<PodGroupPlan>,
 }
 
 impl SharedParts {
@@ -28,13 +33,20 @@ impl SharedParts {
         self.share_text(&mut pod.name.namespace);
         let texts = [&mut pod.group, &mut pod.sub_group, &mut pod.node];
         texts.into_iter().flatten().for_each(|text| self.share_text(text));
+        let resources = pod.numa.containers.iter_mut().flat_map(|container| &mut container.amounts);
+        resources.for_each(|(resource, _)| self.share_text(resource));
         pod.labels = self.labels.share(&pod.labels);
         pod.constraints = self.constraints.share(&pod.constraints);
     }
 
-    /// Values of pods without the texts of the one pod.
-    pub(super) fn templates(&mut self) -> &mut Pool<str> {
-        &mut self.texts
+    /// The fields that rules of grouping read, without these texts of the pod.
+    pub(super) fn pack_view(&mut self, view: GroupingView, texts: &[&str]) -> Packed<GroupingView> {
+        Packed::new(view, texts, &mut self.views, &mut self.texts)
+    }
+
+    /// The plan of a group without these texts of its pod.
+    pub(super) fn pack_plan(&mut self, plan: PodGroupPlan, texts: &[&str]) -> Packed<PodGroupPlan> {
+        Packed::new(plan, texts, &mut self.plans, &mut self.texts)
     }
 
     /// Traits of a group, in the copy that groups of other pods have.

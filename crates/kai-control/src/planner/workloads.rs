@@ -1,21 +1,29 @@
 //! Pods, pod groups, and which pod belongs to which group. A pod that is its own group needs no object: its group is planned
 //! from the rules of grouping alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kai_api::PodGroup;
+use kai_api::names::workload;
+use kai_api::view::Pod as GroupingView;
 use kai_core::input::{ObjectName, PodGroupSpec, PodSpec};
+use kai_core::keyed_hash::KeyedMap;
 use kai_core::time::{Span, Timestamp};
 use kai_translate::partition::Partition;
 use kai_translate::priority::PriorityClasses;
 use kai_translate::view::PriorityClass;
-use kai_translate::{Translated, pod_group};
+use kai_translate::{Translated, pod_group, view};
 use kai_workloads::{Decision, Facts, GrouperConfig, PodGroupPlan, group_pod};
 
-use super::own_group::OwnGroup;
+use super::own_group::{GroupParts, OwnGroup};
 use super::pod_entry::{Membership, PodEntry, named_group};
 use super::shared_parts::SharedParts;
+use crate::name_set::NameSet;
 use crate::status::Groups;
+
+/// Templates of pods that are their own group; with more of them, all are planned anew.
+const MOST_TEMPLATES: usize = 1024;
 
 /// Annotations of a pod group that a plan sets, or removes where there is no value.
 pub(super) type Marks = BTreeMap<&'static str, Option<String>>;
@@ -23,13 +31,15 @@ pub(super) type Marks = BTreeMap<&'static str, Option<String>>;
 /// All pods and pod groups.
 #[derive(Default)]
 pub(super) struct Workloads {
-    /// Boxed, so that the nodes of the map stay small.
-    pods: BTreeMap<ObjectName, Box<PodEntry>>,
+    /// A table, because each event of a pod looks it up several times. What depends on an order sorts by name.
+    pods: KeyedMap<ObjectName, Box<PodEntry>>,
     groups: Groups,
     /// Pods that are their own group, by group.
-    own_groups: BTreeMap<ObjectName, ObjectName>,
+    own_groups: KeyedMap<ObjectName, ObjectName>,
+    /// Parts of the groups of pods that are their own group, by what the rules of grouping read of such a pod.
+    own_parts: KeyedMap<Arc<GroupingView>, Arc<GroupParts>>,
     /// Pods by the group they name.
-    members: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    members: BTreeMap<ObjectName, NameSet>,
     classes: PriorityClasses,
     facts: Facts,
     shared: SharedParts,
@@ -47,6 +57,8 @@ pub(super) struct Publication {
 pub(super) enum FoundGroup {
     /// The pod is its own group.
     Own(Box<PodGroupPlan>),
+    /// The pod is its own group, as other pods of its template are theirs.
+    OwnOfTemplate(Arc<GroupParts>),
     /// The grouper has to read the pod's owners.
     Request(Box<kai_api::view::Pod>),
     /// The pod is not grouped, or its group is known.
@@ -67,12 +79,16 @@ impl Workloads {
         self.pods.get(name).map(|entry| &**entry)
     }
 
+    /// Pods in no order that may reach a result.
     pub(super) fn pods(&self) -> impl Iterator<Item = (&ObjectName, &PodEntry)> {
         self.pods.iter().map(|(name, entry)| (name, &**entry))
     }
 
+    /// Names of all pods, in their order.
     pub(super) fn pod_names(&self) -> Vec<ObjectName> {
-        self.pods.keys().cloned().collect()
+        let mut names: Vec<ObjectName> = self.pods.keys().cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// The pod is the one of this UID.
@@ -99,9 +115,19 @@ impl Workloads {
         self.shared.share(pod, known.filter(|known| known.uid == pod.uid));
     }
 
+    /// A pod as observed, with the group that it belongs to.
+    pub(super) fn observed_entry(
+        &mut self,
+        view: &view::Pod,
+        base: PodSpec,
+        group: Membership,
+    ) -> PodEntry {
+        let decided = self.pods.get(&base.name).and_then(|entry| entry.started);
+        PodEntry::observed(view, base, group, decided, &mut self.shared)
+    }
+
     /// Takes a pod over. True when its group looks otherwise with it: it started, or it is the whole group.
-    pub(super) fn set_pod(&mut self, name: &ObjectName, mut entry: PodEntry) -> bool {
-        entry.share(self.shared.templates());
+    pub(super) fn set_pod(&mut self, name: &ObjectName, entry: PodEntry) -> bool {
         let group = entry.named_group();
         let before = self.pods.get(name).and_then(|entry| entry.started);
         let is_started = entry.started != before;
@@ -158,10 +184,17 @@ impl Workloads {
         if !matches!(entry.group, Membership::Unknown) {
             return FoundGroup::Nothing;
         }
+        if let Some(parts) = entry.template().and_then(|template| self.own_parts.get(template)) {
+            debug_assert!(plans_the_same(entry, parts, &self.facts, config));
+            return FoundGroup::OwnOfTemplate(Arc::clone(parts));
+        }
         let Some(view) = entry.grouping_view() else { return FoundGroup::Nothing };
         let is_alone = view.metadata.owner_references.is_empty();
         match is_alone.then(|| group_pod(&view, &[], &self.facts, config)) {
-            Some(Ok(Decision::Group(plan))) if plan.is_own_group_of(&view) => FoundGroup::Own(plan),
+            Some(Ok(Decision::Group(plan))) if plan.is_own_group_of(&view) => {
+                self.remember_parts(name, &plan);
+                FoundGroup::Own(plan)
+            }
             Some(Ok(Decision::Skip(_))) => {
                 entry.group = Membership::Named;
                 FoundGroup::Nothing
@@ -171,6 +204,38 @@ impl Workloads {
                 FoundGroup::Request(Box::new(view))
             }
         }
+    }
+
+    /// Notes the parts of a group for other pods of the template, where they are not those of the one pod.
+    fn remember_parts(&mut self, name: &ObjectName, plan: &PodGroupPlan) {
+        let Some(entry) = self.pods.get(name) else { return };
+        let Some(template) = entry.template() else { return };
+        // A pod that names a group is judged by that name.
+        let names_group = template.annotation(workload::POD_GROUP_NAME).is_some()
+            || template.spec.names_kubernetes_group();
+        let parts = GroupParts::new(&entry.base, plan, &mut self.shared);
+        if names_group || !parts.are_of_template() {
+            return;
+        }
+        if self.own_parts.len() >= MOST_TEMPLATES {
+            self.own_parts.clear();
+        }
+        self.own_parts.insert(Arc::clone(template), Arc::new(parts));
+    }
+
+    /// Parts of the group that the pod is.
+    pub(super) fn group_parts(
+        &mut self,
+        name: &ObjectName,
+        plan: &PodGroupPlan,
+    ) -> Option<Arc<GroupParts>> {
+        let entry = self.pods.get(name)?;
+        Some(Arc::new(GroupParts::new(&entry.base, plan, &mut self.shared)))
+    }
+
+    /// The group of the pod is not decided yet.
+    pub(super) fn is_undecided(&self, pod: &ObjectName) -> bool {
+        self.pods.get(pod).is_some_and(|entry| matches!(entry.group, Membership::Unknown))
     }
 
     /// The grouper decides about the pod.
@@ -189,15 +254,14 @@ impl Workloads {
     pub(super) fn set_own_group(
         &mut self,
         name: &ObjectName,
-        plan: Box<PodGroupPlan>,
+        parts: Arc<GroupParts>,
         published: bool,
     ) -> Option<Publication> {
         let entry = self.pods.get_mut(name)?;
-        let own = OwnGroup::new(&entry.base, &plan, published, &mut self.shared);
+        let own = OwnGroup::new(&entry.base, parts, published);
         self.own_groups.insert(own.name.clone(), name.clone());
         entry.group = Membership::Own(own);
-        let view = Box::new(entry.grouping_view().filter(|_| published)?);
-        Some(Publication { view, plan })
+        if published { entry.publication() } else { None }
     }
 
     /// The pod that is its own group of this name.
@@ -243,7 +307,8 @@ impl Workloads {
 
     /// Groups of single pods whose objects were not ordered yet; they count as ordered now.
     pub(super) fn take_unpublished(&mut self) -> Vec<Publication> {
-        self.pods.values_mut().filter_map(|entry| entry.publish()).collect()
+        let names = self.pod_names().into_iter();
+        names.filter_map(|name| self.pods.get_mut(&name)?.publish()).collect()
     }
 
     /// When the group of a waiting pod becomes an object, if it has waited as long as `patience`.
@@ -271,7 +336,7 @@ impl Workloads {
         is_ours: impl Fn(&PodSpec) -> bool,
     ) -> Vec<kai_api::view::Pod> {
         let mut views = Vec::new();
-        for name in self.members.get(group).into_iter().flatten() {
+        for name in self.members.get(group).into_iter().flat_map(NameSet::iter) {
             let Some(entry) = self.pods.get_mut(name) else { continue };
             if matches!(entry.group, Membership::Named) && is_ours(&entry.base) {
                 entry.group = Membership::Requested;
@@ -290,17 +355,18 @@ impl Workloads {
     /// Pods of a namespace that is grouped from now on and that name no group: they are decided about. Pods that were grouped
     /// once stay so.
     pub(super) fn select_namespace(&mut self, namespace: &str) -> Vec<ObjectName> {
-        let first = ObjectName::new(namespace, "");
-        let pods = self.pods.range_mut(first..);
-        let pods = pods.take_while(|(pod, _)| *pod.namespace == *namespace);
+        let pods = self.pods.iter_mut().filter(|(pod, _)| *pod.namespace == *namespace);
         let ungrouped = pods.filter(|(_, entry)| {
             matches!(entry.group, Membership::Named) && entry.base.group.is_none()
         });
-        let selected = ungrouped.map(|(pod, entry)| {
-            entry.group = Membership::Unknown;
-            pod.clone()
-        });
-        selected.collect()
+        let mut selected: Vec<ObjectName> = ungrouped
+            .map(|(pod, entry)| {
+                entry.group = Membership::Unknown;
+                pod.clone()
+            })
+            .collect();
+        selected.sort_unstable();
+        selected
     }
 
     pub(super) fn set_group(&mut self, name: ObjectName, group: PodGroup) {
@@ -339,6 +405,7 @@ impl Workloads {
     fn refresh_class_names(&mut self, is_changed: bool) -> bool {
         if is_changed {
             self.facts.priority_classes = self.classes.names().cloned().collect();
+            self.own_parts.clear();
         }
         is_changed
     }
@@ -356,7 +423,7 @@ impl Workloads {
         &self,
         group: &ObjectName,
     ) -> impl Iterator<Item = (&ObjectName, &PodEntry)> {
-        let names = self.members.get(group).into_iter().flatten();
+        let names = self.members.get(group).into_iter().flat_map(NameSet::iter);
         names.filter_map(|name| self.entry(name))
     }
 
@@ -412,7 +479,7 @@ impl Workloads {
     ) -> Option<PodGroupSpec> {
         let entry = self.pods.get(pod)?;
         let own = self.own_group(pod)?;
-        let traits = &*own.traits;
+        let traits = &*own.parts.traits;
         if self.groups.contains_key(&own.name) || !partition.holds(&traits.labels) {
             return None;
         }
@@ -445,13 +512,25 @@ impl Workloads {
             return object.spec.priority_class_name.as_deref();
         }
         let own = self.own_group(self.own_groups.get(group)?)?;
-        Some(&own.traits.priority_class)
+        Some(&own.parts.traits.priority_class)
     }
 
     /// The object that a cycle is about when it tries this group: the pod that is the group, or else none.
     pub(super) fn named_group_of(&self, pod: &ObjectName) -> Option<ObjectName> {
         self.pods.get(pod).and_then(|entry| named_group(&entry.base))
     }
+}
+
+/// The rules plan the group of the pod with these parts.
+fn plans_the_same(
+    entry: &PodEntry,
+    parts: &Arc<GroupParts>,
+    facts: &Facts,
+    config: &GrouperConfig,
+) -> bool {
+    let Some(view) = entry.grouping_view() else { return false };
+    let Ok(Decision::Group(plan)) = group_pod(&view, &[], facts, config) else { return false };
+    OwnGroup::new(&entry.base, Arc::clone(parts), false).plan(&entry.base) == Some(*plan)
 }
 
 impl PodEntry {
@@ -461,6 +540,12 @@ impl PodEntry {
         if std::mem::replace(&mut own.published, true) {
             return None;
         }
+        self.publication()
+    }
+
+    /// What the object of the group that this pod is says.
+    fn publication(&self) -> Option<Publication> {
+        let Membership::Own(own) = &self.group else { return None };
         Some(Publication {
             plan: Box::new(own.plan(&self.base)?),
             view: Box::new(self.grouping_view()?),
@@ -470,7 +555,6 @@ impl PodEntry {
 
 #[cfg(test)]
 mod tests {
-    use kai_api::names::workload;
     use kai_api::pod_group::PodGroupSpec as ApiSpec;
     use serde_json::{Value, json};
 
@@ -505,7 +589,8 @@ mod tests {
             panic!("a pod without owners is its own group");
         };
         let group = name(&plan.name);
-        assert_eq!(workloads.set_own_group(&name("p"), plan, false), None);
+        let parts = workloads.group_parts(&name("p"), &plan).expect("a pod");
+        assert_eq!(workloads.set_own_group(&name("p"), parts, false), None);
         (workloads, group)
     }
 

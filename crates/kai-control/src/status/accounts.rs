@@ -14,11 +14,13 @@ use kai_core::input::{
     ClaimSpec, Delta, NodeSpec, Object, ObjectKey, ObjectName, PodGroupSpec, PodSpec, QueueSpec,
     Text,
 };
+use kai_core::keyed_hash::{KeyedMap, KeyedSet};
 use kai_core::status::Status;
 use kai_core::world::gpu_facts::GpuFacts;
 
 use super::amounts::{Demand, Sum, is_over};
 use super::claimed::Claimed;
+use crate::name_set::NameSet;
 use crate::pool::Pool;
 
 /// What is in use and waited for.
@@ -81,7 +83,7 @@ pub struct Group {
     /// Needed pods by leaf.
     pub leaves: Arc<BTreeMap<Text, u32>>,
     /// Pods of the group, by name.
-    pub members: BTreeSet<ObjectName>,
+    members: NameSet,
     demand: Demand,
     /// The tree of a semi-preemptible group, and what its core has.
     tree: Option<Arc<GroupSet>>,
@@ -110,7 +112,7 @@ struct QueueEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
     /// Groups whose sums changed.
-    pub groups: BTreeSet<ObjectName>,
+    pub groups: KeyedSet<ObjectName>,
     /// Queues whose sums or children changed, with all queues above.
     pub queues: BTreeSet<Text>,
 }
@@ -118,8 +120,9 @@ pub struct Touched {
 /// What groups and queues have and want.
 #[derive(Default)]
 pub struct Accounts {
-    pods: BTreeMap<ObjectName, Member>,
-    groups: BTreeMap<ObjectName, Group>,
+    /// Tables, because each change of a pod looks both up several times. Boxed, so that free slots are small.
+    pods: KeyedMap<ObjectName, Box<Member>>,
+    groups: KeyedMap<ObjectName, Box<Group>>,
     queues: BTreeMap<Text, QueueEntry>,
     /// Pods that ask for GPUs of AMD.
     amd: BTreeSet<ObjectName>,
@@ -177,17 +180,17 @@ impl Accounts {
 
     /// A group that exists or that pods name.
     pub fn group(&self, name: &ObjectName) -> Option<&Group> {
-        self.groups.get(name)
+        self.groups.get(name).map(|group| &**group)
     }
 
-    /// Every group that exists or that pods name.
+    /// Every group that exists or that pods name, in no order that may reach a result.
     pub fn group_names(&self) -> impl Iterator<Item = &ObjectName> {
         self.groups.keys()
     }
 
     /// A pod of a group.
     pub fn member(&self, pod: &ObjectName) -> Option<&Member> {
-        self.pods.get(pod)
+        self.pods.get(pod).map(|member| &**member)
     }
 
     /// The group of a pod.
@@ -197,8 +200,8 @@ impl Accounts {
 
     /// Pods of a group with what is known of them.
     pub fn members(&self, group: &ObjectName) -> impl Iterator<Item = (&ObjectName, &Member)> {
-        let members = self.groups.get(group).map(|group| &group.members);
-        members.into_iter().flatten().filter_map(|pod| Some((pod, self.pods.get(pod)?)))
+        let members = self.groups.get(group).into_iter().flat_map(|group| group.members.iter());
+        members.filter_map(|pod| Some((pod, self.member(pod)?)))
     }
 
     /// Device claims of a pod.
@@ -329,7 +332,7 @@ impl Accounts {
             self.claimed.remove_user(pod, &old.claims);
         }
         self.claimed.add_user(pod, &member.claims);
-        self.pods.insert(pod.clone(), member);
+        self.pods.insert(pod.clone(), Box::new(member));
     }
 
     /// GPUs that a pod claims count as if it requested them itself.
@@ -347,7 +350,7 @@ impl Accounts {
 
     fn set_claim(&mut self, name: &ObjectName, claim: Option<&ClaimSpec>) {
         for pod in self.claimed.set(name, claim) {
-            let Some(mut member) = self.pods.get(&pod).cloned() else { continue };
+            let Some(mut member) = self.member(&pod).cloned() else { continue };
             self.count_claims(&pod, &mut member);
             self.remove_pod(&pod);
             self.add_member(&pod, member);
@@ -381,7 +384,7 @@ impl Accounts {
                 member.sub_group.as_deref().unwrap_or(DEFAULT_LEAF) == &*leaf.name
                     && member.demand.allocated != Sum::default()
             };
-            let members = entry.members.iter().filter_map(|pod| self.pods.get(pod)).filter(named);
+            let members = entry.members.iter().filter_map(|pod| self.member(pod)).filter(named);
             let members: Vec<&Member> = members.take(leaf.min_available as usize).collect();
             let is_satisfied = members.len() >= leaf.min_available as usize;
             let mut sum = Sum::default();
@@ -430,7 +433,7 @@ impl Accounts {
 
     fn forget_if_empty(&mut self, group: &ObjectName) {
         let empty = |entry: &Group| entry.queue.is_none() && entry.members.is_empty();
-        if self.groups.get(group).is_some_and(empty) {
+        if self.group(group).is_some_and(empty) {
             self.groups.remove(group);
         }
     }

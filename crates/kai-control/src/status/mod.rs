@@ -169,8 +169,10 @@ impl Statuses {
             }
         }
         if (duties.groups && !old.groups) || (duties.verdicts && !old.verdicts) {
-            for group in self.accounts.group_names() {
-                self.schedule.request(Target::Group(group.clone()), now);
+            let mut groups: Vec<ObjectName> = self.accounts.group_names().cloned().collect();
+            groups.sort_unstable();
+            for group in groups {
+                self.schedule.request(Target::Group(group), now);
             }
         }
     }
@@ -184,16 +186,19 @@ impl Statuses {
         self.in_flight.len() + self.unkept_in_flight >= self.settings.workers
     }
 
-    /// Notes what pods changed, so that sums are looked at.
-    pub fn notice(&mut self, now: Timestamp) {
-        let Touched { groups, queues } = self.accounts.take_touched();
+    /// Notes what pods changed, so that sums are looked at. A group that is no object has no status.
+    fn notice(&mut self, groups: &Groups, now: Timestamp) {
+        let Touched { groups: touched, queues } = self.accounts.take_touched();
         if self.settings.duties.queues {
             for queue in queues {
                 self.schedule.request(Target::Queue(queue), now);
             }
         }
         if self.settings.duties.groups || self.settings.duties.verdicts {
-            for group in groups {
+            let mut touched: Vec<ObjectName> =
+                touched.into_iter().filter(|group| groups.contains_key(group)).collect();
+            touched.sort_unstable();
+            for group in touched {
                 self.schedule.request(Target::Group(group), now);
             }
         }
@@ -201,7 +206,7 @@ impl Statuses {
 
     /// Writes that are due, as many as workers are free.
     pub fn take(&mut self, groups: &Groups, now: Timestamp) -> Vec<StatusWrite> {
-        self.notice(now);
+        self.notice(groups, now);
         for event in std::mem::take(&mut self.notices) {
             self.events.push(event, now);
         }
