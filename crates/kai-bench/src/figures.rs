@@ -21,6 +21,9 @@ pub struct Figures {
     /// Last create to last bind of a gang of 512 one-GPU pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_512_s: Option<f64>,
+    /// Last create to last bind of a gang of 512 half-GPU pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang_512_halves_s: Option<f64>,
     /// Last create to last bind of a gang that reclaims two fifths of a full cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_s: Option<f64>,
@@ -111,6 +114,10 @@ pub struct Latency {
 pub struct SharedFill {
     /// First create to last bind.
     pub pods_per_s: f64,
+    /// The same where the load client makes the writes itself: the limit of the API server.
+    pub raw_pods_per_s: f64,
+    /// `pods_per_s` divided by `raw_pods_per_s`.
+    pub ratio_to_raw: f64,
     /// Writes of kai per pod.
     pub requests_per_pod: f64,
     /// Create to bind, median.

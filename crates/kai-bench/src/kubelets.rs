@@ -13,7 +13,10 @@ use crate::load::{JSON, MERGE_PATCH, send};
 use crate::objects::RESERVATIONS;
 use crate::observer::Pod;
 
-const REQUESTS_AT_ONCE: usize = 16;
+/// Statuses that are written at once.
+const STATUSES_AT_ONCE: usize = 16;
+/// Reservation pods that name their device at once: each is on a node of its own, and waits for no status of another node.
+const DEVICES_AT_ONCE: usize = 64;
 
 /// Writes that the kubelets were answered so far. They lag behind binds, so their number is counted, not assumed.
 #[derive(Clone, Default)]
@@ -43,7 +46,8 @@ pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) -> Kubelet
     let writes = KubeletWrites::default();
     let counted = writes.clone();
     tokio::spawn(async move {
-        let limit = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
+        let statuses = Arc::new(Semaphore::new(STATUSES_AT_ONCE));
+        let devices = Arc::new(Semaphore::new(DEVICES_AT_ONCE));
         let (mut started, mut ended): (BTreeSet<String>, BTreeSet<String>) = Default::default();
         while let Some(pod) = pods.recv().await {
             if pod.spec.node_name.is_none() {
@@ -57,10 +61,14 @@ pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) -> Kubelet
             if !deleted && pod.status.phase.as_deref() == Some("Running") {
                 continue;
             }
-            let (client, limit) = (client.clone(), Arc::clone(&limit));
-            let writes = counted.clone();
+            let (client, writes) = (client.clone(), counted.clone());
+            let (statuses, devices) = (Arc::clone(&statuses), Arc::clone(&devices));
             tokio::spawn(async move {
-                let _permit = limit.acquire().await;
+                if !deleted && pod.metadata.namespace == RESERVATIONS {
+                    let _permit = devices.acquire().await;
+                    name_device(&client, &writes, &pod).await;
+                }
+                let _permit = statuses.acquire().await;
                 if deleted {
                     end(&client, &writes, &pod).await;
                 } else {
@@ -76,12 +84,13 @@ fn path(pod: &Pod) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.metadata.namespace, pod.metadata.name)
 }
 
+async fn name_device(client: &Client, writes: &KubeletWrites, pod: &Pod) {
+    let device = format!("GPU-{}", pod.metadata.uid);
+    let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}});
+    writes.send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
+}
+
 async fn begin(client: &Client, writes: &KubeletWrites, pod: &Pod) {
-    if pod.metadata.namespace == RESERVATIONS {
-        let device = format!("GPU-{}", pod.metadata.uid);
-        let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}});
-        writes.send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
-    }
     let status: Value =
         json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
     writes.send(client, "PATCH", &format!("{}/status", path(pod)), MERGE_PATCH, &status).await;

@@ -10,7 +10,10 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::objects::{NAMESPACE, RESERVATIONS, binding, eviction, node_name};
+use crate::objects::{
+    NAMESPACE, RESERVATIONS, binding, eviction, node_name, reservation, shared_binding,
+    shared_config_map,
+};
 
 /// Sends one request; returns the body of the answer.
 pub(crate) async fn send(
@@ -47,6 +50,18 @@ pub(crate) struct Load {
 pub(crate) struct Created {
     pub(crate) created: BTreeMap<String, Instant>,
     pub(crate) bound: BTreeMap<String, Instant>,
+}
+
+impl Created {
+    /// Pods by name, each with the moments of its create and of its bind.
+    fn of(pods: Vec<(String, Instant, Instant)>) -> Self {
+        let mut all = Self::default();
+        for (name, created, bound) in pods {
+            all.created.insert(name.clone(), created);
+            all.bound.insert(name, bound);
+        }
+        all
+    }
 }
 
 impl Load {
@@ -120,12 +135,33 @@ impl Load {
             send(&client, "POST", &path, JSON, &binding(&name, &node_name(at % nodes))).await?;
             Ok((name, begin, Instant::now()))
         };
-        let mut all = Created::default();
-        for (name, created, bound) in self.each(pods, create).await? {
-            all.created.insert(name.clone(), created);
-            all.bound.insert(name, bound);
-        }
-        Ok(all)
+        Ok(Created::of(self.each(pods, create).await?))
+    }
+
+    /// Creates half-GPU pods and binds each at once, two to a device, with the writes that a binder needs: what the API server can do.
+    /// The device of a reservation pod is not waited for.
+    pub(crate) async fn create_and_bind_halves(
+        &self,
+        pods: Vec<Value>,
+        nodes: usize,
+    ) -> anyhow::Result<Created> {
+        let create = move |client: Client, at: usize, pod: Value| async move {
+            let (node, group) = (node_name(at / 2 % nodes), format!("group-{:06}", at / 2));
+            if at.is_multiple_of(2) {
+                let path = format!("/api/v1/namespaces/{RESERVATIONS}/pods");
+                send(&client, "POST", &path, JSON, &reservation(&group, &node)).await?;
+            }
+            let begin = Instant::now();
+            let created = send(&client, "POST", &pods_path(), JSON, &pod).await?;
+            let (name, uid) = (name(&pod), created["metadata"]["uid"].as_str().unwrap_or_default());
+            let map = shared_config_map(&name, uid, &group);
+            let maps = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+            send(&client, "POST", &maps, JSON, &map).await?;
+            let path = format!("{}/{name}/binding", pods_path());
+            send(&client, "POST", &path, JSON, &shared_binding(&name, &node, &group)).await?;
+            Ok((name, begin, Instant::now()))
+        };
+        Ok(Created::of(self.each(pods, create).await?))
     }
 
     /// Evicts pods, as many at once as there are connections.

@@ -109,6 +109,44 @@ pub(crate) fn binding(pod: &str, node: &str) -> Value {
     })
 }
 
+/// A reservation pod of the device `group` on a node.
+pub(crate) fn reservation(group: &str, node: &str) -> Value {
+    let gpu = json!({"nvidia.com/gpu": "1"});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("reservation-{group}"),
+            "namespace": RESERVATIONS,
+            "labels": {"app": "kai-resource-reservation", "runai-gpu-group": group},
+        },
+        "spec": {
+            "nodeName": node,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "resource-reservation", "image": "none", "resources": {"requests": gpu, "limits": gpu}}],
+        },
+    })
+}
+
+/// The config map to which a half-GPU pod refers.
+pub(crate) fn shared_config_map(pod: &str, uid: &str, device: &str) -> Value {
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid});
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": format!("{pod}-shared-gpu-0"), "namespace": NAMESPACE, "ownerReferences": [owner]},
+        "data": {"NVIDIA_VISIBLE_DEVICES": device, "RUNAI_NUM_OF_GPUS": "0.5", "GPU_PORTION": "0.5"},
+    })
+}
+
+/// The binding of a half-GPU pod to a node and to the device `group`.
+pub(crate) fn shared_binding(pod: &str, node: &str, group: &str) -> Value {
+    let mut binding = binding(pod, node);
+    binding["metadata"]["labels"] = json!({"runai-gpu-group": group});
+    binding["metadata"]["annotations"] = json!({"received-resource-type": "Fraction"});
+    binding
+}
+
 pub(crate) fn eviction(pod: &str) -> Value {
     json!({
         "apiVersion": "policy/v1",

@@ -19,7 +19,7 @@ use super::device::DeviceState;
 use super::facts::{Awaited, Life, PodFacts};
 use super::request::{Progress, Request, RequestId};
 use super::volumes::{ReserveVolume, SelectNode, VolumeStep};
-use super::writes::{BindStep, Order, StatusUpdate, Undo};
+use super::writes::{BindStep, LabelChanges, Order, StatusUpdate, Undo};
 use super::{Binder, DeviceKey, Item, PATIENCE, sharing};
 use kai_settings::binder::BinderPlugin;
 
@@ -45,6 +45,8 @@ pub(super) struct Attempt {
     entered: Timestamp,
     /// Claims for which it requested volumes.
     requested_volumes: BTreeSet<ObjectName>,
+    /// Names of the config maps that it wrote.
+    config_maps: Vec<String>,
     /// The claim that is being given devices.
     taking: Option<ObjectName>,
     /// A write is under way.
@@ -129,6 +131,7 @@ impl Attempt {
             gang_has_begun: false,
             entered: now,
             requested_volumes: BTreeSet::new(),
+            config_maps: Vec::new(),
             taking: None,
             busy: false,
             orphan: false,
@@ -330,6 +333,9 @@ impl Binder {
             | BindStep::ReserveVolume(ReserveVolume { claim, .. }) => {
                 attempt.requested_volumes.insert(claim.clone());
             }
+            BindStep::Configure { maps, .. } => {
+                attempt.config_maps = maps.iter().map(|map| map.name.clone()).collect();
+            }
             _ => {}
         }
     }
@@ -366,7 +372,7 @@ impl Binder {
             Stage::Undo(_) if self.is_bound_as_requested(request) => {
                 Move::Next(Stage::Report(Outcome::Bound))
             }
-            Stage::Undo(reason) => match self.undo(request) {
+            Stage::Undo(reason) => match self.undo(request, attempt) {
                 Some(undo) => Move::write(BindStep::Undo(undo)),
                 None => Move::Next(Stage::Report(Outcome::Failed(reason.clone()))),
             },
@@ -447,7 +453,7 @@ impl Binder {
                 Move::Next(after_claims(request))
             }
             Stage::Claims => self.take_claims(request, attempt, pod, now),
-            Stage::Label => match labels(request, pod) {
+            Stage::Label => match self.labels_before_bind(request, pod) {
                 Some(labels) => Move::write(BindStep::Label { uid: pod.uid.clone(), labels }),
                 None => Move::Next(Stage::Configure),
             },
@@ -606,8 +612,8 @@ impl Binder {
                 Err(reason) => return Move::fail(reason),
             }
         }
+        let labels = if request.is_fraction() { request.group_labels() } else { Vec::new() };
         if let Some(view) = &pod.view {
-            let labels = if request.is_fraction() { request.group_labels() } else { Vec::new() };
             let signer = &self.settings.signer;
             let placement = signer.sign(&view.metadata, &request.node, &labels, &annotations);
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));
@@ -615,14 +621,24 @@ impl Binder {
         Move::write(BindStep::Bind {
             uid: pod.uid.clone(),
             node: request.node.clone(),
+            labels: labels.into_iter().collect(),
             annotations,
         })
     }
 
+    /// Labels that the pod has to get or lose before it is bound. Where placements are signed, the bind itself says which devices
+    /// the pod has, and its labels are for other readers: the bind sets them, or `repair` does after it.
+    fn labels_before_bind(&self, request: &Request, pod: &PodFacts) -> Option<LabelChanges> {
+        let is_set_by_bind = |labels: &LabelChanges| {
+            self.settings.signer.key.is_some() && labels.values().all(Option::is_some)
+        };
+        labels(request, pod).filter(|labels| !is_set_by_bind(labels))
+    }
+
     /// What has to be undone before the pod is as it was.
-    fn undo(&self, request: &Request) -> Option<Undo> {
+    fn undo(&self, request: &Request, attempt: &Attempt) -> Option<Undo> {
         let pod = self.facts.subject(request)?;
-        self.undo_of(pod, self.volumes_to_free(request, pod))
+        self.undo_of(pod, self.volumes_to_free(request, pod), &attempt.config_maps)
     }
 }
 
@@ -637,14 +653,14 @@ fn failed_in(plugin: BinderPlugin, reason: &str) -> String {
 }
 
 /// Labels that the pod has to get or lose; none: it is labelled as it should be.
-fn labels(request: &Request, pod: &PodFacts) -> Option<BTreeMap<String, Option<String>>> {
+fn labels(request: &Request, pod: &PodFacts) -> Option<LabelChanges> {
     let wanted = request.group_labels();
     let has = |key: &str| pod.view.as_ref().and_then(|view| view.metadata.labels.get(key));
     let own = pod.view.iter().flat_map(|view| view.metadata.labels.keys());
     let stale = own.filter(|key| sharing::is_group_label(key));
     let stale = stale.filter(|key| !wanted.iter().any(|(other, _)| other == *key));
     let missing = wanted.iter().filter(|(key, value)| has(key) != Some(value));
-    let labels: BTreeMap<String, Option<String>> = stale
+    let labels: LabelChanges = stale
         .map(|key| (key.clone(), None))
         .chain(missing.map(|(key, value)| (key.clone(), Some(value.clone()))))
         .collect();

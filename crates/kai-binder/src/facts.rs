@@ -115,6 +115,8 @@ pub(super) struct PodFacts {
     pub(super) tolerations: Vec<view::Toleration>,
     /// How its limit of GPU memory is kept, since it has a node.
     pub(super) limits: PodLimits,
+    /// Other readers cannot see its groups: its labels do not name them.
+    pub(super) lacks_group_labels: bool,
 }
 
 /// Where a pod is in its life.
@@ -174,6 +176,7 @@ impl PodFacts {
             tolerations: if groups.is_empty() { Vec::new() } else { pod.spec.tolerations.clone() },
             groups,
             limits: node.map(|_| PodLimits::read(&metadata.annotations)).unwrap_or_default(),
+            lacks_group_labels: pod.lacks_group_labels,
         }
     }
 

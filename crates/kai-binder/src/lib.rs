@@ -28,7 +28,7 @@
 //! | `reservation_limits` | how many reservation pods may be unanswered |
 //! | `plugins` | parts of a bind under KAI's names, and what can be said about them |
 //! | `sharing` | config maps of a sharing pod |
-//! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it |
+//! | `repair` | what a bind did to a pod, and pods that an interrupted bind left with it; labels that a bind did not set |
 //! | `writes`, `claim_writes` | how orders are written |
 //! | [`driver`] | orders into requests to the API server |
 
@@ -223,6 +223,7 @@ impl Binder {
             }
             Report::NodeUpdated { node, ended } => self.node_updated(&node, ended, now),
             Report::Repaired { pod, ended } => self.repaired(&pod, ended, now),
+            Report::Labelled { pod, ended } => self.labelled(&pod, ended, now),
         }
     }
 

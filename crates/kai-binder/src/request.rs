@@ -119,12 +119,17 @@ impl Request {
 
     /// The labels that name a pod's shared devices, as KAI writes them.
     pub(super) fn group_labels(&self) -> Vec<(String, String)> {
-        match self.spec.gpu_groups().as_slice() {
-            [one] => vec![(gpu::GROUP.to_owned(), (*one).to_owned())],
-            several => several
-                .iter()
-                .map(|group| (format!("{}{group}", gpu::MULTI_GROUP_PREFIX), (*group).to_owned()))
-                .collect(),
-        }
+        group_labels(&self.spec.gpu_groups())
+    }
+}
+
+/// The labels that name these groups, as KAI writes them.
+pub(super) fn group_labels(groups: &[&str]) -> Vec<(String, String)> {
+    match groups {
+        [one] => vec![(gpu::GROUP.to_owned(), (*one).to_owned())],
+        several => several
+            .iter()
+            .map(|group| (format!("{}{group}", gpu::MULTI_GROUP_PREFIX), (*group).to_owned()))
+            .collect(),
     }
 }

@@ -41,13 +41,18 @@ pub(super) enum Order {
     Write { request: ObjectName, attempt: u64, pod: ObjectName, write: BindStep },
     /// Remove what a bind left on a pod.
     Repair { pod: ObjectName, undo: Undo },
+    /// Set and remove labels of a pod that is bound.
+    Label { pod: ObjectName, uid: Text, labels: LabelChanges },
 }
+
+/// Labels by key; none: the label is removed.
+pub(super) type LabelChanges = BTreeMap<String, Option<String>>;
 
 /// A step of a bind.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum BindStep {
     /// Set and remove labels of the pod.
-    Label { uid: Text, labels: BTreeMap<String, Option<String>> },
+    Label { uid: Text, labels: LabelChanges },
     /// Write the pod's config maps.
     Configure { uid: Text, maps: Vec<ConfigMap> },
     /// Reserve a volume for a claim of the pod.
@@ -60,8 +65,13 @@ pub(super) enum BindStep {
     MakeClaim(Box<ResourceClaim>),
     /// Name that claim in the status of the pod.
     NameClaim { uid: Text, status: PodExtendedResourceClaimStatus },
-    /// Bind the pod, with annotations.
-    Bind { uid: Text, node: Text, annotations: BTreeMap<Cow<'static, str>, String> },
+    /// Bind the pod, with labels and annotations.
+    Bind {
+        uid: Text,
+        node: Text,
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<Cow<'static, str>, String>,
+    },
     /// Undo what was done to the pod.
     Undo(Undo),
     /// Write how it ended.
@@ -129,6 +139,7 @@ pub(super) enum Report {
     Wrote { request: ObjectName, attempt: u64, ended: Written },
     NodeUpdated { node: Text, ended: Outcome<()> },
     Repaired { pod: ObjectName, ended: Written },
+    Labelled { pod: ObjectName, ended: Outcome<()> },
 }
 
 /// How a write ended.
@@ -182,6 +193,11 @@ pub(super) async fn carry_out(writer: &Writer, order: Order) -> Option<Report> {
             let ended = undo_all(writer, &pod, undo).await;
             Some(Report::Repaired { pod, ended })
         }
+        Order::Label { pod, uid, labels } => {
+            let target = Target::of_uid(Resource::PODS, &pod, &uid);
+            let ended = writer.write(&Write::Patch(target, Patch::labels(labels))).await;
+            Some(Report::Labelled { pod, ended })
+        }
     }
 }
 
@@ -209,8 +225,8 @@ async fn write_step(
         BindStep::NameClaim { uid, status } => {
             claim_writes::name_claim(writer, pod, &uid, Some(&status)).await
         }
-        BindStep::Bind { uid, node, annotations } => {
-            let bind = BindPod { pod: pod.clone(), uid, node, annotations };
+        BindStep::Bind { uid, node, labels, annotations } => {
+            let bind = BindPod { pod: pod.clone(), uid, node, labels, annotations };
             writer.write(&Write::Bind(bind)).await?;
             Ok(Answer::Nothing)
         }

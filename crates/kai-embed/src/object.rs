@@ -273,11 +273,11 @@ pub fn set_condition(
     let status = if status { "True" } else { "False" };
     let conditions = map_at(object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
     let Some(conditions) = conditions.as_array_mut() else { return };
-    let known = conditions.iter().position(|condition| condition["type"] == kind);
+    let known = conditions.iter().position(|condition| *field(condition, "type") == kind);
     let since = known
         .map(|at| &conditions[at])
-        .filter(|condition| condition["status"] == status)
-        .map_or_else(|| moment(now), |condition| condition["lastTransitionTime"].clone());
+        .filter(|condition| *field(condition, "status") == status)
+        .map_or_else(|| moment(now), |condition| field(condition, "lastTransitionTime").clone());
     let mut condition = json!({"type": kind, "status": status, "lastTransitionTime": since});
     if !reason.is_empty() {
         condition["reason"] = json!(reason);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::object::{entries, items, text};
+use crate::object::{at, entries, field, items, text};
 
 /// What one label must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +63,13 @@ impl LabelSelector {
         if selector.is_null() {
             return Self { requirements: Vec::new(), selects_nothing: true };
         }
-        let exact = entries(&selector["matchLabels"])
+        let exact = entries(field(selector, "matchLabels"))
             .into_iter()
             .map(|(key, value)| Requirement::In(key.to_owned(), vec![value.to_owned()]));
-        let expressions = items(&selector["matchExpressions"]).filter_map(|one| {
-            let key = text(&one["key"]).to_owned();
-            let values = items(&one["values"]).map(|value| text(value).to_owned()).collect();
-            match text(&one["operator"]) {
+        let expressions = items(field(selector, "matchExpressions")).filter_map(|one| {
+            let key = text(field(one, "key")).to_owned();
+            let values = items(field(one, "values")).map(|value| text(value).to_owned()).collect();
+            match text(field(one, "operator")) {
                 "In" => Some(Requirement::In(key, values)),
                 "NotIn" => Some(Requirement::NotIn(key, values)),
                 "Exists" => Some(Requirement::Exists(key)),
@@ -93,7 +93,7 @@ impl LabelSelector {
         if self.requirements.is_empty() {
             return true;
         }
-        let labels = entries(&object["metadata"]["labels"]);
+        let labels = entries(at(object, &["metadata", "labels"]));
         self.requirements.iter().all(|one| one.matches(&labels))
     }
 }

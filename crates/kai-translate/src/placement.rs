@@ -140,6 +140,15 @@ impl<'a> SignedPlacement<'a> {
         serde_json::from_str(text).ok()
     }
 
+    /// The metadata has all labels of GPU groups that were decided.
+    pub fn has_group_labels(&self, metadata: &ObjectMeta) -> bool {
+        let decided = self.labels.0.iter();
+        let mut decided = decided.filter_map(|(Borrowed(key), value)| Some((key, value.as_ref()?)));
+        decided.all(|(key, Borrowed(value))| {
+            !is_group_label(key) || metadata.labels.get(&**key).is_some_and(|known| known == value)
+        })
+    }
+
     /// Gives the metadata of the pod the values it had when it was bound.
     pub fn restore(&self, metadata: &mut ObjectMeta) {
         metadata.labels.retain(|key, _| !is_group_label(key));

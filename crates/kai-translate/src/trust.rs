@@ -120,6 +120,7 @@ impl PodTrust {
         let placement = placement.as_deref().and_then(|text| SignedPlacement::decode(text, key));
         let placement = placement.filter(|one| one.uid == pod.metadata.uid && *one.node == *node);
         if let Some(placement) = &placement {
+            pod.lacks_group_labels = !placement.has_group_labels(&pod.metadata);
             placement.restore(&mut pod.metadata);
         }
         let mut others = self.move_home(&name, &node);
@@ -437,6 +438,19 @@ mod tests {
         assert_eq!(counted(&trust.remove_pod(&name)), (vec![], None));
         assert!(trust.remove_pod(&ObjectName::new("a", "p")).is_empty());
         assert!(trust.homes.len() <= 1 && trust.nodes.is_empty(), "{trust:?}");
+    }
+
+    #[test]
+    fn a_pod_without_the_labels_of_its_placement_counts_the_same_and_is_marked() {
+        let mut labelled = pod("p", "g", "0.5");
+        attest(&mut labelled, "n");
+        let mut unlabelled = labelled.clone();
+        unlabelled.metadata.labels.remove(gpu::GROUP);
+        for (pod, lacks) in [(labelled, false), (unlabelled, true)] {
+            let seen = trust().set_pod(pod);
+            assert_eq!(counted(&seen), (vec!["g".into()], Some("0.5")));
+            assert_eq!(seen[0].lacks_group_labels, lacks);
+        }
     }
 
     #[test]

@@ -37,9 +37,10 @@ pub(super) async fn bind(cluster: &Cluster, name: &str, pods: Vec<Value>) -> any
     Ok(last.saturating_duration_since(created).as_secs_f64())
 }
 
-pub(super) async fn run(cluster: &Cluster) -> anyhow::Result<f64> {
+/// Seconds from the last create to the last bind of a gang whose pods request this each.
+pub(super) async fn run(cluster: &Cluster, request: Request) -> anyhow::Result<f64> {
     let _kai = cluster.start_kai().await?;
-    let pods = gang(cluster, "gang", MEMBERS, Request::Gpus(1)).await?;
+    let pods = gang(cluster, "gang", MEMBERS, request).await?;
     bind(cluster, "gang-", pods).await
 }
 

@@ -19,6 +19,7 @@ use anyhow::bail;
 
 use crate::cluster::Cluster;
 use crate::figures::Figures;
+use crate::objects::Request;
 use crate::process::load;
 
 /// A case of the cluster benchmark; its name is the value of `--case`.
@@ -30,6 +31,8 @@ pub enum Case {
     Arrival50,
     /// A gang of 512 one-GPU pods on an empty cluster.
     Gang512,
+    /// A gang of 512 half-GPU pods on an empty cluster.
+    Gang512Halves,
     /// A gang that reclaims two fifths of a full cluster.
     ReclaimGang,
     /// A pod that reclaims one GPU of a full cluster.
@@ -56,7 +59,7 @@ pub enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
@@ -68,13 +71,14 @@ impl Case {
         Self::NodeLoss,
         Self::FailOver,
         Self::Rss500,
+        Self::Gang512Halves,
         Self::SharedFill, // the last: its config maps are removed for minutes afterwards
         Self::Rss5000,
         Self::Scale,
     ];
 
     /// The cases that run where none is named: all that one cluster of 500 nodes can show.
-    pub const USUAL: [Self; 12] = [
+    pub const USUAL: [Self; 13] = [
         Self::Fill,
         Self::Arrival50,
         Self::Gang512,
@@ -86,6 +90,7 @@ impl Case {
         Self::NodeLoss,
         Self::FailOver,
         Self::Rss500,
+        Self::Gang512Halves,
         Self::SharedFill,
     ];
 
@@ -94,6 +99,7 @@ impl Case {
             Self::Fill => "fill",
             Self::Arrival50 => "arrival_50",
             Self::Gang512 => "gang_512",
+            Self::Gang512Halves => "gang_512_halves",
             Self::ReclaimGang => "reclaim_gang",
             Self::ReclaimOne => "reclaim_one",
             Self::GangNo => "gang_no",
@@ -145,8 +151,10 @@ pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> 
     let mut figures = Figures { nodes: plan.nodes, load: [load(), 0.0], ..Figures::default() };
     let (small, large): (Vec<Case>, Vec<Case>) =
         plan.cases.iter().copied().partition(|case| !matches!(case, Case::Rss5000 | Case::Scale));
-    if plan.nodes * crate::objects::GPUS_PER_NODE < 1000 && small.contains(&Case::Gang512) {
-        bail!("gang_512 needs at least 125 nodes");
+    let has_large_gang =
+        small.iter().any(|case| matches!(case, Case::Gang512 | Case::Gang512Halves));
+    if plan.nodes * crate::objects::GPUS_PER_NODE < 1000 && has_large_gang {
+        bail!("gangs of 512 need at least 125 nodes");
     }
     if !small.is_empty() {
         report("starting a control plane");
@@ -172,7 +180,10 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
     match case {
         Case::Fill => fill::run(cluster, figures).await?,
         Case::Arrival50 => figures.arrival_50 = Some(arrival::run(cluster).await?),
-        Case::Gang512 => figures.gang_512_s = Some(gang::run(cluster).await?),
+        Case::Gang512 => figures.gang_512_s = Some(gang::run(cluster, Request::Gpus(1)).await?),
+        Case::Gang512Halves => {
+            figures.gang_512_halves_s = Some(gang::run(cluster, Request::HalfGpu).await?);
+        }
         Case::GangNo => figures.gang_no_s = Some(gang::run_unschedulable(cluster).await?),
         Case::ReclaimGang => {
             let reclaim = reclaim::run_gang(cluster).await?;

@@ -1,5 +1,8 @@
 //! A write as method, path, content type and body.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use http::Method;
 use serde::Serialize;
 
@@ -35,7 +38,9 @@ struct BindingMetadata<'a> {
     name: &'a str,
     namespace: &'a str,
     uid: &'a str,
-    annotations: &'a std::collections::BTreeMap<std::borrow::Cow<'static, str>, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: &'a BTreeMap<String, String>,
+    annotations: &'a BTreeMap<Cow<'static, str>, String>,
 }
 
 #[derive(Serialize)]
@@ -141,8 +146,9 @@ impl Request {
 }
 
 fn binding(bind: &BindPod) -> Result<Request, serde_json::Error> {
-    let BindPod { pod, uid, node, annotations } = bind;
-    let metadata = BindingMetadata { name: &pod.name, namespace: &pod.namespace, uid, annotations };
+    let BindPod { pod, uid, node, labels, annotations } = bind;
+    let (name, namespace) = (&pod.name, &pod.namespace);
+    let metadata = BindingMetadata { name, namespace, uid, labels, annotations };
     let target = NodeReference { api_version: "v1", kind: "Node", name: node };
     let body = Binding { api_version: "v1", kind: "Binding", metadata, target };
     let path = Resource::PODS.object(pod) + "/binding";
@@ -211,11 +217,15 @@ mod tests {
             pod: pod(),
             uid: "u".into(),
             node: "n".into(),
+            labels: [("l".to_owned(), "m".to_owned())].into(),
             annotations: [("a".into(), "b".to_owned())].into(),
+        });
+        let metadata = json!({
+            "name": "p-0", "namespace": "team", "uid": "u", "labels": {"l": "m"}, "annotations": {"a": "b"},
         });
         let body = json!({
             "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": "p-0", "namespace": "team", "uid": "u", "annotations": {"a": "b"}},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
         });
         let path = "/api/v1/namespaces/team/pods/p-0/binding".to_owned();

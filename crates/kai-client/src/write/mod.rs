@@ -97,6 +97,8 @@ pub struct BindPod {
     pub uid: Text,
     /// Name of the node.
     pub node: Text,
+    /// Labels for the pod. API servers before Kubernetes 1.35 ignore them.
+    pub labels: BTreeMap<String, String>,
     /// Annotations that the pod gets in the same write.
     pub annotations: BTreeMap<Cow<'static, str>, String>,
 }

@@ -271,8 +271,9 @@ mod tests {
     }
 
     fn bind() -> Write {
-        let (pod, annotations) = (ObjectName::new("team", "p"), std::collections::BTreeMap::new());
-        Write::Bind(BindPod { pod, uid: "u".into(), node: "n".into(), annotations })
+        let pod = ObjectName::new("team", "p");
+        let (labels, annotations) = Default::default();
+        Write::Bind(BindPod { pod, uid: "u".into(), node: "n".into(), labels, annotations })
     }
 
     fn status() -> Write {

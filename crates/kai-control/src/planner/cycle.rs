@@ -133,7 +133,8 @@ impl Planner {
                 self.settings.signer().sign(&view.metadata, node, &[], &annotations)
             });
             annotations.extend(placement.map(|text| (scheduling::PLACEMENT.into(), text)));
-            let bind = BindPod { pod, uid: step.uid.clone(), node: node.clone(), annotations };
+            let (uid, node, labels) = (step.uid.clone(), node.clone(), BTreeMap::new());
+            let bind = BindPod { pod, uid, node, labels, annotations };
             self.orders.push(Order::Bind(bind));
         } else {
             let source = BindRequestSource {

@@ -86,6 +86,8 @@ struct State {
     eviction_answers: Duration,
     /// Lists are not streamed.
     no_streams: bool,
+    /// Labels of binds are ignored, as before Kubernetes 1.35.
+    no_bind_labels: bool,
     /// Whose requests for leases fail, and for which; none: for all.
     cut_off: Option<(&'static str, Option<&'static str>)>,
     /// So many reservation pods of a node get a device; none: all of them.
@@ -288,8 +290,11 @@ impl State {
             return status(409, "it is another pod");
         }
         bound["spec"]["nodeName"] = binding["target"]["name"].clone();
-        let annotations = json!({"metadata": {"annotations": binding["metadata"]["annotations"]}});
-        merge(&mut bound, &annotations);
+        let parts: &[&str] =
+            if self.no_bind_labels { &["annotations"] } else { &["labels", "annotations"] };
+        for part in parts.iter().filter(|part| binding["metadata"][**part].is_object()) {
+            merge(&mut bound["metadata"][*part], &binding["metadata"][*part]);
+        }
         let scheduled =
             json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": self.created()});
         merge(&mut bound, &json!({"status": {"conditions": [scheduled]}}));
@@ -424,6 +429,11 @@ impl Api {
     /// Requests of this caller for this lease fail from now on.
     pub(crate) fn cut_off_lease(&self, caller: &'static str, lease: &'static str) {
         self.state.lock().expect("the state").cut_off = Some((caller, Some(lease)));
+    }
+
+    /// Labels of binds are ignored, as before Kubernetes 1.35.
+    pub(crate) fn ignore_bind_labels(&self, ignored: bool) {
+        self.state.lock().expect("the state").no_bind_labels = ignored;
     }
 
     /// The kubelets reject reservation pods beyond so many on their node.

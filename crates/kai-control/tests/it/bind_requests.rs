@@ -3,7 +3,7 @@
 use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, play, requests_of};
+use crate::virtual_time::{GroupLabels, Story, play, requests_of};
 use crate::{HOMES, fault, gpu_node, pod, queue, running, sharing_pod, times, writes};
 
 const PODS: &str = "/api/v1/pods";
@@ -191,7 +191,12 @@ fn orphan() -> Value {
 #[test]
 fn a_lost_reservation_is_made_again_and_its_pods_stay_where_it_has_the_same_device() {
     for (device, stays) in [("GPU-1", true), ("GPU-2", false)] {
-        let (log, objects) = play(Story { devices: vec![device], ..story(orphan(), Vec::new()) });
+        let story = Story {
+            devices: vec![device],
+            group_labels: GroupLabels::Unsigned,
+            ..story(orphan(), Vec::new())
+        };
+        let (log, objects) = play(story);
         let writes = writes(&log);
         let made = times(&writes, "POST /api/v1/namespaces/kai-resource-reservation/pods");
         assert!(!made.is_empty(), "{writes:#?}");

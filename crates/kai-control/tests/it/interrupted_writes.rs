@@ -18,7 +18,7 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::Api;
 use crate::evictions::{crowd, preemption};
-use crate::virtual_time::{Story, VirtualClock, client, in_virtual_time};
+use crate::virtual_time::{GroupLabels, Story, VirtualClock, client, in_virtual_time};
 use crate::{bind_requests_of, class, gpu_node, node, of_class, pod, queue, sharing_pod};
 
 const PODS: &str = "/api/v1/pods";
@@ -134,11 +134,16 @@ fn half(name: &str) -> Value {
 
 #[test]
 fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
-    assert_bound_whole(BindRequests::Needed, 9);
-    assert_bound_whole(BindRequests::Always, 12);
+    let with = |bind_requests| Story { bind_requests, ..Story::default() };
+    assert_bound_whole(with(BindRequests::Needed), 7);
+    assert_bound_whole(with(BindRequests::Always), 10);
+    for group_labels in [GroupLabels::Unsigned, GroupLabels::OldServer] {
+        assert_bound_whole(Story { group_labels, ..Story::default() }, 9);
+    }
 }
 
-fn assert_bound_whole(bind_requests: BindRequests, at_least: usize) {
+fn assert_bound_whole(settings: Story, at_least: usize) {
+    let bind_requests = settings.bind_requests;
     let gang = json!({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
         "metadata": {"name": "gang", "namespace": "a", "uid": "g", "creationTimestamp": "2025-12-31T00:00:00Z"},
         "spec": {"minMember": 3, "queue": "q"}});
@@ -154,8 +159,7 @@ fn assert_bound_whole(bind_requests: BindRequests, at_least: usize) {
         ],
         agents: vec![1],
         seconds: 120,
-        bind_requests,
-        ..Story::default()
+        ..settings
     };
     dies_everywhere(&story, at_least, |objects, what| {
         let (own, reservations): (Vec<&Value>, Vec<&Value>) =

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kai_settings::planner::BindRequests;
 use serde_json::{Value, json};
 
-use crate::virtual_time::{Story, requests_of};
+use crate::virtual_time::{GroupLabels, Story, play, requests_of};
 use crate::{node, pod, queue, times, writes};
 
 const NODES: usize = 16;
@@ -99,31 +99,41 @@ fn assert_costs(log: &[String], kinds: &[&str]) {
 }
 
 #[test]
-fn half_gpu_pod_costs_three_and_a_half_writes() {
-    assert_costs(&LOG, &["PATCH pods", "POST configmaps", "POST pods/binding"]);
+fn half_gpu_pod_costs_two_and_a_half_writes() {
+    assert_costs(&LOG, &["POST configmaps", "POST pods/binding"]);
 }
 
 #[test]
-fn half_gpu_pod_with_a_bind_request_costs_five_and_a_half_writes() {
+fn half_gpu_pod_is_labelled_before_its_bind_or_after_it_where_the_bind_does_not_do_that() {
+    for group_labels in [GroupLabels::Unsigned, GroupLabels::OldServer] {
+        let (log, objects) = play(Story { group_labels, ..story() });
+        assert_costs(&log, &["PATCH pods", "POST configmaps", "POST pods/binding"]);
+        let place = |what: &str| log.iter().position(|line| line.contains(what));
+        let label = place(&format!("PATCH /api/v1/namespaces/a/pods/{} ", name(0)));
+        let bind = place(&format!("/pods/{}/binding", name(0)));
+        let is_before = group_labels == GroupLabels::Unsigned;
+        assert_eq!(label < bind, is_before, "label {label:?}, bind {bind:?}");
+        let own = objects["/api/v1/pods"].iter().filter(|pod| pod["metadata"]["namespace"] == "a");
+        let labels = own.map(|pod| &pod["metadata"]["labels"]["runai-gpu-group"]);
+        assert_eq!(labels.filter(|label| label.is_string()).count(), PODS);
+    }
+}
+
+#[test]
+fn half_gpu_pod_with_a_bind_request_costs_four_and_a_half_writes() {
     let log = requests_of(Story { bind_requests: BindRequests::Always, ..story() });
     assert_costs(
         &log,
-        &[
-            "POST bindrequests",
-            "PATCH pods",
-            "POST configmaps",
-            "POST pods/binding",
-            "PATCH bindrequests/status",
-        ],
+        &["POST bindrequests", "POST configmaps", "POST pods/binding", "PATCH bindrequests/status"],
     );
 }
 
 /// When each pod had its first write and its binding, as places in the log.
 fn spans(writes: &[&str]) -> Vec<(usize, usize)> {
     let place = |what: String| writes.iter().position(|line| line.contains(&what));
-    let label = |number| place(format!("PATCH /api/v1/namespaces/a/pods/{} ", name(number)));
+    let map = |number| place(format!("\"name\":\"{}-shared-gpu-0\"", name(number)));
     let binding = |number| place(format!("/pods/{}/binding", name(number)));
-    let span = |number| (label(number).expect("a label"), binding(number).expect("a binding"));
+    let span = |number| (map(number).expect("a config map"), binding(number).expect("a binding"));
     (0..PODS).map(span).collect()
 }
 
@@ -164,6 +174,6 @@ fn at_most_64_pods_are_between_their_first_write_and_their_bind() {
     let log = requests_of(story);
     let spans = spans(&writes(&log));
     let at_once = |at: usize| spans.iter().filter(|(from, to)| *from <= at && at < *to).count();
-    let most = spans.iter().map(|(label, _)| at_once(*label)).max();
+    let most = spans.iter().map(|(first, _)| at_once(*first)).max();
     assert_eq!(most, Some(SLOTS));
 }

@@ -14,6 +14,7 @@ use kai_settings::flags::{Flagged, apply};
 use kai_settings::planner::{BindRequests, Publish, Settings};
 use kai_settings::status::Events;
 use kai_settings::usage::UsageSettings;
+use kai_translate::placement::PlacementKey;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::mpsc::channel;
@@ -23,6 +24,21 @@ use crate::api::{Api, Fault, Race};
 
 /// 2026-01-01T00:00:00Z
 pub(crate) const BEGINNING: i64 = 1_767_225_600_000_000_000;
+
+/// Signs placements.
+const KEY: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+/// How sharing pods get their group labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GroupLabels {
+    /// Placements are signed and the server copies labels of binds.
+    #[default]
+    SetByBind,
+    /// The server ignores labels of binds, as before Kubernetes 1.35.
+    OldServer,
+    /// Placements are not signed.
+    Unsigned,
+}
 
 /// A scripted sequence of events.
 #[derive(Clone, Default)]
@@ -53,6 +69,8 @@ pub(crate) struct Story {
     pub(crate) k_value: Option<&'static str>,
     /// The server does not stream lists.
     pub(crate) no_streams: bool,
+    /// How sharing pods get their group labels.
+    pub(crate) group_labels: GroupLabels,
     /// How everything that exists is learnt.
     pub(crate) lists: Lists,
     /// `Config` and shards are read.
@@ -159,6 +177,7 @@ impl Story {
     /// What exists, and what will happen.
     pub(crate) fn begin(&self, api: &Api) {
         api.refuse_streams(self.no_streams);
+        api.ignore_bind_labels(self.group_labels == GroupLabels::OldServer);
         api.race(self.races.clone());
         api.limit_gpus(self.gpus_per_node);
         api.answer_after(self.write_answers, self.eviction_answers);
@@ -201,6 +220,9 @@ impl Story {
         }
         if let Some(publish) = self.publish {
             settings.publish = publish;
+        }
+        if self.group_labels != GroupLabels::Unsigned {
+            settings.trust.key = Some(PlacementKey::new(KEY));
         }
         settings.functions.extend(self.also);
         let mut flagged = Flagged { settings, ..Flagged::default() };

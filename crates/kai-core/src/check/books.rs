@@ -147,7 +147,9 @@ fn check_job_index(world: &World, wrong: &mut Vec<String>) {
             fixed.entry(queue).or_default().insert(world.job_key(id));
         } else if job.counts.active_allocated() > 0 {
             running.entry(queue).or_default().insert(world.job_key(id));
-            *sizes.entry(queue).or_default().entry(world.allocated_gpu_centi(id)).or_default() += 1;
+            let placed = job.tasks().map(|task| world.task(task).placed_gpu_centi());
+            let size = placed.fold(0, i64::wrapping_add);
+            *sizes.entry(queue).or_default().entry(size).or_default() += 1;
         }
     }
     for at in 0..world.queue_specs.len() {

@@ -331,9 +331,11 @@ impl World {
             zones: zones.clone(),
         });
         let task = &mut self.tasks[id.index()];
+        let before = task.placed_gpu_centi();
         task.state.groups = groups;
         task.state.zones = zones;
         task.state.accepted = accepted;
+        self.recount_gpus(id, before);
         self.charge(id);
     }
 
@@ -344,9 +346,11 @@ impl World {
         for task in pods {
             self.count_foreign(task, id, false);
             self.uncharge(task);
-            let state = &mut self.tasks[task.index()].state;
-            state.node = None;
-            state.accepted = crate::world::node::Accepted::default();
+            let entry = &mut self.tasks[task.index()];
+            let before = entry.placed_gpu_centi();
+            entry.state.node = None;
+            entry.state.accepted = crate::world::node::Accepted::default();
+            self.recount_gpus(task, before);
             self.charge(task);
         }
         self.nodes[id.index()].residents.clear();
@@ -556,6 +560,7 @@ impl World {
         let leaf = self.job(job).leaf_named(&name);
         self.tasks[task.index()].job = Some(job);
         self.tasks[task.index()].leaf = leaf.map(|leaf| leaf as u32);
+        self.recount_gpus(task, 0);
         let status = self.task(task).state.status;
         if let Some(leaf) = leaf {
             let place = self.jobs[job.index()].leaves[leaf]
@@ -591,8 +596,10 @@ impl World {
         } else {
             entry.strays.retain(|other| *other != task);
         }
-        self.tasks[task.index()].job = None;
+        let placed_gpu_centi = self.tasks[task.index()].placed_gpu_centi();
         self.tasks[task.index()].leaf = None;
+        self.recount_gpus(task, placed_gpu_centi);
+        self.tasks[task.index()].job = None;
         self.index_job(job);
     }
 

@@ -29,6 +29,9 @@ pub struct Job {
     pub strays: Vec<TaskId>,
     /// Pods per status, over all leaves.
     pub counts: StatusCounts,
+    /// Hundredths of GPUs that its placed pods cost. Kept with every change of a pod: a job of thousands of pods is looked up at each of
+    /// their changes.
+    pub(crate) placed_gpu_centi: i64,
     /// Start time, as far as this cycle knows.
     pub last_start: Option<Timestamp>,
     /// What the core of a semi-preemptible job costs its queue, as far as this cycle knows.
@@ -113,6 +116,7 @@ impl Job {
             tree,
             strays: Vec::new(),
             counts: StatusCounts::default(),
+            placed_gpu_centi: 0,
             last_start: spec.last_start,
             core: Accepted::default(),
             alike: Alike::Unknown,

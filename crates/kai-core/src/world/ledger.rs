@@ -191,24 +191,26 @@ impl World {
     ) {
         let entry = &mut self.tasks[task.index()];
         self.log.push(Undo::Task(task, entry.state.clone()));
-        let before = entry.state.status;
+        let before = (entry.state.status, entry.placed_gpu_centi());
         change(&mut entry.state);
-        let after = entry.state.status;
-        self.recount(task, before, after);
+        self.recount(task, before);
     }
 
     fn restore_task(&mut self, task: TaskId, state: crate::world::task::TaskState) {
-        let before = self.task(task).state.status;
-        let after = state.status;
-        self.tasks[task.index()].state = state;
-        self.recount(task, before, after);
+        let entry = &mut self.tasks[task.index()];
+        let before = (entry.state.status, entry.placed_gpu_centi());
+        entry.state = state;
+        self.recount(task, before);
     }
 
-    fn recount(&mut self, task: TaskId, before: Status, after: Status) {
+    /// Counts the pod in its job as it is now; before, it had this status and these GPUs.
+    fn recount(&mut self, task: TaskId, (before, gpu_centi): (Status, i64)) {
+        self.recount_gpus(task, gpu_centi);
+        let entry = &self.tasks[task.index()];
+        let after = entry.state.status;
         if before == after {
             return;
         }
-        let entry = &self.tasks[task.index()];
         let (Some(job), Some(leaf)) = (entry.job, entry.leaf) else { return };
         let job = &mut self.jobs[job.index()];
         job.counts.remove(before);
@@ -216,6 +218,16 @@ impl World {
         let leaf = &mut job.leaves[leaf as usize];
         leaf.counts.remove(before);
         leaf.counts.add(after);
+    }
+
+    /// Counts the GPUs of the pod in its job as they are now; before, there were so many hundredths.
+    pub(crate) fn recount_gpus(&mut self, task: TaskId, before: i64) {
+        let entry = &self.tasks[task.index()];
+        if let Some(job) = entry.job {
+            let job = &mut self.jobs[job.index()];
+            let others = job.placed_gpu_centi.wrapping_sub(before);
+            job.placed_gpu_centi = others.wrapping_add(entry.placed_gpu_centi());
+        }
     }
 
     fn save_node(&mut self, id: NodeId, task: TaskId) {
@@ -359,7 +371,7 @@ impl World {
         }
         let movable = holds && self.has_movable_pods(id);
         let key = self.job_key(id);
-        let size = movable.then(|| self.allocated_gpu_centi(id));
+        let size = movable.then_some(job.placed_gpu_centi);
         let jobs = self.job_index.of_mut(queue);
         let fill = key.fill;
         if pending && holds {
@@ -381,17 +393,6 @@ impl World {
         let job = self.job(id);
         job.counts.count(Status::is_waiting) > 0
             || job.strays.iter().any(|task| self.task(*task).state.status.is_waiting())
-    }
-
-    /// Hundredths of GPUs that the job's placed pods cost.
-    pub(crate) fn allocated_gpu_centi(&self, id: JobId) -> i64 {
-        let placed = self.job(id).tasks().map(|task| &self.task(task).state);
-        placed
-            .filter(|state| state.status.is_active_allocated())
-            // Placed pods come first in task order: the many pending pods of a large job are not looked at.
-            .take(self.job(id).counts.active_allocated() as usize)
-            .map(|state| state.accepted.gpu_centi)
-            .fold(0, i64::saturating_add)
     }
 
     /// Takes the job out of the index, wherever it was put.

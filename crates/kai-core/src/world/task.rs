@@ -61,6 +61,12 @@ impl TaskState {
 }
 
 impl Task {
+    /// Hundredths of GPUs that it adds to those of its job's placed pods.
+    pub(crate) fn placed_gpu_centi(&self) -> i64 {
+        let counts = self.leaf.is_some() && self.state.status.is_active_allocated();
+        if counts { self.state.accepted.gpu_centi } else { 0 }
+    }
+
     /// Whether an attempt may place it: it waits, or (in a simulation) it was evicted in this cycle.
     pub fn may_be_placed(&self, simulated: bool) -> bool {
         match self.state.status {

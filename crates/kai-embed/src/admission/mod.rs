@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::failure::{Failure, FieldFault};
 use crate::kinds::Resource;
-use crate::object::{self, entries, name};
+use crate::object::{self, at, entries, name};
 use crate::store::ResourceId;
 
 /// Fills what a new object does not say and what does not depend on the rest of the cluster.
@@ -93,7 +93,7 @@ fn default_class(cluster: &Cluster) -> Option<String> {
         object::annotation(class, "storageclass.kubernetes.io/is-default-class") == Some("true")
     });
     let age = |class: &&std::sync::Arc<Value>| {
-        object::text(&class["metadata"]["creationTimestamp"]).to_owned()
+        object::text(at(class, &["metadata", "creationTimestamp"])).to_owned()
     };
     marked.max_by_key(age).map(|class| name(class).to_owned())
 }
@@ -106,7 +106,7 @@ pub(crate) fn fill_changed(resource: &Resource, old: &Value, new: &mut Value) {
             pods::keep_priority(old, new);
         }
         ("", "namespaces") => {
-            let finalizers = old["spec"]["finalizers"].clone();
+            let finalizers = at(old, &["spec", "finalizers"]).clone();
             object::set_default(new, &["spec", "finalizers"], finalizers);
         }
         (group @ ("apps" | "batch"), plural) => workloads::fill(group, plural, new),
@@ -123,7 +123,7 @@ pub(crate) fn check_metadata(resource: &Resource, object: &Value) -> Vec<FieldFa
         let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
         faults.push(FieldFault::invalid("metadata.name", &json!(name), why));
     }
-    for (key, value) in entries(&object["metadata"]["labels"]) {
+    for (key, value) in entries(at(object, &["metadata", "labels"])) {
         if value.len() > 63 {
             let why = "must be no more than 63 characters";
             faults.push(FieldFault::invalid(format!("metadata.labels[{key}]"), &json!(value), why));

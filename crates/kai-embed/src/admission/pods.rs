@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::failure::{Failure, FieldFault};
 use crate::kinds::{PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS, id};
-use crate::object::{self, Key, entries, items, name, namespace, set_default, text};
+use crate::object::{self, Key, at, entries, field, items, name, namespace, set_default, text};
 use crate::store::ResourceId;
 
 /// Taints that every pod tolerates for a while.
@@ -21,7 +21,7 @@ pub(super) fn fill_new(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure
     tolerate(pod);
     let quality = quality(pod);
     pod["status"] = json!({"phase": "Pending", "qosClass": quality});
-    if items(&pod["spec"]["schedulingGates"]).next().is_some() {
+    if items(at(pod, &["spec", "schedulingGates"])).next().is_some() {
         let message = "Scheduling is blocked due to non-empty scheduling gates";
         object::set_condition(pod, "PodScheduled", false, "SchedulingGated", message, cluster.now);
     }
@@ -53,7 +53,7 @@ fn fill_container(container: &mut Value) {
     set_default(container, &["resources"], json!({}));
     set_default(container, &["terminationMessagePath"], json!("/dev/termination-log"));
     set_default(container, &["terminationMessagePolicy"], json!("File"));
-    let image = text(&container["image"]).to_owned();
+    let image = text(field(container, "image")).to_owned();
     let tag = image.rsplit('/').next().unwrap_or_default();
     let pull = if tag.ends_with(":latest") || !tag.contains([':', '@']) {
         "Always"
@@ -68,7 +68,7 @@ fn fill_container(container: &mut Value) {
     }
     canonical_amounts(container);
     // What has a limit and no request asks for its limit.
-    let limits = container["resources"]["limits"].clone();
+    let limits = at(container, &["resources", "limits"]).clone();
     for (resource, amount) in limits.as_object().into_iter().flatten() {
         set_default(container, &["resources", "requests", resource], amount.clone());
     }
@@ -92,7 +92,7 @@ fn canonical_amounts(container: &mut Value) {
 
 fn fill_account(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
     set_default(pod, &["spec", "serviceAccountName"], json!("default"));
-    let account = text(&pod["spec"]["serviceAccountName"]).to_owned();
+    let account = text(at(pod, &["spec", "serviceAccountName"])).to_owned();
     set_default(pod, &["spec", "serviceAccount"], account.as_str().into());
     let key = Key::new(namespace(pod), account.as_str());
     if cluster.store.get(&id(SERVICE_ACCOUNTS), &key).is_none() {
@@ -106,9 +106,9 @@ fn fill_account(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
 /// The priority of a class, or of the default class.
 fn fill_priority(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
     let classes = id(PRIORITY_CLASSES);
-    let wanted = text(&pod["spec"]["priorityClassName"]).to_owned();
+    let wanted = text(at(pod, &["spec", "priorityClassName"])).to_owned();
     let class = match wanted.as_str() {
-        "" => cluster.store.all(&classes).find(|class| class["globalDefault"] == true),
+        "" => cluster.store.all(&classes).find(|class| *field(class, "globalDefault") == true),
         "system-node-critical" | "system-cluster-critical" => {
             let critical =
                 if wanted == "system-node-critical" { 2_000_001_000 } else { 2_000_000_000 };
@@ -127,7 +127,7 @@ fn fill_priority(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
     };
     let value = class.map_or(json!(0), |class| class["value"].clone());
     let policy = class
-        .and_then(|class| class["preemptionPolicy"].as_str())
+        .and_then(|class| field(class, "preemptionPolicy").as_str())
         .unwrap_or("PreemptLowerPriority");
     if let Some(class) = class {
         object::set(pod, &["spec", "priorityClassName"], name(class).into());
@@ -139,13 +139,13 @@ fn fill_priority(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
 
 /// What the sandbox of a runtime class costs.
 fn fill_overhead(cluster: &Cluster, pod: &mut Value) -> Result<(), Failure> {
-    let Some(wanted) = pod["spec"]["runtimeClassName"].as_str() else { return Ok(()) };
+    let Some(wanted) = at(pod, &["spec", "runtimeClassName"]).as_str() else { return Ok(()) };
     let classes = ResourceId::new("node.k8s.io", "runtimeclasses");
     let Some(class) = cluster.store.get(&classes, &Key::new("", wanted)) else {
         let why = format!("pod rejected: RuntimeClass {wanted:?} not found");
         return Err(Failure::forbidden(&id(PODS), name(pod), &why));
     };
-    let overhead = class["overhead"]["podFixed"].clone();
+    let overhead = at(class, &["overhead", "podFixed"]).clone();
     if overhead.is_object() {
         object::set(pod, &["spec", "overhead"], overhead);
     }
@@ -158,8 +158,8 @@ fn tolerate(pod: &mut Value) {
     let Some(tolerations) = tolerations.as_array_mut() else { return };
     for key in TOLERATED {
         let known = |one: &Value| {
-            (one["key"] == key || one["key"].is_null())
-                && (one["effect"] == "NoExecute" || one["effect"].is_null())
+            (*field(one, "key") == key || field(one, "key").is_null())
+                && (*field(one, "effect") == "NoExecute" || field(one, "effect").is_null())
         };
         if !tolerations.iter().any(known) {
             tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS}));
@@ -179,8 +179,8 @@ fn quality(pod: &Value) -> &'static str {
     };
     let guaranteed = |container: &Value| {
         let (requests, limits) = (
-            entries(&container["resources"]["requests"]),
-            entries(&container["resources"]["limits"]),
+            entries(at(container, &["resources", "requests"])),
+            entries(at(container, &["resources", "limits"])),
         );
         ["cpu", "memory"].iter().all(|resource| {
             limits.get(resource).is_some_and(|limit| requests.get(resource) == Some(limit))
@@ -205,7 +205,7 @@ pub(super) fn keep_priority(old: &Value, new: &mut Value) {
 }
 
 pub(super) fn check(old: Option<&Value>, pod: &Value) -> Vec<FieldFault> {
-    let mut faults = check_spec("spec", &pod["spec"]);
+    let mut faults = check_spec("spec", field(pod, "spec"));
     if let Some(old) = old {
         faults.extend(check_change(old, pod));
     }
@@ -215,19 +215,19 @@ pub(super) fn check(old: Option<&Value>, pod: &Value) -> Vec<FieldFault> {
 /// What every pod needs; `path` leads to the spec.
 pub(super) fn check_spec(path: &str, spec: &Value) -> Vec<FieldFault> {
     let mut faults = Vec::new();
-    if items(&spec["containers"]).next().is_none() {
+    if items(field(spec, "containers")).next().is_none() {
         faults.push(FieldFault::required(format!("{path}.containers"), ""));
     }
     for list in ["containers", "initContainers"] {
-        for (at, container) in items(&spec[list]).enumerate() {
+        for (at, container) in items(field(spec, list)).enumerate() {
             let place = format!("{path}.{list}[{at}]");
-            if text(&container["name"]).is_empty() {
+            if text(field(container, "name")).is_empty() {
                 faults.push(FieldFault::required(format!("{place}.name"), ""));
             }
-            if text(&container["image"]).is_empty() {
+            if text(field(container, "image")).is_empty() {
                 faults.push(FieldFault::required(format!("{place}.image"), ""));
             }
-            faults.extend(check_amounts(&place, &container["resources"]));
+            faults.extend(check_amounts(&place, field(container, "resources")));
         }
     }
     faults
@@ -268,11 +268,11 @@ fn check_amounts(place: &str, resources: &Value) -> Vec<FieldFault> {
 
 /// Only a few fields of a pod's spec may change.
 fn check_change(old: &Value, new: &Value) -> Vec<FieldFault> {
-    if old["spec"] == new["spec"] {
+    if object::equal(field(old, "spec"), field(new, "spec")) {
         return Vec::new();
     }
     let fixed = |pod: &Value| {
-        let mut spec = pod["spec"].clone();
+        let mut spec = field(pod, "spec").clone();
         for field in [
             "tolerations",
             "activeDeadlineSeconds",
@@ -289,7 +289,7 @@ fn check_change(old: &Value, new: &Value) -> Vec<FieldFault> {
             }
         }
         // Gated pods may still choose their nodes.
-        if items(&pod["spec"]["schedulingGates"]).next().is_some() {
+        if items(at(pod, &["spec", "schedulingGates"])).next().is_some() {
             object::remove(&mut spec, &["nodeSelector"]);
             object::remove(&mut spec, &["affinity"]);
         }

@@ -13,7 +13,7 @@ use crate::api::apply_json_patch;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::kinds::{NAMESPACES, Resource, id};
-use crate::object::{Key, items, namespace, text, uid};
+use crate::object::{Key, at, field, items, namespace, text, uid};
 use crate::selectors::LabelSelector;
 use crate::store::{ResourceId, Store};
 
@@ -91,7 +91,7 @@ impl WebhookIndex {
         let key = (resource.clone(), operation);
         let found = by_rule.entry(key).or_insert_with(|| {
             let all = registrations.iter().flat_map(|registration| {
-                let hooks = items(&registration["webhooks"]).enumerate();
+                let hooks = items(field(registration, "webhooks")).enumerate();
                 hooks.map(move |(position, hook)| (registration, position, hook))
             });
             let named = all.filter(|(.., hook)| names_in_rule(hook, resource, operation));
@@ -108,10 +108,10 @@ impl WebhookIndex {
 /// Whether a rule of a webhook names the resource and the operation.
 fn names_in_rule(hook: &Value, resource: &ResourceId, operation: &str) -> bool {
     let names = |list: &Value, wanted: &str| items(list).any(|one| one == "*" || one == wanted);
-    items(&hook["rules"]).any(|rule| {
-        names(&rule["operations"], operation)
-            && names(&rule["apiGroups"], &resource.group)
-            && names(&rule["resources"], &resource.plural)
+    items(field(hook, "rules")).any(|rule| {
+        names(field(rule, "operations"), operation)
+            && names(field(rule, "apiGroups"), &resource.group)
+            && names(field(rule, "resources"), &resource.plural)
     })
 }
 
@@ -219,19 +219,20 @@ impl Cluster {
                 continue;
             }
             let Some(answer) = ask(&question(hook, now), self) else {
-                match text(&hook["failurePolicy"]) {
+                match text(field(hook, "failurePolicy")) {
                     "Ignore" => continue,
-                    _ => return Err(Failure::webhook_silent(text(&hook["name"]))),
+                    _ => return Err(Failure::webhook_silent(text(field(hook, "name")))),
                 }
             };
-            let response = &answer["response"];
-            self.warnings.extend(items(&response["warnings"]).map(|one| text(one).to_owned()));
-            if response["allowed"] != true {
-                let why = text(&response["status"]["message"]);
-                return Err(Failure::denied(text(&hook["name"]), why));
+            let response = field(&answer, "response");
+            self.warnings
+                .extend(items(field(response, "warnings")).map(|one| text(one).to_owned()));
+            if *field(response, "allowed") != true {
+                let why = text(at(response, &["status", "message"]));
+                return Err(Failure::denied(text(field(hook, "name")), why));
             }
             if let (Stage::Mutating, Some(object)) = (stage, now.after()) {
-                changed = patched(object, response, text(&hook["name"]))?.or(changed);
+                changed = patched(object, response, text(field(hook, "name")))?.or(changed);
             }
         }
         Ok(changed)
@@ -240,7 +241,7 @@ impl Cluster {
     /// Whether the selectors and conditions of a webhook match the operation.
     fn concerns(&self, hook: &Value, operation: Operation<'_>) -> bool {
         let subject = operation.subject();
-        LabelSelector::of_optional(&hook["objectSelector"]).matches(subject)
+        LabelSelector::of_optional(field(hook, "objectSelector")).matches(subject)
             && self.is_in_selected_namespace(hook, subject)
             && self.meets_conditions(hook, operation)
     }
@@ -250,7 +251,7 @@ impl Cluster {
         let key = Key::new("", namespace(object));
         let space = self.store.get(&id(NAMESPACES), &key);
         space.is_none_or(|space| {
-            LabelSelector::of_optional(&hook["namespaceSelector"]).matches(space)
+            LabelSelector::of_optional(field(hook, "namespaceSelector")).matches(space)
         })
     }
 
@@ -260,8 +261,8 @@ impl Cluster {
             ("object", operation.after().unwrap_or(&Value::Null)),
             ("oldObject", operation.before().unwrap_or(&Value::Null)),
         ];
-        items(&hook["matchConditions"]).all(|condition| {
-            let expression = text(&condition["expression"]);
+        items(field(hook, "matchConditions")).all(|condition| {
+            let expression = text(field(condition, "expression"));
             self.expressions.holds_for(expression, &variables).unwrap_or(true)
         })
     }
@@ -269,12 +270,13 @@ impl Cluster {
 
 /// Where a webhook listens.
 fn path(hook: &Value) -> &str {
-    let client = &hook["clientConfig"];
-    let url = client["url"].as_str().and_then(|url| url.split_once("://")?.1.split_once('/'));
-    match (client["service"]["path"].as_str(), url) {
+    let client = field(hook, "clientConfig");
+    let url =
+        field(client, "url").as_str().and_then(|url| url.split_once("://")?.1.split_once('/'));
+    match (at(client, &["service", "path"]).as_str(), url) {
         (Some(path), _) => path,
         (None, Some((host, _))) => {
-            let url = text(&client["url"]);
+            let url = text(field(client, "url"));
             &url[url.find(host).unwrap_or_default() + host.len()..]
         }
         (None, None) => "/",
@@ -295,11 +297,11 @@ fn question<'a>(hook: &'a Value, operation: Operation<'a>) -> Question<'a> {
 
 /// The object with the patch of a response; none where there is no patch.
 fn patched(object: &Value, response: &Value, hook: &str) -> Result<Option<Value>, Failure> {
-    if response["patch"].is_null() {
+    if field(response, "patch").is_null() {
         return Ok(None);
     }
     let unreadable = |why: String| Failure::webhook_patch(hook, &why);
-    let patch: ByteString = serde_json::from_value(response["patch"].clone())
+    let patch: ByteString = serde_json::from_value(field(response, "patch").clone())
         .map_err(|error| unreadable(error.to_string()))?;
     let patch: Value =
         serde_json::from_slice(&patch.0).map_err(|error| unreadable(error.to_string()))?;

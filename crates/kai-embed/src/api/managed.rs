@@ -9,7 +9,7 @@ use super::write::Writer;
 use crate::fields::{FieldSet, Fields};
 use crate::kinds::Resource;
 use crate::lists::Lists;
-use crate::object::{self, items, moment, text};
+use crate::object::{self, at, field, items, moment, text};
 
 /// What is known about the fields of a resource.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub(super) enum Operation {
 
 impl Operation {
     fn read(entry: &Value) -> Self {
-        match text(&entry["operation"]) {
+        match text(field(entry, "operation")) {
             "Apply" => Self::Apply,
             _ => Self::Update,
         }
@@ -84,14 +84,14 @@ impl Entry {
 }
 
 pub(super) fn read(object: &Value) -> Vec<Entry> {
-    items(&object["metadata"]["managedFields"])
+    items(at(object, &["metadata", "managedFields"]))
         .map(|entry| Entry {
-            manager: text(&entry["manager"]).to_owned(),
+            manager: text(field(entry, "manager")).to_owned(),
             operation: Operation::read(entry),
-            subresource: text(&entry["subresource"]).to_owned(),
-            fields: FieldSet::from_value(&entry["fieldsV1"]),
-            time: entry["time"].clone(),
-            api_version: entry["apiVersion"].clone(),
+            subresource: text(field(entry, "subresource")).to_owned(),
+            fields: FieldSet::from_value(field(entry, "fieldsV1")),
+            time: field(entry, "time").clone(),
+            api_version: field(entry, "apiVersion").clone(),
         })
         .collect()
 }
@@ -180,16 +180,16 @@ pub(super) fn record_update(
     };
     let before = old.map(written_fields).unwrap_or_default();
     let (changed, gone) = FieldSet::changed(&before, &written_fields(new), schema.lists());
-    let api_version = new["apiVersion"].clone();
+    let api_version = field(new, "apiVersion").clone();
     let known = object::map_at(new, &["metadata"]).shift_remove("managedFields");
     let mut entries = match known {
         Some(Value::Array(entries)) => entries,
         _ => Vec::new(),
     };
     let is_own = |entry: &Value| {
-        text(&entry["manager"]) == writer.manager
+        text(field(entry, "manager")) == writer.manager
             && Operation::read(entry) == Operation::Update
-            && text(&entry["subresource"]) == writer.subresource
+            && text(field(entry, "subresource")) == writer.subresource
     };
     let mut has_own = false;
     for entry in &mut entries {
@@ -204,7 +204,7 @@ pub(super) fn record_update(
             entry["apiVersion"] = api_version.clone();
         }
     }
-    entries.retain(|entry| entry["fieldsV1"].is_object());
+    entries.retain(|entry| field(entry, "fieldsV1").is_object());
     if !has_own && !changed.is_empty() {
         let entry =
             Entry { fields: changed, time: moment(now), api_version, ..Entry::of_update(writer) };
@@ -217,16 +217,17 @@ pub(super) fn record_update(
 
 /// Takes fields from an entry; null fields where it has none left.
 fn drop_fields(entry: &mut Value, fields: &FieldSet) {
-    if fields.meets(&entry["fieldsV1"]) {
-        let left = FieldSet::from_value(&entry["fieldsV1"]).without(fields);
+    if fields.meets(field(entry, "fieldsV1")) {
+        let left = FieldSet::from_value(field(entry, "fieldsV1")).without(fields);
         entry["fieldsV1"] = if left.is_empty() { Value::Null } else { left.into_value() };
     }
 }
 
 /// Gives fields to an entry.
 fn add_fields(entry: &mut Value, fields: &FieldSet) {
-    if !fields.is_within(&entry["fieldsV1"]) {
-        entry["fieldsV1"] = FieldSet::from_value(&entry["fieldsV1"]).union(fields).into_value();
+    if !fields.is_within(field(entry, "fieldsV1")) {
+        entry["fieldsV1"] =
+            FieldSet::from_value(field(entry, "fieldsV1")).union(fields).into_value();
     }
 }
 
@@ -246,7 +247,7 @@ pub(super) fn record_apply(
         operation: Operation::Apply,
         fields: applied.clone(),
         time: moment(now),
-        api_version: new["apiVersion"].clone(),
+        api_version: field(new, "apiVersion").clone(),
         ..Entry::of_update(writer)
     };
     match entries.iter_mut().find(|entry| entry.is(&own.manager, own.operation, &own.subresource)) {

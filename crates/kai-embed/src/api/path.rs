@@ -60,6 +60,9 @@ pub(super) fn read(path: &str) -> Option<Target> {
 
 /// Reads `%41` as `A`; what is no such thing stays.
 pub(super) fn percent_decode(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
     let bytes = text.as_bytes();
     let (mut decoded, mut at) = (Vec::new(), 0);
     while let Some(&byte) = bytes.get(at) {

@@ -11,7 +11,9 @@ use super::write::{Part, Writer, check_preconditions};
 use crate::cluster::Cluster;
 use crate::controllers::budget;
 use crate::failure::{Failure, FieldFault};
-use crate::object::{self, entries, is_terminating, items, moment, name, namespace, text, uid};
+use crate::object::{
+    self, at, entries, field, is_terminating, items, moment, name, namespace, text, uid,
+};
 use crate::store::ResourceId;
 
 fn success() -> Answer {
@@ -22,7 +24,7 @@ fn success() -> Answer {
 }
 
 impl Cluster {
-    /// Places a pod on a node. Annotations of the binding become the pod's.
+    /// Places a pod on a node. Labels and annotations of the binding become the pod's.
     pub(super) fn bind(
         &mut self,
         request: &Request,
@@ -30,7 +32,7 @@ impl Cluster {
         pod_name: &str,
     ) -> Result<Answer, Failure> {
         let binding = request.object()?;
-        let node = text(&binding["target"]["name"]);
+        let node = text(at(&binding, &["target", "name"]));
         let bindings = ResourceId::new("", "pods/binding");
         if node.is_empty() {
             let fault = FieldFault::required("target.name", "");
@@ -44,17 +46,19 @@ impl Cluster {
                 "pod {pod_name} is being deleted, cannot be assigned to a host"
             ));
         }
-        let placed = text(&pod["spec"]["nodeName"]);
+        let placed = text(at(&pod, &["spec", "nodeName"]));
         if !placed.is_empty() {
             return reject(format!("pod {pod_name} is already assigned to node {placed:?}"));
         }
-        if items(&pod["spec"]["schedulingGates"]).next().is_some() {
+        if items(at(&pod, &["spec", "schedulingGates"])).next().is_some() {
             return reject(format!("pod {pod_name} has non-empty .spec.schedulingGates"));
         }
         let mut bound = Value::clone(&pod);
         object::set(&mut bound, &["spec", "nodeName"], node.into());
-        for (key, value) in entries(&binding["metadata"]["annotations"]) {
-            object::set(&mut bound, &["metadata", "annotations", key], value.into());
+        for part in ["labels", "annotations"] {
+            for (key, value) in entries(at(&binding, &["metadata", part])) {
+                object::set(&mut bound, &["metadata", part, key], value.into());
+            }
         }
         object::set_condition(&mut bound, "PodScheduled", true, "", "", self.now);
         if request.query.get("dryRun") != Some("All") {
@@ -71,10 +75,10 @@ impl Cluster {
         pod_name: &str,
     ) -> Result<Answer, Failure> {
         let eviction = request.object()?;
-        let options = DeleteOptions::read(&eviction["deleteOptions"]);
+        let options = DeleteOptions::read(field(&eviction, "deleteOptions"));
         let pod = self.find(subject, pod_name)?;
         check_preconditions(&subject.resource, &pod, &options.version, &options.uid)?;
-        let phase = text(&pod["status"]["phase"]);
+        let phase = text(at(&pod, &["status", "phase"]));
         let counts = !is_terminating(&pod) && !matches!(phase, "Succeeded" | "Failed" | "Pending");
         if counts {
             self.spend_budget(&pod)?;
@@ -110,12 +114,12 @@ impl Cluster {
                 return Err(Failure::several_budgets());
             }
         };
-        let status = &budget["status"];
+        let status = field(budget, "status");
         let number = |key: &str| status[key].as_i64().unwrap_or_default();
         let ready = object::has_condition(pod, "Ready");
         let healthy_enough =
             number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0;
-        let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+        let always = *at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
         if !ready && (always || healthy_enough) {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::crd;
 use crate::failure::{Failure, FieldFault};
 use crate::kinds::{NAMESPACES, Origin, Resource, check_shape, id};
-use crate::object::{self, Key, finalizers, is_terminating, moment, name, namespace, uid};
+use crate::object::{self, Key, at, finalizers, is_terminating, moment, name, namespace, uid};
 
 /// Which part of an object is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,9 +118,9 @@ impl Cluster {
             object = changed;
         }
         admission::fill_new(self, resource, &mut object)?;
-        self.check(resource, None, &object)?;
+        self.check(resource, None, &object, Part::Whole)?;
         self.ask_webhooks(Stage::Validating, resource, Operation::Create(&object))?;
-        managed::record_update(None, &mut object, &managed::Schema::of(resource), writer, self.now);
+        self.record_managers(resource, None, &mut object, writer);
         if writer.dry_run {
             return Ok(Arc::new(object));
         }
@@ -145,7 +145,10 @@ impl Cluster {
         fit(resource, &mut object, writer)?;
         let mut new = merged_parts(resource, &old, object, part);
         managed::keep(&old, &mut new);
-        admission::fill_changed(resource, &old, &mut new);
+        // A write of the status leaves the rest as it was filled and checked before.
+        if part == Part::Whole {
+            admission::fill_changed(resource, &old, &mut new);
+        }
         let mut differs = !object::equal(&old, &new);
         if part == Part::Whole && differs {
             let operation = Operation::Update { old: &old, new: &new };
@@ -155,7 +158,7 @@ impl Cluster {
                 differs = !object::equal(&old, &new);
             }
         }
-        self.check(resource, Some(&old), &new)?;
+        self.check(resource, Some(&old), &new, part)?;
         if !differs {
             return Ok(old);
         }
@@ -163,13 +166,7 @@ impl Cluster {
             let operation = Operation::Update { old: &old, new: &new };
             self.ask_webhooks(Stage::Validating, resource, operation)?;
         }
-        managed::record_update(
-            Some(&old),
-            &mut new,
-            &managed::Schema::of(resource),
-            writer,
-            self.now,
-        );
+        self.record_managers(resource, Some(&old), &mut new, writer);
         Ok(self.write_back(resource, &old, new, writer))
     }
 
@@ -182,7 +179,7 @@ impl Cluster {
         writer: &Writer,
     ) -> Arc<Value> {
         if has_generation(resource) && spec_changed(old, &new) {
-            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
+            let generation = at(old, &["metadata", "generation"]).as_i64().unwrap_or_default() + 1;
             object::set(&mut new, &["metadata", "generation"], json!(generation));
         }
         if writer.dry_run {
@@ -190,8 +187,9 @@ impl Cluster {
         }
         let is_released = is_terminating(&new)
             && finalizers(&new).is_empty()
-            && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
-            && new["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+            && at(&new, &["metadata", "deletionGracePeriodSeconds"]).as_i64().unwrap_or_default()
+                == 0
+            && at(&new, &["spec", "finalizers"]).as_array().is_none_or(Vec::is_empty);
         let key = Key::of(&new);
         let written = self.store.put(&resource.id, new);
         if is_released {
@@ -218,7 +216,26 @@ impl Cluster {
         Ok(())
     }
 
-    fn check(&self, resource: &Resource, old: Option<&Value>, new: &Value) -> Result<(), Failure> {
+    /// The writer owns the fields that it changed, where owners are recorded.
+    fn record_managers(
+        &self,
+        resource: &Resource,
+        old: Option<&Value>,
+        new: &mut Value,
+        writer: &Writer,
+    ) {
+        if self.records_managers_of(&resource.id) {
+            managed::record_update(old, new, &managed::Schema::of(resource), writer, self.now);
+        }
+    }
+
+    fn check(
+        &self,
+        resource: &Resource,
+        old: Option<&Value>,
+        new: &Value,
+        part: Part,
+    ) -> Result<(), Failure> {
         let mut faults = admission::check_metadata(resource, new);
         if let Some(schema) = &resource.stored().schema {
             faults.extend(crd::validate(new, schema, &self.expressions));
@@ -232,7 +249,7 @@ impl Cluster {
                 faults.extend(crd::check_rules(&self.expressions, old, new, schema));
             }
         }
-        if resource.origin == Origin::Builtin {
+        if resource.origin == Origin::Builtin && part == Part::Whole {
             faults.extend(admission::check_builtin(resource, old, new));
         }
         if faults.is_empty() {
@@ -246,7 +263,8 @@ impl Cluster {
         if !name(object).is_empty() {
             return Ok(());
         }
-        let Some(prefix) = object["metadata"]["generateName"].as_str().map(str::to_owned) else {
+        let Some(prefix) = at(object, &["metadata", "generateName"]).as_str().map(str::to_owned)
+        else {
             let fault = FieldFault::required("metadata.name", "name or generateName is required");
             return Err(Failure::invalid(&resource.id, &resource.kind, "", &[fault]));
         };
@@ -401,7 +419,7 @@ fn spec_changed(old: &Value, new: &Value) -> bool {
         fields.filter(|(key, _)| *key != "metadata" && *key != "status")
     }
     spec(old).count() != spec(new).count()
-        || spec(old).any(|(key, value)| new.get(key) != Some(value))
+        || spec(old).any(|(key, value)| !new.get(key).is_some_and(|new| object::equal(value, new)))
 }
 
 /// Removes a field by a path such as `spec.containers[0].x`.

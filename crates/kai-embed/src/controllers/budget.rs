@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::kinds::{self, PODS};
-use crate::object::{self, Key, has_condition, is_terminating, namespace, text};
+use crate::object::{self, Key, at, has_condition, is_terminating, namespace, text};
 use crate::selectors::LabelSelector;
 use crate::store::ResourceId;
 
@@ -18,7 +18,8 @@ pub(crate) fn id() -> ResourceId {
 /// The budgets of a pod.
 pub(crate) fn of_pod(cluster: &Cluster, pod: &Value) -> Vec<Arc<Value>> {
     let budgets = cluster.store.of_namespace(&id(), namespace(pod));
-    let ours = budgets.filter(|budget| LabelSelector::of(&budget["spec"]["selector"]).matches(pod));
+    let ours =
+        budgets.filter(|budget| LabelSelector::of(at(budget, &["spec", "selector"])).matches(pod));
     ours.cloned().collect()
 }
 
@@ -33,15 +34,15 @@ pub(super) fn notice_pod(cluster: &mut Cluster, namespace: &str) {
 
 pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     let Some(budget) = cluster.store.get(&id(), key).cloned() else { return };
-    let selector = LabelSelector::of(&budget["spec"]["selector"]);
+    let selector = LabelSelector::of(at(&budget, &["spec", "selector"]));
     let pods: Vec<&Arc<Value>> = cluster
         .store
         .of_namespace(&kinds::id(PODS), &key.namespace)
         .filter(|pod| selector.matches(pod))
-        .filter(|pod| !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed"))
+        .filter(|pod| !matches!(text(at(pod, &["status", "phase"])), "Succeeded" | "Failed"))
         .collect();
     let expected = pods.len() as i64;
-    let disrupted = budget["status"]["disruptedPods"].as_object();
+    let disrupted = at(&budget, &["status", "disruptedPods"]).as_object();
     let still_disrupted: serde_json::Map<String, Value> = disrupted
         .into_iter()
         .flatten()
@@ -56,8 +57,8 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
         .filter(|pod| !still_disrupted.contains_key(object::name(pod)))
         .count() as i64;
     let desired = match (
-        share(&budget["spec"]["minAvailable"], expected),
-        share(&budget["spec"]["maxUnavailable"], expected),
+        share(at(&budget, &["spec", "minAvailable"]), expected),
+        share(at(&budget, &["spec", "maxUnavailable"]), expected),
     ) {
         (Some(least), _) => least,
         (None, Some(most)) => (expected - most).max(0),
@@ -72,7 +73,7 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     object::set(
         &mut new,
         &["status", "observedGeneration"],
-        budget["metadata"]["generation"].clone(),
+        at(&budget, &["metadata", "generation"]).clone(),
     );
     if still_disrupted.is_empty() {
         object::remove(&mut new, &["status", "disruptedPods"]);

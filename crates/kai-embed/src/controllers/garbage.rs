@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::{DeleteOptions, FOREGROUND, ORPHAN};
 use crate::cluster::Cluster;
-use crate::object::{self, Key, field, finalizers, is_terminating, items, text, uid};
+use crate::object::{self, Key, at, field, finalizers, is_terminating, items, text, uid};
 use crate::store::{Event, EventKind, ResourceId};
 
 /// Which objects own which dependents.
@@ -39,8 +39,8 @@ pub(super) fn notice(cluster: &mut Cluster, event: &Event) {
     }
     let item = (event.resource.clone(), event.key.clone());
     let owners = |object: &Value| -> Vec<String> {
-        items(&object["metadata"]["ownerReferences"])
-            .map(|one| text(&one["uid"]).to_owned())
+        items(at(object, &["metadata", "ownerReferences"]))
+            .map(|one| text(field(one, "uid")).to_owned())
             .collect()
     };
     if let Some(previous) = &event.previous {
@@ -123,8 +123,8 @@ fn orphan(cluster: &mut Cluster, resource: &ResourceId, owner: &Value) {
     for (kind, key) in cluster.owned.of(uid(owner)) {
         let Some(owned) = cluster.store.get(&kind, &key).cloned() else { continue };
         let mut new = Value::clone(&owned);
-        let rest: Vec<Value> = items(&owned["metadata"]["ownerReferences"])
-            .filter(|one| text(&one["uid"]) != uid(owner))
+        let rest: Vec<Value> = items(at(&owned, &["metadata", "ownerReferences"]))
+            .filter(|one| text(field(one, "uid")) != uid(owner))
             .cloned()
             .collect();
         if rest.is_empty() {
@@ -143,8 +143,9 @@ fn delete_owned(cluster: &mut Cluster, resource: &ResourceId, owner: &Value) {
     let mut blocked = false;
     for (kind, key) in owned {
         let Some(object) = cluster.store.get(&kind, &key).cloned() else { continue };
-        let blocks = items(&object["metadata"]["ownerReferences"])
-            .any(|one| text(&one["uid"]) == uid(owner) && one["blockOwnerDeletion"] == true);
+        let blocks = items(at(&object, &["metadata", "ownerReferences"])).any(|one| {
+            text(field(one, "uid")) == uid(owner) && *field(one, "blockOwnerDeletion") == true
+        });
         if !is_terminating(&object) {
             delete(cluster, &kind, &key, uid(&object));
         }

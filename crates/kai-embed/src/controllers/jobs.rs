@@ -10,7 +10,7 @@ use super::templates::{count, create_batch, delete, is_active, pod, wanted, writ
 use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
-use crate::object::{self, Key, has_condition, is_terminating, moment, text};
+use crate::object::{self, Key, at, has_condition, is_terminating, moment, text};
 use crate::store::ResourceId;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -26,9 +26,9 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     }
     let pods = pods_of(cluster, &job);
     let counts = Counts::of(&pods);
-    let suspended = job["spec"]["suspend"] == true;
+    let suspended = *at(&job, &["spec", "suspend"]) == true;
     let parallelism = wanted(&job, "parallelism", 1);
-    let completions = job["spec"]["completions"].as_i64();
+    let completions = at(&job, &["spec", "completions"]).as_i64();
     let succeeded = counts.succeeded as i64;
     let left =
         completions.map_or(if succeeded > 0 { 0 } else { parallelism }, |all| all - succeeded);
@@ -68,7 +68,7 @@ impl Counts {
     fn of(pods: &[Arc<Value>]) -> Self {
         let mut counts = Self::default();
         for pod in pods {
-            match text(&pod["status"]["phase"]) {
+            match text(at(pod, &["status", "phase"])) {
                 "Succeeded" => counts.succeeded += 1,
                 "Failed" => counts.failed += 1,
                 _ if is_terminating(pod) => {}
@@ -84,11 +84,11 @@ impl Counts {
 
 /// Indices that no pod has completed or is completing.
 fn free_indices(job: &Value, pods: &[Arc<Value>]) -> impl Iterator<Item = i64> + use<> {
-    let indexed = job["spec"]["completionMode"] == "Indexed";
+    let indexed = *at(job, &["spec", "completionMode"]) == "Indexed";
     let taken: BTreeSet<i64> = pods
         .iter()
         .filter(|_| indexed)
-        .filter(|pod| is_active(pod) || text(&pod["status"]["phase"]) == "Succeeded")
+        .filter(|pod| is_active(pod) || text(at(pod, &["status", "phase"])) == "Succeeded")
         .filter_map(|pod| object::annotation(pod, INDEX)?.parse().ok())
         .collect();
     let all = if indexed { wanted(job, "completions", 0) } else { 0 };
@@ -96,7 +96,7 @@ fn free_indices(job: &Value, pods: &[Arc<Value>]) -> impl Iterator<Item = i64> +
 }
 
 fn member(job: &Value, index: Option<i64>) -> Value {
-    let mut pod = pod(job, &job["spec"]["template"]);
+    let mut pod = pod(job, at(job, &["spec", "template"]));
     let name = object::name(job);
     let prefix = match index {
         Some(index) => {
@@ -128,7 +128,7 @@ fn report(cluster: &mut Cluster, job: &Value, counts: &Counts) {
         }
     }
     let now = cluster.now;
-    if job["spec"]["suspend"] == true {
+    if *at(job, &["spec", "suspend"]) == true {
         object::set_condition(&mut new, "Suspended", true, "JobSuspended", "Job suspended", now);
     } else {
         object::set_default(&mut new, &["status", "startTime"], moment(now));

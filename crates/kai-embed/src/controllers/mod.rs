@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::kinds::{CRDS, NAMESPACES, NODES, PODS, id};
 use crate::nodes;
-use crate::object::{self, Key, field, items, namespace, text};
+use crate::object::{self, Key, at, field, items, namespace, text};
 use crate::store::{Event, EventKind, ResourceId};
 
 /// Whether a controller creates the pods of such an object in batches, each at its own moment.
@@ -66,7 +66,7 @@ pub(crate) fn notice(cluster: &mut Cluster, event: &Event) {
         let on_it: Vec<Key> = cluster
             .store
             .all(&id(PODS))
-            .filter(|pod| pod["spec"]["nodeName"] == event.key.name.as_str())
+            .filter(|pod| *at(pod, &["spec", "nodeName"]) == event.key.name.as_str())
             .map(|pod| Key::of(pod))
             .collect();
         for pod in on_it {
@@ -138,11 +138,11 @@ fn establish(cluster: &mut Cluster, key: &Key) {
     );
     let message = "the initial names have been accepted";
     object::set_condition(&mut new, "Established", true, "InitialNamesAccepted", message, now);
-    let names = new["spec"]["names"].clone();
+    let names = at(&new, &["spec", "names"]).clone();
     object::set(&mut new, &["status", "acceptedNames"], names);
-    let stored: Vec<&Value> = items(&definition["spec"]["versions"])
-        .filter(|version| version["storage"] == true)
-        .map(|version| &version["name"])
+    let stored: Vec<&Value> = items(at(&definition, &["spec", "versions"]))
+        .filter(|version| *field(version, "storage") == true)
+        .map(|version| field(version, "name"))
         .collect();
     object::set(&mut new, &["status", "storedVersions"], json!(stored));
     cluster.store.put(&id(CRDS), new);
@@ -158,7 +158,8 @@ pub(crate) fn controlled(
     cluster.notice_writes();
     let cluster = &*cluster;
     let is_controlled = |object: &&Arc<Value>| {
-        object::controller(object).is_some_and(|controller| controller["uid"] == object::uid(owner))
+        object::controller(object)
+            .is_some_and(|controller| *field(controller, "uid") == object::uid(owner))
     };
     let owned = cluster.owned.of_resource(object::uid(owner), resource);
     let objects = owned.filter_map(|key| cluster.store.get(resource, key));
@@ -173,8 +174,8 @@ pub(crate) fn pods_of(cluster: &mut Cluster, owner: &Value) -> Vec<Arc<Value>> {
 /// Whether a disruption budget may select a pod that it did not select before, or no longer select it.
 fn has_other_labels(event: &Event) -> bool {
     let previous = event.previous.as_ref();
-    previous
-        .is_none_or(|previous| event.object["metadata"]["labels"] != previous["metadata"]["labels"])
+    let labels = |object| object::at(object, &["metadata", "labels"]);
+    previous.is_none_or(|previous| !object::equal(labels(&event.object), labels(previous)))
 }
 
 fn phase(pod: &Value) -> &str {

@@ -7,7 +7,9 @@ use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::ids::Ids;
 use crate::kinds::{EVENTS, PODS, id};
-use crate::object::{self, Key, is_terminating, items, moment, name, namespace, text, uid};
+use crate::object::{
+    self, Key, at, field, is_terminating, items, moment, name, namespace, text, uid,
+};
 
 /// Records an event about a pod. The same event is recorded once.
 pub(crate) fn record(
@@ -56,13 +58,13 @@ pub(crate) fn record(
 
 /// Reports on a pod whose scheduler does not run in this cluster that it stays pending.
 pub(super) fn report_missing_scheduler(cluster: &mut Cluster, pod: &Value) {
-    let scheduler = text(&pod["spec"]["schedulerName"]);
+    let scheduler = text(at(pod, &["spec", "schedulerName"]));
     if cluster.schedulers.as_ref().is_none_or(|names| names.contains(scheduler)) {
         return;
     }
-    let is_bound = !text(&pod["spec"]["nodeName"]).is_empty();
-    let is_reported =
-        items(&pod["status"]["conditions"]).any(|condition| condition["type"] == "PodScheduled");
+    let is_bound = !text(at(pod, &["spec", "nodeName"])).is_empty();
+    let is_reported = items(at(pod, &["status", "conditions"]))
+        .any(|condition| *field(condition, "type") == "PodScheduled");
     if is_bound || is_reported || is_terminating(pod) {
         return;
     }

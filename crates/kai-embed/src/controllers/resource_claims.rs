@@ -10,8 +10,8 @@ use crate::api::Part;
 use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
 use crate::object::{
-    self, Key, annotation, finalizers, is_terminating, items, name, namespace, owner_reference,
-    text, uid,
+    self, Key, annotation, at, field, finalizers, is_terminating, items, name, namespace,
+    owner_reference, text, uid,
 };
 use crate::store::{Event, ResourceId};
 
@@ -30,10 +30,11 @@ fn templates() -> ResourceId {
 
 /// Creates the claims of a pod and writes their names on it; deletes claims that the pod no longer needs.
 pub(super) fn sync_pod(cluster: &mut Cluster, pod: &Value) {
-    if items(&pod["spec"]["resourceClaims"]).next().is_none() {
+    if items(at(pod, &["spec", "resourceClaims"])).next().is_none() {
         return;
     }
-    let over = has_ended(pod) || is_terminating(pod) && text(&pod["spec"]["nodeName"]).is_empty();
+    let over =
+        has_ended(pod) || is_terminating(pod) && text(at(pod, &["spec", "nodeName"])).is_empty();
     let made = own_claims(cluster, pod);
     if over {
         for claim in &made {
@@ -42,9 +43,9 @@ pub(super) fn sync_pod(cluster: &mut Cluster, pod: &Value) {
         return;
     }
     let mut statuses = Vec::new();
-    for entry in items(&pod["spec"]["resourceClaims"]) {
-        let Some(template) = entry["resourceClaimTemplateName"].as_str() else { continue };
-        let own = text(&entry["name"]);
+    for entry in items(at(pod, &["spec", "resourceClaims"])) {
+        let Some(template) = field(entry, "resourceClaimTemplateName").as_str() else { continue };
+        let own = text(field(entry, "name"));
         let known = made.iter().find(|claim| annotation(claim, CLAIM_OF_POD) == Some(own)).cloned();
         let Some(claim) = known.or_else(|| make(cluster, pod, own, template)) else { continue };
         statuses.push(json!({"name": own, "resourceClaimName": name(&claim)}));
@@ -59,8 +60,10 @@ pub(super) fn sync_pod(cluster: &mut Cluster, pod: &Value) {
 /// A pod changed or is gone: the claims it names may be free.
 pub(super) fn notice_pod(cluster: &mut Cluster, event: &Event) {
     let pod = &event.object;
-    let made = items(&pod["status"]["resourceClaimStatuses"]).map(|one| &one["resourceClaimName"]);
-    let named = items(&pod["spec"]["resourceClaims"]).map(|one| &one["resourceClaimName"]);
+    let made = items(at(pod, &["status", "resourceClaimStatuses"]))
+        .map(|one| field(one, "resourceClaimName"));
+    let named =
+        items(at(pod, &["spec", "resourceClaims"])).map(|one| field(one, "resourceClaimName"));
     for claim in made.chain(named).filter_map(Value::as_str) {
         cluster.look_at(&claims(), Key::new(&*event.key.namespace, claim));
     }
@@ -100,8 +103,8 @@ pub(super) fn sync_template(cluster: &mut Cluster, key: &Key) {
         .store
         .of_namespace(&id(PODS), &key.namespace)
         .filter(|pod| {
-            items(&pod["spec"]["resourceClaims"])
-                .any(|claim| claim["resourceClaimTemplateName"] == key.name.as_str())
+            items(at(pod, &["spec", "resourceClaims"]))
+                .any(|claim| *field(claim, "resourceClaimTemplateName") == key.name.as_str())
         })
         .map(|pod| Key::of(pod))
         .collect();
@@ -114,15 +117,16 @@ pub(super) fn sync_template(cluster: &mut Cluster, key: &Key) {
 pub(super) fn sync_claim(cluster: &mut Cluster, key: &Key) {
     let Some(claim) = cluster.store.get(&claims(), key).cloned() else { return };
     let still_holds = |holder: &&Value| {
-        let pod = cluster.store.get(&id(PODS), &Key::new(&*key.namespace, text(&holder["name"])));
-        text(&holder["resource"]) != "pods"
-            || pod.is_some_and(|pod| uid(pod) == text(&holder["uid"]) && !has_ended(pod))
+        let pod =
+            cluster.store.get(&id(PODS), &Key::new(&*key.namespace, text(field(holder, "name"))));
+        text(field(holder, "resource")) != "pods"
+            || pod.is_some_and(|pod| uid(pod) == text(field(holder, "uid")) && !has_ended(pod))
     };
-    let before: Vec<&Value> = items(&claim["status"]["reservedFor"]).collect();
+    let before: Vec<&Value> = items(at(&claim, &["status", "reservedFor"])).collect();
     let holders: Vec<Value> =
         before.iter().filter(|one| still_holds(one)).map(|one| Value::clone(one)).collect();
     let is_free = holders.is_empty() && (!before.is_empty() || is_terminating(&claim));
-    if holders.len() < before.len() || is_free && !claim["status"]["allocation"].is_null() {
+    if holders.len() < before.len() || is_free && !at(&claim, &["status", "allocation"]).is_null() {
         let mut new = Value::clone(&claim);
         if holders.is_empty() {
             object::remove(&mut new, &["status", "reservedFor"]);
@@ -140,7 +144,8 @@ pub(super) fn sync_claim(cluster: &mut Cluster, key: &Key) {
 /// Lets a claim without devices go.
 fn release(cluster: &mut Cluster, key: &Key) {
     let Some(claim) = cluster.store.get(&claims(), key).cloned() else { return };
-    if !claim["status"]["allocation"].is_null() || !finalizers(&claim).contains(&PROTECTION) {
+    if !at(&claim, &["status", "allocation"]).is_null() || !finalizers(&claim).contains(&PROTECTION)
+    {
         return;
     }
     let rest: Vec<&str> =
@@ -152,12 +157,12 @@ fn release(cluster: &mut Cluster, key: &Key) {
 
 /// Whether a pod has all devices that it claims.
 pub(crate) fn are_allocated(cluster: &Cluster, pod: &Value) -> bool {
-    items(&pod["spec"]["resourceClaims"]).all(|entry| {
-        let made = items(&pod["status"]["resourceClaimStatuses"])
+    items(at(pod, &["spec", "resourceClaims"])).all(|entry| {
+        let made = items(at(pod, &["status", "resourceClaimStatuses"]))
             .find(|status| status["name"] == entry["name"])
-            .and_then(|status| status["resourceClaimName"].as_str());
-        let Some(claim) = entry["resourceClaimName"].as_str().or(made) else { return false };
+            .and_then(|status| field(status, "resourceClaimName").as_str());
+        let Some(claim) = field(entry, "resourceClaimName").as_str().or(made) else { return false };
         let claim = cluster.store.get(&claims(), &Key::new(namespace(pod), claim));
-        claim.is_some_and(|claim| !claim["status"]["allocation"].is_null())
+        claim.is_some_and(|claim| !at(claim, &["status", "allocation"]).is_null())
     })
 }

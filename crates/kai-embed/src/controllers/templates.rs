@@ -9,7 +9,9 @@ use crate::api::{DeleteOptions, Part, Writer};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::kinds::{EVENTS, PODS, id};
-use crate::object::{self, Key, is_terminating, moment, namespace, owner_reference, text, uid};
+use crate::object::{
+    self, Key, at, field, is_terminating, moment, namespace, owner_reference, text, uid,
+};
 use crate::store::ResourceId;
 
 /// The manager under which all controllers write.
@@ -23,7 +25,7 @@ pub(super) fn pod(owner: &Value, template: &Value) -> Value {
             object::set(&mut pod, &["metadata", key], marks.clone());
         }
     }
-    pod["spec"] = template["spec"].clone();
+    pod["spec"] = field(template, "spec").clone();
     object::set(&mut pod, &["metadata", "namespace"], namespace(owner).into());
     object::set(&mut pod, &["metadata", "ownerReferences"], json!([owner_reference(owner)]));
     pod
@@ -87,7 +89,7 @@ pub(super) fn create_batch(
 
 /// Records an event on the owner of a rejected pod; repetitions raise the count of the same event.
 fn record_rejected_pod(cluster: &mut Cluster, owner: &Value, space: &str, failure: &Failure) {
-    let name = format!("{}.failed-create", text(&owner["name"]));
+    let name = format!("{}.failed-create", text(field(owner, "name")));
     let known = cluster.store.get(&id(EVENTS), &Key::new(space, name.as_str())).cloned();
     let now = moment(cluster.now);
     if let Some(known) = known {
@@ -143,12 +145,12 @@ pub(super) fn is_active(pod: &Value) -> bool {
 
 /// Whether a pod is over.
 pub(super) fn has_ended(pod: &Value) -> bool {
-    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+    matches!(text(at(pod, &["status", "phase"])), "Succeeded" | "Failed")
 }
 
 /// How many pods are in a phase.
 pub(super) fn count(pods: &[Arc<Value>], phase: &str) -> usize {
-    pods.iter().filter(|pod| text(&pod["status"]["phase"]) == phase).count()
+    pods.iter().filter(|pod| text(at(pod, &["status", "phase"])) == phase).count()
 }
 
 /// How many pods are ready.

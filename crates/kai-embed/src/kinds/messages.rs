@@ -63,20 +63,37 @@ static MESSAGES: LazyLock<BTreeMap<&'static str, Fields>> = LazyLock::new(|| {
     lines.filter_map(|line| line.split_once(' ')).map(|(name, rest)| (name, fields(rest))).collect()
 });
 
-/// The fields of a message by their name in JSON, those of inlined messages included.
-pub(crate) type FieldsByName = BTreeMap<&'static str, Field>;
+/// Values by name. Every field of every written object is looked up here: names of other lengths are skipped without comparing texts.
+pub(crate) struct ByName<T>(Vec<(&'static str, T)>);
 
-static BY_NAME: LazyLock<BTreeMap<&'static str, FieldsByName>> = LazyLock::new(|| {
+impl<T> ByName<T> {
+    fn of(values: BTreeMap<&'static str, T>) -> Self {
+        let mut values: Vec<(&'static str, T)> = values.into_iter().collect();
+        values.sort_by_key(|(name, _)| (name.len(), *name));
+        Self(values)
+    }
+
+    /// The value of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+        let order = |(known, _): &(&str, T)| known.len().cmp(&name.len()).then((*known).cmp(name));
+        self.0.binary_search_by(order).ok().map(|at| &self.0[at].1)
+    }
+}
+
+/// The fields of a message by their name in JSON, those of inlined messages included.
+pub(crate) type FieldsByName = ByName<Field>;
+
+static BY_NAME: LazyLock<ByName<FieldsByName>> = LazyLock::new(|| {
     let by_name = MESSAGES.iter().map(|(name, fields)| {
-        let mut named = FieldsByName::new();
+        let mut named = BTreeMap::new();
         add_names(fields, &mut named);
-        (*name, named)
+        (*name, ByName::of(named))
     });
-    by_name.collect()
+    ByName::of(by_name.collect())
 });
 
 /// Adds the fields of a message. Of two fields with one name the first counts.
-fn add_names(fields: &Fields, named: &mut FieldsByName) {
+fn add_names(fields: &Fields, named: &mut BTreeMap<&'static str, Field>) {
     for field in fields.values() {
         match (field.shape, field.kind) {
             (Shape::Inline, Kind::Message(inner)) => {

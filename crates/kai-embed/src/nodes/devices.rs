@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 use crate::kinds::{NODES, PODS, id};
-use crate::object::{Key, items, text};
+use crate::object::{Key, at, items, text};
 
 /// A physical GPU of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +60,15 @@ fn physical(node: &Value) -> u64 {
     let label = |key: &str| {
         node["metadata"]["labels"][key].as_str().and_then(|text| text.parse::<u64>().ok())
     };
-    let advertised = amount(&node["status"]["allocatable"], gpu::NVIDIA).max(0).unsigned_abs();
+    let advertised =
+        amount(at(node, &["status", "allocatable"]), gpu::NVIDIA).max(0).unsigned_abs();
     let replicas = label(labels::GPU_REPLICAS).filter(|replicas| *replicas > 0).unwrap_or(1);
     label(labels::GPU_COUNT).unwrap_or(advertised / replicas)
 }
 
 /// Every place that the node's device plugin advertises of a resource, device by device.
 pub(super) fn slots(node: &Value, resource: &str) -> Vec<Slot> {
-    let advertised = amount(&node["status"]["allocatable"], resource).max(0).unsigned_abs();
+    let advertised = amount(at(node, &["status", "allocatable"]), resource).max(0).unsigned_abs();
     let devices = physical(node).max(1);
     let per_device = advertised.div_ceil(devices).max(1);
     (0..advertised)
@@ -92,7 +93,7 @@ pub(super) fn of_node(cluster: &Cluster, name: &str) -> Vec<Device> {
     let Some(node) = cluster.store.get(&id(NODES), &Key::new("", name)) else { return Vec::new() };
     let memory = node["metadata"]["labels"][labels::GPU_MEMORY].as_str();
     let memory_mib = memory.and_then(|text| text.parse().ok()).unwrap_or_default();
-    let product = text(&node["metadata"]["labels"]["nvidia.com/gpu.product"]).to_owned();
+    let product = text(at(node, &["metadata", "labels", "nvidia.com/gpu.product"])).to_owned();
     let device = |index| {
         let (uuid, product) = (uuid(name, index), product.clone());
         Device { index, uuid, product, memory_mib, users: Vec::new() }
@@ -144,7 +145,7 @@ fn groups(pod: &Value) -> Vec<&str> {
 
 /// MiB that a pod has of a device that it shares.
 fn shared_mib(pod: &Value, device_mib: u64) -> u64 {
-    let annotations = crate::object::entries(&pod["metadata"]["annotations"]);
+    let annotations = crate::object::entries(at(pod, &["metadata", "annotations"]));
     let reading = GpuAnnotations::of(&annotations).read(GpuResources::default());
     let device_mib = i64::try_from(device_mib).unwrap_or(i64::MAX);
     let share = reading.request.shared().map(|(share, _)| share);
@@ -155,7 +156,7 @@ fn shared_mib(pod: &Value, device_mib: u64) -> u64 {
 pub(super) fn requested(pod: &Value, resource: &str) -> i64 {
     let sum = |list: &str| -> Vec<i64> {
         items(&pod["spec"][list])
-            .map(|container| amount(&container["resources"]["requests"], resource))
+            .map(|container| amount(at(container, &["resources", "requests"]), resource))
             .collect()
     };
     let running: i64 = sum("containers").iter().sum();

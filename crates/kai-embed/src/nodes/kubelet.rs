@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::controllers::{pod_events, resource_claims, volumes};
 use crate::kinds::{NODES, PODS, id};
 use crate::object::{
-    self, Key, annotation, is_terminating, items, moment, name, namespace, text, uid,
+    self, Key, annotation, at, field, is_terminating, items, moment, name, namespace, text, uid,
 };
 
 /// Annotation on a pod: how long it runs before it ends by itself, as `90s` or `1h30m`.
@@ -39,11 +39,11 @@ pub(crate) fn sync_pod(cluster: &mut Cluster, key: &Key) {
         return;
     };
     cluster.nodes.runs.keep_only(key, Some(uid(&pod)));
-    let node = text(&pod["spec"]["nodeName"]);
+    let node = text(at(&pod, &["spec", "nodeName"]));
     if node.is_empty() || cluster.store.get(&id(NODES), &Key::new("", node)).is_none() {
         return;
     }
-    if matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed") {
+    if matches!(text(at(&pod, &["status", "phase"])), "Succeeded" | "Failed") {
         cluster.nodes.runs.remove(uid(&pod));
         if is_terminating(&pod) {
             remove(cluster, key, &pod);
@@ -85,7 +85,7 @@ fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
         node: node.to_owned(),
         slots: given,
         taken: cluster.now,
-        started: (pod["status"]["phase"] == "Running").then_some(cluster.now),
+        started: (*at(pod, &["status", "phase"]) == "Running").then_some(cluster.now),
         termination_began: None,
     };
     cluster.nodes.runs.insert(uid(pod), run);
@@ -93,9 +93,10 @@ fn take(cluster: &mut Cluster, key: &Key, pod: &Value, node: &str) -> bool {
 }
 
 fn device_resources(pod: &Value) -> BTreeSet<String> {
-    let containers = items(&pod["spec"]["containers"]).chain(items(&pod["spec"]["initContainers"]));
+    let containers =
+        items(at(pod, &["spec", "containers"])).chain(items(at(pod, &["spec", "initContainers"])));
     let resources = containers
-        .filter_map(|container| container["resources"]["requests"].as_object())
+        .filter_map(|container| at(container, &["resources", "requests"]).as_object())
         .flat_map(|requests| requests.keys());
     resources.filter(|resource| is_device(resource)).cloned().collect()
 }
@@ -108,7 +109,8 @@ fn advance(cluster: &mut Cluster, key: &Key, pod: &Value) {
     let Some(run) = cluster.nodes.runs.get_mut(uid(pod)) else { return };
     let due = if is_terminating(pod) {
         let began = *run.termination_began.get_or_insert(now);
-        let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+        let grace =
+            at(pod, &["metadata", "deletionGracePeriodSeconds"]).as_i64().unwrap_or_default();
         let due = began + pace.stop.min(SignedDuration::from_secs(grace));
         if due <= now {
             cluster.nodes.runs.remove(uid(pod));
@@ -182,8 +184,8 @@ fn start(cluster: &mut Cluster, pod: &Value) {
     let statuses = container_statuses(pod, true, &state);
     object::set(&mut status, &["status", "containerStatuses"], statuses);
     let Some(pod) = write_status(cluster, status) else { return };
-    for container in items(&pod["spec"]["containers"]) {
-        let message = format!("Started container {}", text(&container["name"]));
+    for container in items(at(&pod, &["spec", "containers"])) {
+        let message = format!("Started container {}", text(field(container, "name")));
         pod_events::record(cluster, &pod, "Normal", "Started", &message, "kubelet");
     }
     if let Err(why) = agent::run(cluster, &pod) {
@@ -219,12 +221,12 @@ fn fail(cluster: &mut Cluster, pod: &Value, reason: &str, message: &str) {
 }
 
 fn container_statuses(pod: &Value, ready: bool, state: &Value) -> Value {
-    let statuses = items(&pod["spec"]["containers"]).map(|container| {
+    let statuses = items(at(pod, &["spec", "containers"])).map(|container| {
         json!({
             "name": container["name"],
             "image": container["image"],
             "imageID": "",
-            "containerID": format!("simulated://{}-{}", uid(pod), text(&container["name"])),
+            "containerID": format!("simulated://{}-{}", uid(pod), text(field(container, "name"))),
             "ready": ready,
             "started": ready,
             "restartCount": 0,

@@ -224,3 +224,23 @@ fn appliers_own_what_they_apply() {
     let (_, fewer) = apply(&mut cluster, "one", json!({}), false);
     assert_eq!(fewer["data"], json!({"b": "2", "c": "2"}));
 }
+
+#[test]
+fn only_pods_have_no_managers_where_those_of_pods_are_skipped() {
+    let mut cluster = Cluster::new(1, now());
+    cluster.skip_managers_of_pods();
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let (code, made) = post(&mut cluster, "/api/v1/namespaces/default/pods", &pod);
+    assert_eq!((code, &made["metadata"]["managedFields"]), (201, &Value::Null), "{made}");
+    let status = json!({"status": {"phase": "Running"}});
+    let path = "/api/v1/namespaces/default/pods/p/status";
+    let patch =
+        Request::send("PATCH", path, &status).of_type("application/strategic-merge-patch+json");
+    let (code, running) = send(&mut cluster, &patch);
+    assert_eq!((code, &running["status"]["phase"]), (200, &json!("Running")), "{running}");
+    assert_eq!(running["metadata"]["managedFields"], Value::Null);
+    let map = json!({"metadata": {"name": "m"}, "data": {"a": "1"}});
+    let (_, map) = post(&mut cluster, CONFIG_MAPS, &map);
+    assert!(map["metadata"]["managedFields"].is_array(), "{map}");
+}

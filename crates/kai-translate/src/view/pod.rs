@@ -17,6 +17,9 @@ pub struct Pod {
     /// What it asks for.
     pub spec: PodSpec,
     pub status: PodStatus,
+    /// The object lacks labels of GPU groups that [`Self::metadata`] has from its placement.
+    #[serde(skip)]
+    pub lacks_group_labels: bool,
 }
 
 /// What a pod asks for.

@@ -19,7 +19,7 @@ use kai_core::time::{Span, Timestamp};
 use kai_embed::Cluster;
 use kai_embed::controllers::workload_definitions;
 use kai_embed::nodes::NodeProfile;
-use kai_embed::object::{is_terminating, text};
+use kai_embed::object::{at, is_terminating, namespace, text};
 use kai_embed::service::Embedded;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -98,7 +98,10 @@ async fn played<T>(
     let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
     let embedded = new_cluster(clock, &env)?;
     // Once shows where the pods of a cron job go; for ever would never come to rest.
-    embedded.with(|cluster, _| cluster.limit_cron_jobs(1));
+    embedded.with(|cluster, _| {
+        cluster.limit_cron_jobs(1);
+        cluster.skip_managers_of_pods();
+    });
     scheduler::start(&embedded, &env, &[])?;
     story(VirtualCluster { embedded }).await
 }
@@ -302,10 +305,10 @@ fn count_line<'a>(mut pods: impl Iterator<Item = &'a Arc<Value>>, state: &str) -
 /// A hash of where every pod is and of its phase.
 fn places_of(cluster: &Cluster) -> u64 {
     let mut hasher = rustc_hash::FxHasher::default();
-    let ours = |pod: &&Arc<Value>| pod["metadata"]["namespace"] != RESERVATIONS;
+    let ours = |pod: &&Arc<Value>| namespace(pod) != RESERVATIONS;
     for pod in cluster.list(kai_embed::kinds::PODS).filter(ours) {
-        let place = [&pod["metadata"]["uid"], &pod["spec"]["nodeName"], &pod["status"]["phase"]];
-        place.map(text).hash(&mut hasher);
+        let place = [&["metadata", "uid"], &["spec", "nodeName"], &["status", "phase"]];
+        place.map(|path| text(at(pod, path))).hash(&mut hasher);
     }
     hasher.finish()
 }
