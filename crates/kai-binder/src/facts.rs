@@ -11,6 +11,7 @@ use kai_client::observed::Observed;
 use kai_client::watch::Change;
 use kai_core::input::selectors::{Labels, NodeTerm};
 use kai_core::input::{ObjectName, Text};
+use kai_core::keyed_hash::KeyedMap;
 use kai_translate::view::{PersistentVolume, PersistentVolumeClaim};
 use kai_translate::{pod as pods, storage, view};
 
@@ -46,7 +47,8 @@ pub(super) struct Facts {
     /// MiB of each device that are never given out, where its node says nothing else.
     pub(super) reserve_mib: i64,
     listed: BTreeSet<Kind>,
-    pods: BTreeMap<ObjectName, Box<PodFacts>>,
+    /// A table: each event of each pod looks its name up.
+    pods: KeyedMap<ObjectName, Box<PodFacts>>,
     requests: BTreeMap<ObjectName, Request>,
     nodes: BTreeMap<Text, NodeFacts>,
     reservations: BTreeMap<DeviceKey, BTreeMap<ObjectName, Reservation>>,
@@ -210,7 +212,7 @@ impl Facts {
             app_label: settings.reservation.app_label.clone(),
             reserve_mib: settings.gpu_memory_reserve_mib,
             listed: BTreeSet::new(),
-            pods: BTreeMap::new(),
+            pods: KeyedMap::default(),
             requests: BTreeMap::new(),
             nodes: BTreeMap::new(),
             reservations: BTreeMap::new(),
@@ -257,6 +259,7 @@ impl Facts {
             self.touched.insert(Item::Request(name.clone()));
             self.touched.extend(request.devices().map(Item::Device));
         }
+        #[expect(clippy::iter_over_hash_type, reason = "a set is made of it")]
         for (name, pod) in &self.pods {
             let claims = pod.view.iter().any(|view| !view.spec.resource_claims.is_empty());
             if claims || !pod.groups.is_empty() {
@@ -501,13 +504,10 @@ impl Facts {
     }
 
     fn replace_pod(&mut self, name: ObjectName, new: Option<Box<PodFacts>>) {
-        let old = self.pods.remove(&name);
-        if old == new {
-            if let Some(old) = old {
-                self.pods.insert(name, old);
-            }
+        if self.pods.get(&name) == new.as_ref() {
             return;
         }
+        let old = self.pods.remove(&name);
         for pod in [&old, &new].into_iter().flatten() {
             self.touched.extend(pod.devices().map(Item::Device));
             self.touched.extend(pod.devices().map(|device| Item::Node(device.node)));

@@ -1,6 +1,7 @@
 //! Amounts of resources in the planner's units.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use kai_api::names::{gpu, resources};
 use kai_api::quantity::RawQuantity;
@@ -28,8 +29,12 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    /// Reads a list; an amount that cannot be read is left out and complained about.
-    pub(crate) fn read(list: &ResourceList, path: &str, complaints: &mut Complaints) -> Self {
+    /// Reads a list; an amount that cannot be read is left out and complained about. The path of the list is written only then.
+    pub(crate) fn read(
+        list: &ResourceList,
+        path: impl Display,
+        complaints: &mut Complaints,
+    ) -> Self {
         let mut amounts = Self::default();
         for (name, raw) in list {
             let field = || format!("{path}[{name}]");

@@ -90,7 +90,7 @@ fn read(
 ) -> Vec<(Text, i64)> {
     let list: ResourceList =
         zone.resources.iter().map(|one| (one.name.clone(), of(one).clone())).collect();
-    amounts_by_name(Amounts::read(&list, &format!("zones[{at}].{field}"), complaints))
+    amounts_by_name(Amounts::read(&list, format_args!("zones[{at}].{field}"), complaints))
 }
 
 /// Attributes, else the older form.

@@ -32,15 +32,15 @@ fn asks_for_devices(pod: &view::Pod) -> bool {
 fn containers(pod: &view::Pod, complaints: &mut Complaints) -> Vec<ContainerDemand> {
     let first = pod.spec.init_containers.iter().enumerate().map(|(at, container)| {
         let kind = if is_sidecar(container) { ContainerKind::Sidecar } else { ContainerKind::Init };
-        (kind, format!("spec.initContainers[{at}].resources.requests"), container)
+        (kind, "initContainers", at, container)
     });
-    let then = pod.spec.containers.iter().enumerate().map(|(at, container)| {
-        (ContainerKind::App, format!("spec.containers[{at}].resources.requests"), container)
-    });
+    let then = pod.spec.containers.iter().enumerate();
+    let then = then.map(|(at, container)| (ContainerKind::App, "containers", at, container));
     first
         .chain(then)
-        .map(|(kind, path, container)| {
-            let amounts = Amounts::read(&container.resources.requests, &path, complaints);
+        .map(|(kind, list, at, container)| {
+            let path = format_args!("spec.{list}[{at}].resources.requests");
+            let amounts = Amounts::read(&container.resources.requests, path, complaints);
             ContainerDemand { kind, amounts: by_name(amounts) }
         })
         .collect()

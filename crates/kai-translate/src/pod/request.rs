@@ -3,6 +3,8 @@
 //! A container that is resized in place counts with the largest of what it asks for, what its node has set aside for it and
 //! what it runs with, until the kubelet confirms the new size. A size that the node can never give does not count.
 
+use std::fmt;
+
 use kai_core::input::Text;
 use kai_core::input::pod::PodRequest;
 
@@ -14,14 +16,14 @@ use crate::view;
 pub(super) fn request(pod: &view::Pod, complaints: &mut Complaints) -> PodRequest {
     let mut amounts = Amounts::default();
     for (at, container) in pod.spec.containers.iter().enumerate() {
-        let path = format!("spec.containers[{at}]");
-        amounts.add(&container_request(pod, container, &path, complaints));
+        let path = format_args!("spec.containers[{at}]");
+        amounts.add(&container_request(pod, container, path, complaints));
     }
     let mut sidecars = Amounts::default();
     let mut peak = Amounts::default();
     for (at, container) in pod.spec.init_containers.iter().enumerate() {
-        let path = format!("spec.initContainers[{at}]");
-        let mut own = container_request(pod, container, &path, complaints);
+        let path = format_args!("spec.initContainers[{at}]");
+        let mut own = container_request(pod, container, path, complaints);
         if is_sidecar(container) {
             sidecars.add(&own);
         } else {
@@ -56,11 +58,11 @@ pub(super) fn is_sidecar(container: &view::Container) -> bool {
 fn container_request(
     pod: &view::Pod,
     container: &view::Container,
-    path: &str,
+    path: fmt::Arguments<'_>,
     complaints: &mut Complaints,
 ) -> Amounts {
-    let path = format!("{path}.resources.requests");
-    let mut asked = Amounts::read(&container.resources.requests, &path, complaints);
+    let path = format_args!("{path}.resources.requests");
+    let mut asked = Amounts::read(&container.resources.requests, path, complaints);
     let Some(status) = status_of(pod, container) else { return asked };
     let mut current = Amounts::default();
     for list in [&status.allocated_resources, &status.resources.requests] {
