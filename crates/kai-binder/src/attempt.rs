@@ -627,11 +627,12 @@ impl Binder {
     }
 
     /// Labels that the pod has to get or lose before it is bound. Where placements are signed, the bind itself says which devices
-    /// the pod has, and its labels are for other readers: the bind sets them, or `repair` does after it.
+    /// the pod has: the bind sets its labels, or `repair` does after it. The scheduler that wrote a `BindRequest` object may be KAI's,
+    /// which counts by labels: it must never observe a bound pod without them.
     fn labels_before_bind(&self, request: &Request, pod: &PodFacts) -> Option<LabelChanges> {
-        let is_set_by_bind = |labels: &LabelChanges| {
-            self.settings.signer.key.is_some() && labels.values().all(Option::is_some)
-        };
+        let counts_by_placement = request.is_local() && self.settings.signer.key.is_some();
+        let is_set_by_bind =
+            |labels: &LabelChanges| counts_by_placement && labels.values().all(Option::is_some);
         labels(request, pod).filter(|labels| !is_set_by_bind(labels))
     }
 

@@ -136,7 +136,7 @@ fn half(name: &str) -> Value {
 fn a_gang_that_shares_devices_is_bound_whole_wherever_kai_dies() {
     let with = |bind_requests| Story { bind_requests, ..Story::default() };
     assert_bound_whole(with(BindRequests::Needed), 7);
-    assert_bound_whole(with(BindRequests::Always), 10);
+    assert_bound_whole(with(BindRequests::Always), 12);
     for group_labels in [GroupLabels::Unsigned, GroupLabels::OldServer] {
         assert_bound_whole(Story { group_labels, ..Story::default() }, 9);
     }

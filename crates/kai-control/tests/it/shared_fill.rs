@@ -120,12 +120,22 @@ fn half_gpu_pod_is_labelled_before_its_bind_or_after_it_where_the_bind_does_not_
 }
 
 #[test]
-fn half_gpu_pod_with_a_bind_request_costs_four_and_a_half_writes() {
+fn half_gpu_pod_with_a_bind_request_costs_five_and_a_half_writes() {
     let log = requests_of(Story { bind_requests: BindRequests::Always, ..story() });
     assert_costs(
         &log,
-        &["POST bindrequests", "POST configmaps", "POST pods/binding", "PATCH bindrequests/status"],
+        &[
+            "POST bindrequests",
+            "PATCH pods",
+            "POST configmaps",
+            "POST pods/binding",
+            "PATCH bindrequests/status",
+        ],
     );
+    let place = |what: &str| log.iter().position(|line| line.contains(what));
+    let label = place(&format!("PATCH /api/v1/namespaces/a/pods/{} ", name(0)));
+    let bind = place(&format!("/pods/{}/binding", name(0)));
+    assert!(label < bind, "a scheduler that counts by labels never observes a bound pod without");
 }
 
 /// When each pod had its first write and its binding, as places in the log.
