@@ -37,11 +37,11 @@ pub(super) async fn bind(cluster: &Cluster, name: &str, pods: Vec<Value>) -> any
     Ok(last.saturating_duration_since(created).as_secs_f64())
 }
 
-/// Seconds from the last create to the last bind of a gang whose pods request this each.
-pub(super) async fn run(cluster: &Cluster, request: Request) -> anyhow::Result<f64> {
+/// Seconds from the last create to the last bind of a gang of this name, whose pods request this each. Pod groups outlive their case.
+pub(super) async fn run(cluster: &Cluster, name: &str, request: Request) -> anyhow::Result<f64> {
     let _kai = cluster.start_kai().await?;
-    let pods = gang(cluster, "gang", MEMBERS, request).await?;
-    bind(cluster, "gang-", pods).await
+    let pods = gang(cluster, name, MEMBERS, request).await?;
+    bind(cluster, &format!("{name}-"), pods).await
 }
 
 /// Seconds from the last create of a gang that is larger than the cluster to its reason.

@@ -180,9 +180,12 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
     match case {
         Case::Fill => fill::run(cluster, figures).await?,
         Case::Arrival50 => figures.arrival_50 = Some(arrival::run(cluster).await?),
-        Case::Gang512 => figures.gang_512_s = Some(gang::run(cluster, Request::Gpus(1)).await?),
+        Case::Gang512 => {
+            figures.gang_512_s = Some(gang::run(cluster, "gang", Request::Gpus(1)).await?)
+        }
         Case::Gang512Halves => {
-            figures.gang_512_halves_s = Some(gang::run(cluster, Request::HalfGpu).await?);
+            let seconds = gang::run(cluster, "gang-of-halves", Request::HalfGpu).await?;
+            figures.gang_512_halves_s = Some(seconds);
         }
         Case::GangNo => figures.gang_no_s = Some(gang::run_unschedulable(cluster).await?),
         Case::ReclaimGang => {
