@@ -181,7 +181,7 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
         Case::Fill => fill::run(cluster, figures).await?,
         Case::Arrival50 => figures.arrival_50 = Some(arrival::run(cluster).await?),
         Case::Gang512 => {
-            figures.gang_512_s = Some(gang::run(cluster, "gang", Request::Gpus(1)).await?)
+            figures.gang_512_s = Some(gang::run(cluster, "gang", Request::Gpus(1)).await?);
         }
         Case::Gang512Halves => {
             let seconds = gang::run(cluster, "gang-of-halves", Request::HalfGpu).await?;
