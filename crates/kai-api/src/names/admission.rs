@@ -30,10 +30,6 @@ pub const SCHEDULER_NAME_MATCH: &str = "scheduler-name-match";
 
 /// Secret with the certificate for pods and topologies.
 pub const POD_TLS_SECRET: &str = "kai-admission-webhook-tls-secret";
-/// Secret with the certificate for queues.
-pub const QUEUE_TLS_SECRET: &str = "queue-webhook-tls-secret";
-/// Secret with the certificate for pod groups.
-pub const POD_GROUP_TLS_SECRET: &str = "podgroup-webhook-tls-secret";
 
 /// Secret with the certificate of authenticated metrics.
 pub const METRICS_TLS_SECRET: &str = "kai-metrics-tls-secret";

@@ -5,8 +5,6 @@ pub const POD_GROUPER: &str = "pod-grouper";
 /// Source of the events of the binder.
 pub const BINDER: &str = "binder";
 
-/// Lease of the operator.
-pub const OPERATOR_LEASE: &str = "41fce092.run.ai";
 /// Lease of the binder.
 pub const BINDER_LEASE: &str = "2ad35f9c.kai.scheduler";
 /// Lease of the grouper.
@@ -20,8 +18,6 @@ pub const ADMISSION_LEASE: &str = "ojptxr84.kai.scheduler";
 /// Lease of the node scale adjuster.
 pub const NODE_SCALE_ADJUSTER_LEASE: &str = "7n7h49uc.kai.scheduler";
 
-/// Deployment and service account of the operator.
-pub const OPERATOR: &str = "kai-operator";
 /// Service account of the scheduler; its Deployment is `<scheduler name>-<shard>`.
 pub const SCHEDULER: &str = "scheduler";
 /// Deployment and service account of the pod-group status controller.
@@ -34,11 +30,5 @@ pub const ADMISSION: &str = "admission";
 pub const NODE_SCALE_ADJUSTER: &str = "node-scale-adjuster";
 /// Daemon set and service account of the NUMA placement exporter.
 pub const NUMA_PLACEMENT_EXPORTER: &str = "numa-placement-exporter";
-/// Label that names what manages an object.
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Label of the GPU operator's policy with its version.
 pub const VERSION: &str = "app.kubernetes.io/version";
-/// From this version of the GPU operator on, its CDI default is not looked at.
-pub const GPU_OPERATOR_WITHOUT_CDI_DEFAULT: &str = "v25.10.0";
-/// Security context constraints on `OpenShift`, and the role to use them.
-pub const OPENSHIFT_SCC: (&str, &str) = ("kai-system", "kai-system-scc");

@@ -14,8 +14,6 @@ pub const NO_SCHEDULING_BACKOFF: i32 = -1;
 pub const SINGLE_SCHEDULING_BACKOFF: i32 = 1;
 /// Bytes in the unit of a queue's memory fields.
 pub const QUEUE_MEMORY_UNIT: f64 = 1_000_000.0;
-/// Implicit sub-group of a flat pod group.
-pub const FLAT_SUB_GROUP: &str = "default";
 /// Seconds after which a running pod past its deletion counts as stuck.
 pub const STUCK_RELEASING_SECONDS: i64 = 120;
 /// Seconds the binder waits for a reservation to name its device.
@@ -32,5 +30,3 @@ pub const SCALE_ADJUST_MEMORY_RATIO: f64 = 0.1;
 pub const WEBHOOK_PORT: u16 = 9443;
 /// When images of reservation and scaling pods are pulled.
 pub const IMAGE_PULL_POLICY: &str = "IfNotPresent";
-/// First and longest delay of a retry, in seconds.
-pub const RETRY_SECONDS: (i64, i64) = (1, 60);

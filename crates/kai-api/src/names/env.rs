@@ -27,9 +27,6 @@ pub const NODE_NAME: &str = "NODE_NAME";
 /// Namespace of the scheduler.
 pub const NAMESPACE: &str = "NAMESPACE";
 
-/// Share of the memory limit the scheduler may use.
-pub const GOMEMLIMIT_RATIO: &str = "KAI_GOMEMLIMIT_RATIO";
-
 /// Memory ceiling of the scheduler in bytes.
 pub const GOMEMLIMIT: &str = "GOMEMLIMIT";
 

@@ -87,9 +87,3 @@ pub const MEMORY_RESOURCE: &str = "run.ai/gpu.memory";
 
 /// Prefix of CDI device names.
 pub const CDI_DEVICE_PREFIX: &str = "k8s.device-plugin.nvidia.com/gpu=";
-
-/// Indicator of a whole device where a group id is expected.
-pub const WHOLE_GPU_INDICATOR: &str = "-2";
-
-/// Indicator of an unknown device where a group id is expected.
-pub const UNKNOWN_GPU_INDICATOR: &str = "-1";

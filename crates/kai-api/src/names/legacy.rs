@@ -8,6 +8,3 @@ pub const RESERVATION_NAMESPACE: &str = "runai-reservation";
 
 /// `ConfigMap` key before v0.6; rewritten only where it is present.
 pub const VISIBLE_DEVICES: &str = "RUNAI-VISIBLE-DEVICES";
-
-/// Default namespace in the operator's own flags.
-pub const OPERATOR_NAMESPACE: &str = "runai-engine";

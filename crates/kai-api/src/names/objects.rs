@@ -14,12 +14,8 @@ pub const SCALE_ADJUST: &str = "kai-scale-adjust";
 pub const SCHEDULER_NAME: &str = "kai-scheduler";
 /// The one `Config` that is read.
 pub const CONFIG: &str = "kai-config";
-/// The shard that is installed with the product.
-pub const DEFAULT_SHARD: &str = "default";
 /// Queue of workloads that name none.
 pub const DEFAULT_QUEUE: &str = "default-queue";
-/// Parent of [`DEFAULT_QUEUE`].
-pub const DEFAULT_PARENT_QUEUE: &str = "default-parent-queue";
 /// How a missing node pool is called in messages and metrics.
 pub const DEFAULT_NODE_POOL: &str = "default";
 
@@ -39,8 +35,6 @@ pub const SHARED_GPU_POD_NAMESPACE: &str = "shared-gpu-pod-namespace";
 /// Label on a scaling pod: name of the pod it stands for.
 pub const SHARED_GPU_POD_NAME: &str = "shared-gpu-pod-name";
 
-/// Suffix of the prefix of GPU-sharing `ConfigMap`s.
-pub const SHARED_GPU_SUFFIX: &str = "-shared-gpu";
 /// Suffix of the `ConfigMap` that holds environment variables.
 pub const EVAR_SUFFIX: &str = "-evar";
 
@@ -52,14 +46,6 @@ pub const KIND_DEFAULTS_KEY: &str = "types";
 
 /// Service of the Prometheus instance that keeps usage.
 pub const USAGE_PROMETHEUS: &str = "usage-prometheus";
-/// Label on `ServiceMonitor`s (configurable), and its value.
-pub const ACCOUNTING: (&str, &str) = ("kai.scheduler/accounting", "true");
-/// Annotation on a `Prometheus` that was disabled and is kept for its retention.
-pub const DEPRECATION_TIMESTAMP: &str = "kai/deprecation-timestamp";
-/// Annotation on the scheduler's pod template that forces a roll-out.
-pub const CONFIG_MAP_VERSION: &str = "configMapVersion";
-/// Annotation on a `Topology` copied from Kueue, and its value.
-pub const MIGRATED_FROM: (&str, &str) = ("kai.scheduler/migrated-from", "kueue.x-k8s.io");
 
 /// Priority classes that are installed, with their values.
 pub const PRIORITY_CLASSES: [(&str, i32); 4] =

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{JobId, NodeId, QueueId};
+use crate::ids::{JobId, QueueId};
 use crate::input::Text;
 use crate::time::Timestamp;
 
@@ -373,6 +373,3 @@ impl FreeGpuIndex {
         &self.partly_free
     }
 }
-
-/// A node by its rank.
-pub type ByRank = [NodeId];

@@ -313,11 +313,6 @@ impl World {
         &self.tree
     }
 
-    /// The queue called `name`.
-    pub fn queue_named(&self, name: &str) -> Option<QueueId> {
-        self.queue_ids.get(name).copied()
-    }
-
     /// The class of nodes `id`.
     pub fn node_class(&self, id: ClassId) -> &NodeClass {
         self.node_classes.get(id)

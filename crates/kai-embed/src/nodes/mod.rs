@@ -70,11 +70,6 @@ impl Cluster {
     pub fn devices(&self, node: &str) -> Vec<Device> {
         devices::of_node(self, node)
     }
-
-    /// How fast pods start and end from now on.
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.nodes.pace = pace;
-    }
 }
 
 /// Whether a text is a span of time in which a pod can run.
