@@ -3,8 +3,10 @@
 
 use kai_core::time::{Span, Timestamp};
 
-/// Shortest time from a plan to the next one.
-const BETWEEN_PLANS: Span = Span { nanos: 20_000_000 };
+/// The time from the end of a plan to the next one is at least as long as the plan took, within these bounds: a plan of a few changes
+/// costs a fraction of a millisecond, and a long one must not follow another at once.
+const SHORTEST_PAUSE: Span = Span { nanos: 5_000_000 };
+const LONGEST_PAUSE: Span = Span { nanos: 20_000_000 };
 /// How long a change waits for others after a quiet time: the watches show the objects of one request one after another.
 const AFTER_QUIET: Span = Span { nanos: 2_000_000 };
 
@@ -22,7 +24,7 @@ impl PlanWindow {
     pub(crate) fn open(&mut self, now: Timestamp) {
         if self.end.is_none() {
             // A clock that stepped back must not postpone the plan.
-            let latest = now.plus(BETWEEN_PLANS);
+            let latest = now.plus(LONGEST_PAUSE);
             self.end = Some(self.next_plan.max(now.plus(AFTER_QUIET)).min(latest));
         }
     }
@@ -31,9 +33,10 @@ impl PlanWindow {
         self.end
     }
 
-    /// A plan was made; it ended `now`.
-    pub(crate) fn close(&mut self, now: Timestamp) {
-        *self = Self { end: None, next_plan: now.plus(BETWEEN_PLANS) };
+    /// A plan was made from `begin` to `end`.
+    pub(crate) fn close(&mut self, begin: Timestamp, end: Timestamp) {
+        let pause = end.since(begin).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        *self = Self { end: None, next_plan: end.plus(pause) };
     }
 }
 
@@ -55,22 +58,29 @@ mod tests {
     }
 
     #[test]
-    fn changes_after_a_plan_wait_for_the_longer_window() {
+    fn pause_after_a_plan_is_as_long_as_the_plan_within_bounds() {
+        for (took, pause) in [(0, 5), (8, 8), (3000, 20)] {
+            let mut window = PlanWindow::default();
+            let end = 10_000 + took;
+            window.close(ms(10_000), ms(end));
+            assert_eq!(window.end(), None);
+            window.open(ms(end + 1));
+            assert_eq!(window.end(), Some(ms(end + pause)), "after a plan of {took} ms");
+        }
+    }
+
+    #[test]
+    fn change_at_the_end_of_the_pause_waits_for_the_shorter_window() {
         let mut window = PlanWindow::default();
-        window.open(ms(1000));
-        window.close(ms(1005));
-        assert_eq!(window.end(), None);
-        window.open(ms(1006));
-        assert_eq!(window.end(), Some(ms(1025)));
-        window.close(ms(1030));
-        window.open(ms(1049));
-        assert_eq!(window.end(), Some(ms(1051)));
+        window.close(ms(1000), ms(1000));
+        window.open(ms(1004));
+        assert_eq!(window.end(), Some(ms(1006)));
     }
 
     #[test]
     fn clock_that_steps_back_postpones_no_plan() {
         let mut window = PlanWindow::default();
-        window.close(ms(3_600_000));
+        window.close(ms(3_600_000), ms(3_600_000));
         window.open(ms(1000));
         assert_eq!(window.end(), Some(ms(1020)));
     }

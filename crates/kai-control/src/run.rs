@@ -532,7 +532,7 @@ impl Runner {
             let clock = panics::cycle_clock(self.env.clone(), &self.planner);
             self.planner.cycle(now, &clock);
             let end = self.env.now();
-            self.window.close(end);
+            self.window.close(now, end);
             self.planner.note_cycle_time(end.since(now));
             self.send_orders();
             self.step_binder(); // it may have been handed binds, and may reject some at once
