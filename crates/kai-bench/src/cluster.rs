@@ -14,7 +14,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::kubelets::{self, KubeletWrites};
 use crate::load::{JSON, Load, MERGE_PATCH, send};
-use crate::objects::{self, BORROWER, GPUS_PER_NODE, NAMESPACE, OWNER};
+use crate::objects::{self, BORROWER, GPUS_PER_NODE, NAMESPACE, OWNER, RESERVATIONS};
 use crate::observer::Observer;
 use crate::process::{Pid, Scheduler};
 use crate::requests::writes;
@@ -81,9 +81,11 @@ impl Cluster {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         send(&self.client, "POST", "/api/v1/namespaces", JSON, &namespace).await?;
         let account = json!({"metadata": {"name": "default"}});
-        let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
-        // The controller manager makes the same.
-        let _ = send(&self.client, "POST", &accounts, JSON, &account).await;
+        for namespace in [NAMESPACE, RESERVATIONS] {
+            let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+            // The controller manager makes the same.
+            let _ = send(&self.client, "POST", &accounts, JSON, &account).await;
+        }
         let nodes = (0..self.nodes).map(|number| objects::node(number, GPUS_PER_NODE)).collect();
         self.load.create("/api/v1/nodes", nodes).await?;
         for number in 0..self.nodes {

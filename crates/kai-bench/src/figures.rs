@@ -18,9 +18,15 @@ pub struct Figures {
     /// 50 pods per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival_50: Option<Latency>,
+    /// The same where the load client binds each pod itself: the limit of the API server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival_50_alone: Option<Latency>,
     /// Last create to last bind of a gang of 512 one-GPU pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_512_s: Option<f64>,
+    /// The same where the load client binds the gang itself: the limit of the API server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang_512_alone_s: Option<f64>,
     /// Last create to last bind of a gang of 512 half-GPU pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_512_halves_s: Option<f64>,
@@ -30,7 +36,10 @@ pub struct Figures {
     /// As many evictions by the API server alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_evictions_alone_s: Option<f64>,
-    /// Entries that kai logged during the above, per victim and pod of the gang.
+    /// As many evictions, the end of the victims and the binds of the gang by the API server alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_gang_alone_s: Option<f64>,
+    /// Entries that kai logged during the reclaim, per victim and pod of the gang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_log_entries_per_pod: Option<f64>,
     /// Create to bind of a pod that reclaims one GPU.

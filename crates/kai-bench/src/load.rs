@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -28,7 +28,10 @@ pub(crate) async fn send(
         .uri(path)
         .header("content-type", kind)
         .body(serde_json::to_vec(body)?)?;
-    client.request(request).await.with_context(|| format!("{method} {path}"))
+    client.request(request).await.map_err(|error| match error {
+        kube::Error::Api(status) => anyhow!("{method} {path}: {}", status.message),
+        other => anyhow!(other).context(format!("{method} {path}")),
+    })
 }
 
 pub(crate) const JSON: &str = "application/json";
@@ -136,6 +139,17 @@ impl Load {
             Ok((name, begin, Instant::now()))
         };
         Ok(Created::of(self.each(pods, create).await?))
+    }
+
+    /// Binds pods to the nodes in turn, as many at once as there are connections.
+    pub(crate) async fn bind(&self, pods: &[Value], nodes: usize) -> anyhow::Result<()> {
+        let bind = move |client: Client, at: usize, pod: Value| async move {
+            let name = name(&pod);
+            let path = format!("{}/{name}/binding", pods_path());
+            let binding = binding(&name, &node_name(at % nodes));
+            send(&client, "POST", &path, JSON, &binding).await.map(|_| ())
+        };
+        self.each(pods.to_vec(), bind).await.map(|_| ())
     }
 
     /// Creates half-GPU pods and binds each at once, two to a device, with the writes that a binder needs: what the API server can do.

@@ -44,6 +44,21 @@ pub(super) async fn run(cluster: &Cluster, name: &str, request: Request) -> anyh
     bind(cluster, &format!("{name}-"), pods).await
 }
 
+/// The same where the load client binds the pods of the gang itself: what the API server can do.
+pub(super) async fn run_alone(cluster: &Cluster) -> anyhow::Result<f64> {
+    let names = (0..MEMBERS).map(|number| format!("gang-alone-{number:05}"));
+    let pods: Vec<Value> =
+        names.map(|name| pod(&name, SchedulerName::None, OWNER, Request::Gpus(1))).collect();
+    cluster.load.create_pods(pods.clone()).await?;
+    let created = Instant::now();
+    cluster.load.bind(&pods, cluster.nodes).await?;
+    cluster.until_bound("gang-alone-", MEMBERS).await?;
+    let last = cluster.observer.last_bound("gang-alone-").context("no pod is bound")?;
+    let seconds = last.saturating_duration_since(created).as_secs_f64();
+    cluster.clear().await?;
+    Ok(seconds)
+}
+
 /// Seconds from the last create of a gang that is larger than the cluster to its reason.
 pub(super) async fn run_unschedulable(cluster: &Cluster) -> anyhow::Result<f64> {
     let _kai = cluster.start_kai().await?;

@@ -179,8 +179,12 @@ pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> 
 async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyhow::Result<()> {
     match case {
         Case::Fill => fill::run(cluster, figures).await?,
-        Case::Arrival50 => figures.arrival_50 = Some(arrival::run(cluster).await?),
+        Case::Arrival50 => {
+            figures.arrival_50_alone = Some(arrival::run_alone(cluster).await?);
+            figures.arrival_50 = Some(arrival::run(cluster).await?);
+        }
         Case::Gang512 => {
+            figures.gang_512_alone_s = Some(gang::run_alone(cluster).await?);
             figures.gang_512_s = Some(gang::run(cluster, "gang", Request::Gpus(1)).await?);
         }
         Case::Gang512Halves => {
@@ -192,6 +196,7 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
             let reclaim = reclaim::run_gang(cluster).await?;
             figures.reclaim_gang_s = Some(reclaim.seconds);
             figures.reclaim_gang_evictions_alone_s = Some(reclaim.evictions_alone_s);
+            figures.reclaim_gang_alone_s = Some(reclaim.alone_s);
             figures.reclaim_gang_log_entries_per_pod = Some(reclaim.entries_per_pod);
         }
         Case::ReclaimOne => figures.reclaim_one_s = Some(reclaim::run_one(cluster).await?),

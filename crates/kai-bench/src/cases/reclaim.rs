@@ -2,11 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+use serde_json::Value;
+
 use crate::cluster::Cluster;
 use crate::objects::{GPUS_PER_NODE, OWNER, Request, SchedulerName, pod};
+use crate::observer::Observer;
 
 /// Simulated kubelets have to catch up.
 const SETTLE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Fills the cluster with pods of the queue without quota, which run.
 pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
@@ -18,19 +23,38 @@ pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds that the API server takes for as many evictions as the gang needs, sent over 32 connections.
-async fn evict_alone(cluster: &Cluster, victims: usize) -> anyhow::Result<f64> {
+/// What the API server takes for the writes of the reclaim, sent by the load client over 32 connections.
+struct Alone {
+    /// All evictions.
+    evictions_s: f64,
+    /// The evictions, the end of the victims and the binds of the gang.
+    all_s: f64,
+}
+
+async fn run_alone(cluster: &Cluster, members: usize) -> anyhow::Result<Alone> {
+    let victims = members * GPUS_PER_NODE;
     let mut pods = super::fill::pods(cluster, "alone-", SchedulerName::None);
     pods.truncate(victims);
     let created = cluster.load.create_and_bind(pods, cluster.nodes).await?;
     let names: Vec<String> = created.created.into_keys().collect();
     cluster.until_bound("alone-", victims).await?;
+    let gang = (0..members).map(|number| format!("taker-alone-{number:05}"));
+    let request = Request::Gpus(GPUS_PER_NODE);
+    let gang: Vec<Value> =
+        gang.map(|name| pod(&name, SchedulerName::None, OWNER, request)).collect();
+    cluster.load.create_pods(gang.clone()).await?;
     tokio::time::sleep(SETTLE).await;
     let begin = Instant::now();
     cluster.load.evict(&names).await?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let evictions_s = begin.elapsed().as_secs_f64();
+    let are_gone = |observer: &Observer| observer.count_bound("alone-") == 0;
+    cluster.observer.until("the victims are gone", PATIENCE, are_gone).await?;
+    cluster.load.bind(&gang, cluster.nodes).await?;
+    cluster.until_bound("taker-alone-", members).await?;
+    let last = cluster.observer.last_bound("taker-alone-").context("no pod is bound")?;
+    let all_s = last.saturating_duration_since(begin).as_secs_f64();
     cluster.clear().await?;
-    Ok(seconds)
+    Ok(Alone { evictions_s, all_s })
 }
 
 /// Figures of the gang that reclaims.
@@ -39,6 +63,8 @@ pub(super) struct GangReclaim {
     pub(super) seconds: f64,
     /// As many evictions by the API server alone.
     pub(super) evictions_alone_s: f64,
+    /// As many evictions and binds by the API server alone.
+    pub(super) alone_s: f64,
     /// Log entries of kai per victim and member.
     pub(super) entries_per_pod: f64,
 }
@@ -46,7 +72,7 @@ pub(super) struct GangReclaim {
 /// Seconds from the last create to the last bind of a gang of whole nodes, and log entries per victim and member.
 pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<GangReclaim> {
     let members = cluster.nodes * 2 / 5;
-    let evictions_alone_s = evict_alone(cluster, members * GPUS_PER_NODE).await?;
+    let alone = run_alone(cluster, members).await?;
     let _kai = cluster.start_kai().await?;
     fill(cluster).await?;
     let entries = cluster.kai_log_entries();
@@ -54,7 +80,8 @@ pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<GangReclaim> {
     let seconds = super::gang::bind(cluster, "taker-", pods).await?;
     let entries = cluster.kai_log_entries() - entries;
     let entries_per_pod = entries as f64 / (members * (GPUS_PER_NODE + 1)) as f64;
-    Ok(GangReclaim { seconds, evictions_alone_s, entries_per_pod })
+    let Alone { evictions_s: evictions_alone_s, all_s: alone_s } = alone;
+    Ok(GangReclaim { seconds, evictions_alone_s, alone_s, entries_per_pod })
 }
 
 /// Seconds from the create to the bind of a pod that reclaims one GPU.
