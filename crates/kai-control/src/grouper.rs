@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt;
 use kai_api::PodGroup;
-use kai_api::names::objects;
+use kai_api::names::{objects, workload};
 use kai_api::view::{OwnerReference, Pod};
 use kai_client::access::{Requester, denial};
 use kai_client::env::Env;
@@ -395,8 +395,13 @@ impl Grouper {
     /// None where the kind is not served or may not be read.
     async fn kartas(&self, gvk: &Gvk) -> Outcome<Vec<Value>> {
         let selector = format!(
-            "run.ai/karta-group={},run.ai/karta-version={},run.ai/karta-kind={}",
-            gvk.group, gvk.version, gvk.kind
+            "{}={},{}={},{}={}",
+            workload::KARTA_GROUP,
+            gvk.group,
+            workload::KARTA_VERSION,
+            gvk.version,
+            workload::KARTA_KIND,
+            gvk.kind
         );
         let path = with_query("/apis/run.ai/v1alpha1/kartas", &[("labelSelector", &selector)]);
         match self.writer.read::<List<Value>>(&path).await {

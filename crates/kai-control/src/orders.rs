@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodCondition;
 use kai_api::BindRequest;
+use kai_api::names::status;
 use kai_binder::LocalId;
 use kai_client::failure::Failure;
 use kai_client::path::Resource;
@@ -214,9 +215,9 @@ async fn request_bind(writer: &Writer, pod: ObjectName, request: &BindRequest) -
 /// Writes the condition that says why a victim is evicted. The victim is evicted even if that fails.
 async fn mark_victim(writer: &Writer, victim: &Victim) {
     let condition = PodCondition {
-        type_: "DisruptionTarget".to_owned(),
+        type_: status::DISRUPTION_TARGET.to_owned(),
         status: "True".to_owned(),
-        reason: Some("PreemptionByScheduler".to_owned()),
+        reason: Some(status::PREEMPTION_BY_SCHEDULER.to_owned()),
         message: Some(victim.message.to_string()),
         ..PodCondition::default()
     };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use kai_api::duration::{Units, parse_duration};
-use kai_api::names::{objects, workload};
+use kai_api::names::{node, objects, workload};
 use kai_core::time::Span;
 use kai_translate::gpus::whole_gpu_policy;
 use kai_translate::partition::Partition;
@@ -470,24 +470,14 @@ pub const FLAGS: &[Flag] = &[
             Ok(())
         },
     ),
-    planner(
-        "cpu-worker-node-label-key",
-        "node-role.kubernetes.io/cpu-worker",
-        "Label of CPU workers",
-        |to, value| {
-            to.settings.config.params.worker_labels.cpu = value.into();
-            Ok(())
-        },
-    ),
-    planner(
-        "gpu-worker-node-label-key",
-        "node-role.kubernetes.io/gpu-worker",
-        "Label of GPU workers",
-        |to, value| {
-            to.settings.config.params.worker_labels.gpu = value.into();
-            Ok(())
-        },
-    ),
+    planner("cpu-worker-node-label-key", node::CPU_WORKER, "Label of CPU workers", |to, value| {
+        to.settings.config.params.worker_labels.cpu = value.into();
+        Ok(())
+    }),
+    planner("gpu-worker-node-label-key", node::GPU_WORKER, "Label of GPU workers", |to, value| {
+        to.settings.config.params.worker_labels.gpu = value.into();
+        Ok(())
+    }),
     planner(
         "mig-worker-node-label-key",
         "node-role.kubernetes.io/mig-enabled",

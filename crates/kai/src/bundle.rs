@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use kai_api::names::objects;
 use kai_client::client;
 use kai_client::failure::{Failure, sentence};
 use kai_client::path::{Resource, segment};
@@ -47,8 +48,8 @@ const NAMED: [&str; 4] = ["nodes", "pods", "queues", "podGroups"];
 /// Names that every installation has; they stay readable.
 const WELL_KNOWN: [&str; 8] = [
     "default",
-    "default-queue",
-    "default-parent-queue",
+    objects::DEFAULT_QUEUE,
+    objects::DEFAULT_PARENT_QUEUE,
     "kai-resource-reservation",
     "kai-scale-adjust",
     "kai-scheduler",

@@ -18,6 +18,8 @@ pub const ADMISSION_LEASE: &str = "ojptxr84.kai.scheduler";
 /// Lease of the node scale adjuster.
 pub const NODE_SCALE_ADJUSTER_LEASE: &str = "7n7h49uc.kai.scheduler";
 
+/// Deployment and service account of the operator of KAI, which is taken over.
+pub const OPERATOR: &str = "kai-operator";
 /// Service account of the scheduler; its Deployment is `<scheduler name>-<shard>`.
 pub const SCHEDULER: &str = "scheduler";
 /// Deployment and service account of the pod-group status controller.
@@ -30,5 +32,7 @@ pub const ADMISSION: &str = "admission";
 pub const NODE_SCALE_ADJUSTER: &str = "node-scale-adjuster";
 /// Daemon set and service account of the NUMA placement exporter.
 pub const NUMA_PLACEMENT_EXPORTER: &str = "numa-placement-exporter";
+/// Label that names what manages an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Label of the GPU operator's policy with its version.
 pub const VERSION: &str = "app.kubernetes.io/version";

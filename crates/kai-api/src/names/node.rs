@@ -48,6 +48,12 @@ pub const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
 /// Default key that marks a node as MIG enabled (boolean).
 pub const MIG_ENABLED: &str = "node-role.kubernetes.io/mig-enabled";
 
+/// Default key of nodes for GPU pods, where scheduling is restricted.
+pub const GPU_WORKER: &str = "node-role.kubernetes.io/gpu-worker";
+
+/// Default key of nodes for other pods, where scheduling is restricted.
+pub const CPU_WORKER: &str = "node-role.kubernetes.io/cpu-worker";
+
 /// `true` on nodes whose devices are simulated.
 pub const FAKE_GPU: &str = "run.ai/fake.gpu";
 

@@ -16,6 +16,8 @@ pub const SCHEDULER_NAME: &str = "kai-scheduler";
 pub const CONFIG: &str = "kai-config";
 /// Queue of workloads that name none.
 pub const DEFAULT_QUEUE: &str = "default-queue";
+/// Parent of [`DEFAULT_QUEUE`].
+pub const DEFAULT_PARENT_QUEUE: &str = "default-parent-queue";
 /// How a missing node pool is called in messages and metrics.
 pub const DEFAULT_NODE_POOL: &str = "default";
 

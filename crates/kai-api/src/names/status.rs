@@ -6,6 +6,8 @@ pub const POD_SCHEDULED: &str = "PodScheduled";
 pub const POD_BOUND: &str = "PodBound";
 /// Pod condition: the pod is about to be evicted.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Reason of [`DISRUPTION_TARGET`].
+pub const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 /// Reason: no place was found.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Reason of a pod's condition, ours: a limit of its queue is in the way, so that autoscalers add no nodes for it.

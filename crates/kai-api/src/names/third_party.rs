@@ -9,6 +9,8 @@ pub const KUBEFLOW_REPLICA_TYPE: &str = "training.kubeflow.org/replica-type";
 /// Kubeflow training operator: index of the pod within its replica type.
 pub const KUBEFLOW_REPLICA_INDEX: &str = "training.kubeflow.org/replica-index";
 
+/// Ray: `head` or `worker`.
+pub const RAY_NODE_TYPE: &str = "ray.io/node-type";
 /// Ray: name of the worker group, or `headgroup`.
 pub const RAY_GROUP: &str = "ray.io/group";
 /// Ray: name of the cluster.

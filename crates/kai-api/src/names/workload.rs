@@ -81,3 +81,12 @@ pub const TASK_PRIORITY: &str = "kai.scheduler/task-priority";
 
 /// Annotation on a pod group of a `RayService`: the cluster whose pods the group holds.
 pub const RAY_CLUSTER: &str = "kai.scheduler/ray-cluster";
+
+/// Label on a `Karta`: API group of the kind it describes.
+pub const KARTA_GROUP: &str = "run.ai/karta-group";
+
+/// Label on a `Karta`: API version of the kind it describes.
+pub const KARTA_VERSION: &str = "run.ai/karta-version";
+
+/// Label on a `Karta`: the kind it describes.
+pub const KARTA_KIND: &str = "run.ai/karta-kind";

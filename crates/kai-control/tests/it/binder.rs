@@ -219,7 +219,8 @@ fn the_rest_of_a_gang_is_bound_again_at_once_and_from_then_on_after_a_while() {
     let tried = times(&writes(&log), "pods/m2/binding");
     let [first, second, third] = tried[..] else { panic!("{log:#?}") };
     assert!(second - first < 0.1, "its gang waits for it: {tried:?}");
-    assert!((1.0..3.0).contains(&(third - second)), "it may fail for long: {tried:?}");
+    // Times of the log are rounded to milliseconds.
+    assert!((0.999..3.0).contains(&(third - second)), "it may fail for long: {tried:?}");
     assert_eq!(times(&writes(&log), "pods/m1/binding").len(), 1, "{log:#?}");
     assert!(times(&writes(&log), "/eviction").is_empty(), "{log:#?}");
 }

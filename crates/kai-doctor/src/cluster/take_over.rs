@@ -1,6 +1,6 @@
 //! What a running KAI leaves in a cluster that `kai` takes over.
 
-use kai_api::names::components::SCHEDULER;
+use kai_api::names::components::{MANAGED_BY, OPERATOR, SCHEDULER};
 use kai_api::names::legacy::RESERVATION_NAMESPACE;
 
 use super::objects::Deployment;
@@ -11,10 +11,10 @@ use crate::finding::{Finding, Severity};
 /// Group of the objects for which KAI's operator makes Deployments: `Config` and `SchedulingShard`.
 const OPERATED: &str = "kai.scheduler/";
 /// Label of Deployments that KAI's operator makes and its value; releases before 0.14 do not set it.
-const MANAGED: (&str, &str) = ("app.kubernetes.io/managed-by", "kai-operator");
+const MANAGED: (&str, &str) = (MANAGED_BY, OPERATOR);
 /// Deployments of KAI's chart, older releases included.
 const OF_CHART: [&str; 8] = [
-    "kai-operator",
+    OPERATOR,
     "binder",
     "podgrouper",
     "pod-grouper",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kai_api::names::status;
 use serde_json::{Value, json};
 
 use super::Subject;
@@ -87,7 +88,7 @@ impl Cluster {
         let mut marked = Value::clone(&pod);
         object::set_condition(
             &mut marked,
-            "DisruptionTarget",
+            status::DISRUPTION_TARGET,
             true,
             "EvictionByEvictionAPI",
             "Eviction API: evicting",

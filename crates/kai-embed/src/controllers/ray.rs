@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kai_api::names::third_party::{RAY_CLUSTER, RAY_GROUP, RAY_HEAD_GROUP, RAY_NODE_TYPE};
 use serde_json::{Value, json};
 
 use super::pods_of;
@@ -11,11 +12,6 @@ use crate::cluster::Cluster;
 use crate::kinds::{PODS, id};
 use crate::object::{self, Key, is_terminating, items, name, text};
 use crate::store::ResourceId;
-
-const CLUSTER: &str = "ray.io/cluster";
-const NODE_TYPE: &str = "ray.io/node-type";
-const GROUP: &str = "ray.io/group";
-const HEAD_GROUP: &str = "headgroup";
 
 fn resource() -> ResourceId {
     ResourceId::new("ray.io", "rayclusters")
@@ -28,7 +24,7 @@ pub(super) fn sync(cluster: &mut Cluster, key: &Key) {
     }
     let suspended = ray["spec"]["suspend"] == true;
     let head = &ray["spec"]["headGroupSpec"];
-    bring_to(cluster, &ray, "head", HEAD_GROUP, &head["template"], i64::from(!suspended));
+    bring_to(cluster, &ray, "head", RAY_HEAD_GROUP, &head["template"], i64::from(!suspended));
     for group in items(&ray["spec"]["workerGroupSpecs"]) {
         let wanted = if suspended { 0 } else { size(group) };
         bring_to(cluster, &ray, "worker", text(&group["groupName"]), &group["template"], wanted);
@@ -54,13 +50,16 @@ fn bring_to(
 ) {
     let pods: Vec<Arc<Value>> = pods_of(cluster, ray)
         .into_iter()
-        .filter(|pod| is_active(pod) && pod["metadata"]["labels"][GROUP] == group)
+        .filter(|pod| is_active(pod) && pod["metadata"]["labels"][RAY_GROUP] == group)
         .collect();
     for _ in pods.len() as i64..wanted {
         let mut pod = pod(ray, template);
-        for (key, value) in
-            [(CLUSTER, name(ray)), (NODE_TYPE, kind), (GROUP, group), ("ray.io/is-ray-node", "yes")]
-        {
+        for (key, value) in [
+            (RAY_CLUSTER, name(ray)),
+            (RAY_NODE_TYPE, kind),
+            (RAY_GROUP, group),
+            ("ray.io/is-ray-node", "yes"),
+        ] {
             object::set(&mut pod, &["metadata", "labels", key], value.into());
         }
         if kind == "head" {
@@ -81,7 +80,7 @@ fn bring_to(
 
 fn report(cluster: &mut Cluster, ray: &Value) {
     let pods = pods_of(cluster, ray);
-    let is_worker = |pod: &&Arc<Value>| pod["metadata"]["labels"][NODE_TYPE] == "worker";
+    let is_worker = |pod: &&Arc<Value>| pod["metadata"]["labels"][RAY_NODE_TYPE] == "worker";
     let workers: Vec<Arc<Value>> = pods.iter().filter(is_worker).cloned().collect();
     let desired: i64 = items(&ray["spec"]["workerGroupSpecs"]).map(size).sum();
     let mut new = ray.clone();

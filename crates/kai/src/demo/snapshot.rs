@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kai_api::gpu_request::{GpuAnnotations, GpuResources};
+use kai_api::names::objects;
 use kai_embed::nodes::Device;
 use kai_embed::object::{
     annotation, entries, has_condition, is_terminating, items, name, text, uid,
@@ -67,7 +68,7 @@ pub(super) struct Snapshot {
 }
 
 const QUEUE: &str = "kai.scheduler/queue";
-const INSTALLED: [&str; 2] = ["default-parent-queue", "default-queue"];
+const INSTALLED: [&str; 2] = [objects::DEFAULT_PARENT_QUEUE, objects::DEFAULT_QUEUE];
 
 impl Snapshot {
     pub(super) fn of(cluster: &Cluster) -> Self {
