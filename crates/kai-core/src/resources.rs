@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use crate::keyed_hash::KeyedMap;
 
 /// Slot of CPU, in millicores.
 pub const CPU: usize = 0;
@@ -15,85 +15,122 @@ pub const PODS: usize = 3;
 /// Slots every vector has; named resources follow.
 pub const FIXED_SLOTS: usize = 4;
 
-/// Amounts by slot. Vectors of different length compare as if the shorter ended in zeros.
+/// Amounts by slot. Of named resources only those that are not zero take memory: how many names tenants have used does not matter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ResourceVector {
-    amounts: SmallVec<[i64; FIXED_SLOTS]>,
+    fixed: [i64; FIXED_SLOTS],
+    /// Named resources, slots ascending; no amount is zero.
+    named: Vec<(usize, i64)>,
 }
 
 impl ResourceVector {
-    /// A vector with the fixed slots, all zero.
+    /// A vector of zeros.
     pub fn zero() -> Self {
-        Self { amounts: SmallVec::from_elem(0, FIXED_SLOTS) }
+        Self::default()
     }
 
-    /// The amount in `slot`, zero where the vector does not reach.
+    /// The amount in `slot`.
     #[inline]
     pub fn get(&self, slot: usize) -> i64 {
-        self.amounts.get(slot).copied().unwrap_or(0)
+        match self.fixed.get(slot) {
+            Some(amount) => *amount,
+            None => self.place(slot).map_or(0, |at| self.named[at].1),
+        }
     }
 
-    /// Sets `slot`, growing the vector where needed.
+    /// Sets `slot`.
     pub fn set(&mut self, slot: usize, amount: i64) {
-        self.reach(slot);
-        self.amounts[slot] = amount;
+        self.change(slot, |_| amount);
     }
 
     /// Adds `amount` to `slot`, saturating.
     pub fn add_at(&mut self, slot: usize, amount: i64) {
-        self.reach(slot);
-        self.amounts[slot] = self.amounts[slot].saturating_add(amount);
+        self.change(slot, |known| known.saturating_add(amount));
     }
 
     /// Adds `other` slot by slot, saturating.
     #[inline]
     pub fn add(&mut self, other: &Self) {
-        self.reach_len(other.amounts.len());
-        for (mine, theirs) in self.amounts.iter_mut().zip(&other.amounts) {
-            *mine = mine.saturating_add(*theirs);
-        }
+        self.combine(other, i64::saturating_add);
     }
 
     /// Subtracts `other` slot by slot, saturating.
     #[inline]
     pub fn sub(&mut self, other: &Self) {
-        self.reach_len(other.amounts.len());
-        for (mine, theirs) in self.amounts.iter_mut().zip(&other.amounts) {
-            *mine = mine.saturating_sub(*theirs);
-        }
+        self.combine(other, i64::saturating_sub);
     }
 
-    /// Raises every slot to that of `other` where it is lower.
+    /// Raises every slot to that of `other` where it is lower; amounts that `other` does not name stay.
     pub fn raise_to(&mut self, other: &Self) {
-        self.reach_len(other.amounts.len());
-        for (mine, theirs) in self.amounts.iter_mut().zip(&other.amounts) {
-            *mine = (*mine).max(*theirs);
-        }
+        self.combine(other, i64::max);
     }
 
-    /// Slots in use, from 0.
-    pub fn len(&self) -> usize {
-        self.amounts.len()
+    /// Sets every slot to zero that is not to be kept.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        for (slot, amount) in self.fixed.iter_mut().enumerate() {
+            if !keep(slot) {
+                *amount = 0;
+            }
+        }
+        self.named.retain(|(slot, _)| keep(*slot));
     }
 
     /// True when every amount is zero.
     pub fn is_empty(&self) -> bool {
-        self.amounts.iter().all(|amount| *amount == 0)
+        self.fixed == [0; FIXED_SLOTS] && self.named.is_empty()
     }
 
-    /// `(slot, amount)` of every slot that is not zero.
+    /// `(slot, amount)` of every fixed slot, and of every other that is not zero, slots ascending.
+    #[inline]
+    pub fn amounts(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
+        self.fixed.iter().copied().enumerate().chain(self.named())
+    }
+
+    /// `(slot, amount)` of every slot beyond the fixed ones that is not zero, slots ascending.
+    #[inline]
+    pub fn named(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
+        self.named.iter().copied()
+    }
+
+    /// `(slot, amount)` of every slot that is not zero, slots ascending.
     pub fn non_zero(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
-        self.amounts.iter().copied().enumerate().filter(|(_, amount)| *amount != 0)
+        self.amounts().filter(|(_, amount)| *amount != 0)
     }
 
-    fn reach(&mut self, slot: usize) {
-        self.reach_len(slot + 1);
+    /// Position of a named resource.
+    #[inline]
+    fn place(&self, slot: usize) -> Result<usize, usize> {
+        self.named.binary_search_by_key(&slot, |(known, _)| *known)
+    }
+
+    fn change(&mut self, slot: usize, rule: impl Fn(i64) -> i64) {
+        if let Some(amount) = self.fixed.get_mut(slot) {
+            *amount = rule(*amount);
+            return;
+        }
+        match self.place(slot) {
+            Ok(at) => {
+                self.named[at].1 = rule(self.named[at].1);
+                if self.named[at].1 == 0 {
+                    self.named.remove(at);
+                }
+            }
+            Err(at) => {
+                let amount = rule(0);
+                if amount != 0 {
+                    self.named.insert(at, (slot, amount));
+                }
+            }
+        }
     }
 
     #[inline]
-    fn reach_len(&mut self, len: usize) {
-        if self.amounts.len() < len {
-            self.amounts.resize(len.max(FIXED_SLOTS), 0);
+    fn combine(&mut self, other: &Self, rule: impl Fn(i64, i64) -> i64) {
+        for (mine, theirs) in self.fixed.iter_mut().zip(&other.fixed) {
+            *mine = rule(*mine, *theirs);
+        }
+        for (slot, theirs) in &other.named {
+            self.change(*slot, |mine| rule(mine, *theirs));
         }
     }
 }
@@ -102,14 +139,18 @@ impl ResourceVector {
 #[derive(Clone, Debug, Default)]
 pub struct ResourceNames {
     named: Vec<Arc<str>>,
+    slots: KeyedMap<Arc<str>, usize>,
 }
 
 impl ResourceNames {
     /// The slot of `name`, given now if it is new.
     pub fn slot(&mut self, name: &str) -> usize {
         self.find(name).unwrap_or_else(|| {
-            self.named.push(Arc::from(name));
-            FIXED_SLOTS + self.named.len() - 1
+            let slot = self.len();
+            let name: Arc<str> = Arc::from(name);
+            self.named.push(Arc::clone(&name));
+            self.slots.insert(name, slot);
+            slot
         })
     }
 
@@ -119,7 +160,7 @@ impl ResourceNames {
             "cpu" => Some(CPU),
             "memory" => Some(MEMORY),
             "pods" => Some(PODS),
-            _ => self.named.iter().position(|known| &**known == name).map(|at| FIXED_SLOTS + at),
+            _ => self.slots.get(name).copied(),
         }
     }
 

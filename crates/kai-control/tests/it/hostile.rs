@@ -217,3 +217,26 @@ fn claim_whose_selector_costs_too_much_or_nests_too_deeply_says_so() {
     let fine = requests_of(Story { objects: claiming("true"), seconds: 60, ..Story::default() });
     assert!(!fine.iter().any(|line| line.contains("DeviceSelectorRejected")), "{fine:#?}");
 }
+
+#[test]
+fn pod_with_a_thousand_resources_says_so_and_delays_no_other() {
+    let mut greedy = pod("greedy", "1");
+    for number in 0..1000 {
+        let requests = &mut greedy["spec"]["containers"][0]["resources"]["requests"];
+        requests[format!("example.com/r{number}")] = json!("1");
+    }
+    let objects = vec![
+        (NODES, node("n1", "4")),
+        (QUEUES, queue()),
+        (PODS, greedy),
+        (PODS, pod("honest", "1")),
+    ];
+    let log = requests_of(Story { objects, seconds: 60, ..Story::default() });
+    let writes = writes(&log);
+    assert_eq!(times(&writes, "pods/honest/binding").len(), 1, "{writes:#?}");
+    let said = "requests 1000 different resources, at most 64 are supported";
+    assert!(
+        writes.iter().any(|line| line.contains(r#""name":"greedy""#) && line.contains(said)),
+        "{writes:#?}"
+    );
+}

@@ -93,11 +93,9 @@ fn check_node(
             found.push(Violation { moment: Some(moment), ..violation });
         }
     };
-    for slot in 0..sum.len() {
-        if slot != GPU {
-            let object = format!("{} of node {}", world.resource_names().name(slot), node.name());
-            note(Rule::NodeAmount, object, sum.get(slot), node.allocatable.get(slot));
-        }
+    for (slot, amount) in sum.amounts().filter(|(slot, _)| *slot != GPU) {
+        let object = format!("{} of node {}", world.resource_names().name(slot), node.name());
+        note(Rule::NodeAmount, object, amount, node.allocatable.get(slot));
     }
     for (group, mib) in &memory {
         let object = format!("device {} of node {}", world.group_name(*group), node.name());

@@ -60,8 +60,7 @@ impl World {
                 && counts(self, shape, node, slot)
         };
         // Most nodes lack GPUs alone: the others are put in order only where one of them is short.
-        let slots = shape.request.len().max(FIXED_SLOTS);
-        let is_short = (0..slots).any(|slot| lacks(slot, shape.request.get(slot)));
+        let is_short = shape.request.amounts().any(|(slot, requested)| lacks(slot, requested));
         let mut request = if is_short { self.names.by_name(&shape.request) } else { Vec::new() };
         if is_short && self.config.compatibility.is_kai() {
             let unasked = (0..FIXED_SLOTS).filter(|slot| shape.request.get(*slot) == 0);
@@ -153,15 +152,16 @@ fn usable(world: &World, slot: usize, free: i64) -> i64 {
     if slot != GPU && world.config.compatibility.is_kai() { free } else { free.max(0) }
 }
 
-/// How many slots are compared, from the first. Under `kai` also those that the pod does not request, up to all that
-/// the node has: the slots that the request reaches depend on which resource was named first.
+/// The slots that are compared. Under `kai` also those of which the pod requests nothing and others hold more than there is.
 #[inline]
-fn slots_that_count(world: &World, shape: &Shape, node: &Node) -> usize {
-    let asked = shape.request.len();
-    if !world.config.compatibility.is_kai() {
-        return asked;
-    }
-    asked.max(node.amounts.idle.len()).max(node.amounts.releasing.len())
+fn compared_slots<'a>(
+    world: &World,
+    shape: &'a Shape,
+    node: &'a Node,
+) -> impl Iterator<Item = usize> + 'a {
+    let of_node = world.config.compatibility.is_kai().then_some(&node.amounts).into_iter();
+    let of_node = of_node.flat_map(|amounts| amounts.idle.named().chain(amounts.releasing.named()));
+    shape.request.amounts().chain(of_node).map(|(slot, _)| slot)
 }
 
 #[inline]
@@ -171,7 +171,7 @@ fn amounts_fit(world: &World, shape: &Shape, node: &Node, when: When, repeated: 
         When::Now => amounts.idle.get(slot),
         When::Later => amounts.idle.get(slot) + amounts.releasing.get(slot),
     };
-    for slot in 0..slots_that_count(world, shape, node) {
+    for slot in compared_slots(world, shape, node) {
         if slot == GPU {
             continue;
         }
@@ -246,9 +246,9 @@ fn counts(world: &World, shape: &Shape, node: &Node, slot: usize) -> bool {
         || !world.is_left_to_devices(shape, node, slot)
 }
 
-/// The slots of `request` that `have` does not reach.
+/// Whether `have` does not reach some amount of `request`.
 pub(crate) fn exceeds(request: &ResourceVector, have: &ResourceVector) -> bool {
-    (0..request.len()).any(|slot| request.get(slot) > have.get(slot))
+    request.amounts().any(|(slot, amount)| amount > have.get(slot))
 }
 
 #[cfg(test)]

@@ -24,11 +24,7 @@ pub fn tracked(
     if shared || !holds_gpus {
         vector.set(GPU, if holds_gpus { shape.claimed_gpus } else { 0 });
     }
-    for slot in 0..vector.len() {
-        if node.allocatable.get(slot) == 0 {
-            vector.set(slot, 0);
-        }
-    }
+    vector.retain(|slot| node.allocatable.get(slot) != 0);
     vector
 }
 

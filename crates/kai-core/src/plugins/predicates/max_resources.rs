@@ -63,7 +63,8 @@ fn first_exceeded<'a>(world: &'a World, shape: &Shape) -> Option<Exceeded<'a>> {
         return Some(Exceeded { resource: "memory", most });
     }
     // Names are put in order only where one of the others is exceeded.
-    if !(PODS..shape.request.len()).any(|slot| shape.request.get(slot) > most_of(slot)) {
+    let mut amounts = shape.request.amounts().filter(|(slot, _)| *slot >= PODS);
+    if !amounts.any(|(slot, amount)| amount > most_of(slot)) {
         return None;
     }
     let others = world.names.by_name(&shape.request);

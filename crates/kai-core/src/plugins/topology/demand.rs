@@ -4,9 +4,11 @@
 //! pods that are alike a node holds as many as its free amounts, by what the hungriest pod asks of each
 //! resource. Resources that devices of a class stand behind are left to the allocation of devices.
 
+use std::collections::BTreeSet;
+
 use crate::ids::TaskId;
 use crate::input::node::WholeGpuPolicy;
-use crate::resources::{FIXED_SLOTS, GPU, PODS};
+use crate::resources::{FIXED_SLOTS, GPU, PODS, ResourceVector};
 use crate::world::World;
 use crate::world::node::{GroupKind, Node};
 use crate::world::shape::{GpuDemand, Shape, ShapeId};
@@ -43,7 +45,7 @@ impl Demand {
         let left_to_devices = world.claims.backed_slots(&world.names);
         let mut demand =
             Self { pods: tasks.len() as i64, entries: Vec::new(), alike: true, whole_gpus: false };
-        for slot in 0..world.names.len() {
+        for slot in slots(world, &shapes) {
             if slot == PODS || left_to_devices.contains(&slot) {
                 continue;
             }
@@ -107,6 +109,12 @@ fn count_shapes(world: &World, tasks: &[TaskId]) -> Vec<(ShapeId, i64)> {
         }
     }
     shapes
+}
+
+/// The fixed slots, and those of the other resources that some pod asks for.
+fn slots(world: &World, shapes: &[(ShapeId, i64)]) -> BTreeSet<usize> {
+    let requests = shapes.iter().map(|(shape, _)| &world.shapes[*shape].request);
+    requests.flat_map(ResourceVector::amounts).map(|(slot, _)| slot).collect()
 }
 
 fn amount(shape: &Shape, slot: usize) -> i64 {

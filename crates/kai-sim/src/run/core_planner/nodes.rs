@@ -175,12 +175,12 @@ pub(super) fn zones_back(world: &World, node: &CoreNode) -> Vec<AmountMap> {
     let zones = node.numa.iter().flat_map(|numa| numa.available().iter());
     let names = world.resource_names();
     let back = |zone: &ResourceVector| -> AmountMap {
-        let amounts = (0..zone.len()).map(|slot| match names.name(slot) {
-            "cpu" => ("cpu_milli".to_owned(), zone.get(slot)),
-            "memory" => ("memory_bytes".to_owned(), zone.get(slot)),
-            "gpu" => ("nvidia.com/gpu".to_owned(), zone.get(slot)),
-            name if name.starts_with("nvidia.com/mig-") => (name.to_owned(), zone.get(slot)),
-            name => (name.to_owned(), zone.get(slot) / 1000),
+        let amounts = zone.amounts().map(|(slot, amount)| match names.name(slot) {
+            "cpu" => ("cpu_milli".to_owned(), amount),
+            "memory" => ("memory_bytes".to_owned(), amount),
+            "gpu" => ("nvidia.com/gpu".to_owned(), amount),
+            name if name.starts_with("nvidia.com/mig-") => (name.to_owned(), amount),
+            name => (name.to_owned(), amount / 1000),
         });
         amounts.collect()
     };
