@@ -132,7 +132,20 @@ impl PlannedWorld {
             return None;
         }
         self.check_at = Some(now.plus(CHECK_PERIOD));
-        Some(logged(violations(&self.world)))
+        let found = logged(violations(&self.world));
+        self.drop_unused_parts(now);
+        Some(found)
+    }
+
+    /// Builds the model anew where most of what it keeps for many objects at once is of objects that are gone. A plan is due then:
+    /// shares of queues are those of the latest plan.
+    fn drop_unused_parts(&mut self, now: Timestamp) {
+        if self.world.keeps_mostly_unused_parts() {
+            self.world = self.world.rebuilt();
+            self.is_dirty = true;
+            self.wake_by(now);
+            tracing::info!("built the planner's model anew, most shapes of pods in it were unused");
+        }
     }
 
     /// Everything that is wrong, one line each.
@@ -175,7 +188,8 @@ fn logged(violations: Vec<Violation>) -> Vec<Violation> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use kai_core::input::{NamespaceSpec, Object};
+    use kai_core::input::pod::PodRequest;
+    use kai_core::input::{NamespaceSpec, Object, ObjectKey, PodSpec};
 
     use super::*;
 
@@ -235,6 +249,33 @@ mod tests {
         assert_eq!(world.wake_at(), Some(at(3)));
         world.begin_cycle();
         assert_eq!(world.wake_at(), None);
+    }
+
+    /// A pod that asks for a resource of its own.
+    fn unlike_others(number: usize) -> PodSpec {
+        let other = vec![(format!("example.com/{number}").into(), 1_000)];
+        let request = PodRequest { cpu_milli: 100, other, ..PodRequest::default() };
+        PodSpec::pending(ObjectName::new("a", format!("p{number}")), request)
+    }
+
+    #[test]
+    fn parts_of_pods_that_are_gone_are_dropped_at_the_next_check() {
+        let mut world = listed();
+        for number in 0..6_000 {
+            let pod = unlike_others(number);
+            let key = ObjectKey::Pod(pod.name.clone());
+            world.apply(Delta::Set(Object::Pod(Box::new(pod))));
+            world.apply(Delta::Remove(key));
+        }
+        world.apply(Delta::Set(Object::Pod(Box::new(unlike_others(0)))));
+        world.begin_cycle();
+        assert!(world.world().keeps_mostly_unused_parts());
+        let before = world.world().describe();
+        assert!(world.check_if_due(at(0)).is_none(), "the timer starts");
+        assert_eq!(world.check_if_due(at(300)).as_deref(), Some(&[][..]));
+        assert!(!world.world().keeps_mostly_unused_parts());
+        assert_eq!(world.world().describe(), before);
+        assert_eq!(world.wake_at(), Some(at(300)), "a plan is due");
     }
 
     #[test]

@@ -9,6 +9,7 @@ impl World {
     #[must_use]
     pub fn rebuilt(&self) -> Self {
         let mut anew = Self::new(self.config.clone());
+        anew.naive = self.naive;
         for object in self.objects() {
             anew.apply(Delta::Set(object));
         }

@@ -25,6 +25,7 @@ pub mod task;
 pub mod totals;
 pub(crate) mod undo;
 mod unnamed_devices;
+mod unused_parts;
 pub mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,6 +160,10 @@ impl GroupNames {
 
     pub(crate) fn name(&self, id: GroupId) -> &Text {
         &self.names[id.index()]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
     }
 }
 
