@@ -62,6 +62,7 @@ pub mod reserved_devices;
 mod scaling;
 mod sharing;
 mod volumes;
+mod waiting_devices;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,13 +1,14 @@
 //! Reservation pods that were created and have not named their device yet: how many there may be. Kubelets start pods at a
 //! limited rate; without a limit a burst of requests makes all reservations slow, and the last ones too slow.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use kai_core::input::Text;
 use kai_core::time::{Span, Timestamp};
 use kai_translate::time::seconds;
 
 use super::DeviceKey;
+use super::waiting_devices::WaitingDevices;
 
 /// Unanswered reservations in the cluster.
 const MOST_IN_ALL: usize = 256;
@@ -25,8 +26,8 @@ pub(super) struct ReservationLimits {
     unanswered: BTreeMap<Text, BTreeMap<Text, Timestamp>>,
     /// Sum of the above.
     number: usize,
-    /// Devices that are not reserved yet, in the order in which they were requested.
-    waiting: VecDeque<DeviceKey>,
+    /// Devices that are not reserved yet.
+    waiting: WaitingDevices,
     /// When a reservation of the node last named its device.
     answered_at: BTreeMap<Text, Timestamp>,
     /// How long the slowest answers of late took; every faster answer lowers it by an eighth.
@@ -39,10 +40,9 @@ impl ReservationLimits {
         if self.is_counted(key) {
             return true;
         }
-        if !self.has_capacity(&key.node, 0, 0) {
-            if !self.waiting.contains(key) {
-                self.waiting.push_back(key.clone());
-            }
+        if self.number >= MOST_IN_ALL || !self.is_open(&key.node, 0) {
+            self.waiting.push(key);
+            self.waiting.set_open(&key.node, self.is_open(&key.node, 0));
             return false;
         }
         self.count(key, now);
@@ -51,12 +51,13 @@ impl ReservationLimits {
 
     /// Counts a reservation that exists, whatever the limits say.
     pub(super) fn count(&mut self, key: &DeviceKey, now: Timestamp) {
-        self.waiting.retain(|waiting| waiting != key);
+        self.waiting.remove(key);
         let groups = self.unanswered.entry(key.node.clone()).or_default();
         if !groups.contains_key(&key.group) {
             groups.insert(key.group.clone(), now);
             self.number += 1;
         }
+        self.waiting.set_open(&key.node, self.is_open(&key.node, 0));
     }
 
     /// The reservation named its device.
@@ -73,26 +74,26 @@ impl ReservationLimits {
 
     /// The reservation is no longer unanswered, or is not needed. Devices that may be reserved now.
     pub(super) fn end(&mut self, key: &DeviceKey) -> Vec<DeviceKey> {
-        self.waiting.retain(|waiting| waiting != key);
+        self.waiting.remove(key);
         if let Some(groups) = self.unanswered.get_mut(&key.node) {
             self.number -= usize::from(groups.remove(&key.group).is_some());
             if groups.is_empty() {
                 self.unanswered.remove(&key.node);
             }
         }
+        self.waiting.set_open(&key.node, self.is_open(&key.node, 0));
         self.take_waiting()
     }
 
+    /// Takes devices off the queue that may be reserved now; they are counted once they are requested again.
     fn take_waiting(&mut self) -> Vec<DeviceKey> {
         let mut taken: Vec<DeviceKey> = Vec::new();
-        let waiting = std::mem::take(&mut self.waiting);
-        for key in waiting {
-            let on_node = taken.iter().filter(|other| other.node == key.node).count();
-            if self.has_capacity(&key.node, on_node, taken.len()) {
-                taken.push(key);
-            } else {
-                self.waiting.push_back(key);
-            }
+        while self.number + taken.len() < MOST_IN_ALL {
+            let Some(key) = self.waiting.pop() else { break };
+            let node = key.node.clone();
+            taken.push(key);
+            let on_node = taken.iter().filter(|other| other.node == node).count();
+            self.waiting.set_open(&node, self.is_open(&node, on_node));
         }
         taken
     }
@@ -101,9 +102,9 @@ impl ReservationLimits {
         self.unanswered.get(&key.node).is_some_and(|groups| groups.contains_key(&key.group))
     }
 
-    fn has_capacity(&self, node: &Text, more_on_node: usize, more_in_all: usize) -> bool {
-        let on_node = self.unanswered.get(node).map_or(0, BTreeMap::len) + more_on_node;
-        self.number + more_in_all < MOST_IN_ALL && on_node < MOST_PER_NODE
+    /// Whether the node may have another unanswered reservation beside those counted and `more`.
+    fn is_open(&self, node: &Text, more: usize) -> bool {
+        self.unanswered.get(node).map_or(0, BTreeMap::len) + more < MOST_PER_NODE
     }
 
     /// Until when a reservation that exists since `since` may take to name its device: the wait counts anew with every
@@ -142,6 +143,31 @@ mod tests {
         assert_eq!(limits.number, MOST_IN_ALL);
         let next = limits.end(&device(1, 0));
         assert_eq!(next.len(), 1, "{next:?}");
+    }
+
+    #[test]
+    fn devices_of_all_nodes_come_in_the_order_of_their_requests() {
+        let mut limits = ReservationLimits::default();
+        let (nodes, groups) = (MOST_IN_ALL / MOST_PER_NODE, MOST_PER_NODE);
+        for group in 0..groups {
+            (0..nodes).for_each(|node| assert!(limits.admit(&device(node, group), at(0))));
+        }
+        let late: Vec<DeviceKey> = [(70, 0), (3, 9), (71, 0), (5, 9), (3, 8), (70, 1)]
+            .map(|(node, group)| device(node, group))
+            .to_vec();
+        for key in late.iter().chain(&late) {
+            assert!(!limits.admit(key, at(1)), "the cluster has as many as it may");
+        }
+        let mut reserved = Vec::new();
+        for node in [9, 8, 3, 7, 3] {
+            let group = reserved.iter().filter(|key: &&DeviceKey| key.node == device(node, 0).node);
+            let passed = limits.end(&device(node, group.count()));
+            passed.iter().for_each(|key| assert!(limits.admit(key, at(2))));
+            reserved.extend(passed);
+        }
+        assert_eq!(reserved, [&late[0], &late[2], &late[1], &late[5], &late[4]].map(Clone::clone));
+        assert!(limits.end(&late[4]).is_empty(), "node n5 has as many as it may");
+        assert_eq!(limits.number, MOST_IN_ALL - 1);
     }
 
     #[test]
