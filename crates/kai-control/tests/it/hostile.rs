@@ -218,25 +218,52 @@ fn claim_whose_selector_costs_too_much_or_nests_too_deeply_says_so() {
     assert!(!fine.iter().any(|line| line.contains("DeviceSelectorRejected")), "{fine:#?}");
 }
 
-#[test]
-fn pod_with_a_thousand_resources_says_so_and_delays_no_other() {
-    let mut greedy = pod("greedy", "1");
+/// Pods that no plan should be delayed by, with what is said of each.
+fn greedy_pods() -> [(Value, &'static str); 3] {
+    let greedy = |name: &str| pod(name, "1");
+    let mut resources = greedy("resources");
     for number in 0..1000 {
-        let requests = &mut greedy["spec"]["containers"][0]["resources"]["requests"];
+        let requests = &mut resources["spec"]["containers"][0]["resources"]["requests"];
         requests[format!("example.com/r{number}")] = json!("1");
     }
-    let objects = vec![
-        (NODES, node("n1", "4")),
-        (QUEUES, queue()),
-        (PODS, greedy),
-        (PODS, pod("honest", "1")),
-    ];
+    let expression =
+        |key: &str, value: String| json!({"key": key, "operator": "In", "values": [value]});
+    let term = |number: usize| json!({"matchExpressions": [expression("kubernetes.io/hostname", format!("v{number}"))]});
+    let terms: Vec<Value> = (0..600).map(term).collect();
+    let mut nodes = greedy("nodes");
+    nodes["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        json!({"nodeSelectorTerms": terms});
+    let away = |number: usize| json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"x": format!("v{number}")}}});
+    let mut pods = greedy("pods");
+    pods["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        (0..600).map(away).collect();
+    [
+        (
+            resources,
+            "spec.containers: the pod requests 1000 different resources, at most 64 are supported",
+        ),
+        (
+            nodes,
+            "spec.affinity.nodeAffinity: has 1200 terms and expressions, at most 1000 are supported",
+        ),
+        (
+            pods,
+            "spec.affinity.podAffinity: has 1200 terms and expressions, at most 1000 are supported",
+        ),
+    ]
+}
+
+#[test]
+fn pods_with_too_many_resources_or_expressions_say_so_and_delay_no_other() {
+    let mut objects = vec![(NODES, node("n1", "4")), (QUEUES, queue())];
+    objects.extend(greedy_pods().map(|(pod, _)| (PODS, pod)));
+    objects.push((PODS, pod("honest", "1")));
     let log = requests_of(Story { objects, seconds: 60, ..Story::default() });
     let writes = writes(&log);
     assert_eq!(times(&writes, "pods/honest/binding").len(), 1, "{writes:#?}");
-    let said = "requests 1000 different resources, at most 64 are supported";
-    assert!(
-        writes.iter().any(|line| line.contains(r#""name":"greedy""#) && line.contains(said)),
-        "{writes:#?}"
-    );
+    for (pod, said) in greedy_pods() {
+        let name = format!(r#""name":{}"#, pod["metadata"]["name"]);
+        let is_said = writes.iter().any(|line| line.contains(&name) && line.contains(said));
+        assert!(is_said, "{said}: {writes:#?}");
+    }
 }

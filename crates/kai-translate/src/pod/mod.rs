@@ -86,7 +86,7 @@ pub fn translate(pod: &view::Pod, rules: &PodRules) -> Translated<PodSpec> {
     let mut complaints = Complaints::about(format!("Pod {name}"));
     let role = rules.role(pod);
     let request = request::request(pod, &mut complaints);
-    let constraints = constraints::constraints(pod);
+    let constraints = constraints::constraints(pod, &mut complaints);
     let numa = numa::demand(pod, &mut complaints);
     let created = moment(
         pod.metadata.creation_timestamp.as_ref(),
