@@ -19,7 +19,7 @@ pub(super) struct WaitingDevices {
 }
 
 impl WaitingDevices {
-    /// Puts a device behind all others, unless it waits already; its node can take none.
+    /// Puts a device behind all others, unless it waits already. [`Self::set_open`] says whether its node can take one.
     pub(super) fn push(&mut self, key: &DeviceKey) {
         if self.numbers.contains_key(key) {
             return;
@@ -42,7 +42,7 @@ impl WaitingDevices {
         }
     }
 
-    /// Whether the node can take a device now.
+    /// Says whether the node can take a device now: after every change of the node or of what waits on it.
     pub(super) fn set_open(&mut self, node: &Text, is_open: bool) {
         let groups = self.by_node.get(node);
         let Some((first, _)) = groups.and_then(BTreeMap::first_key_value) else { return };

@@ -1,5 +1,5 @@
 //! Shapes and names that the world keeps once for many objects, and that stay when the last of these objects is gone. A tenant can
-//! make as many of them as he likes, one after the other; a rebuilt world has only those that are in use.
+//! make any number of them, one after the other; a rebuilt world has only those that are in use.
 
 use rustc_hash::FxHashSet;
 
