@@ -1,6 +1,7 @@
 //! What pods are given when they are created: variables and config maps of shared devices, and the runtime that knows them.
 //! The config maps are made when the pod is bound; its containers wait for them.
 
+use kai_api::names::objects::{EVAR_SUFFIX, SHARED_GPU_SUFFIX};
 use kai_api::names::{env, gpu};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -49,7 +50,7 @@ fn give_share(pod: &mut Pod, target: Target, rules: &PodRules, seed: &str) {
     pod.set_annotation(gpu::SHARED_CONFIG_MAP, &prefix);
     let Target { init, index } = target;
     let map = format!("{prefix}-{}{index}", if init { "i" } else { "" });
-    let variables_map = format!("{map}-evar");
+    let variables_map = format!("{map}{EVAR_SUFFIX}");
     let Some(container) = pod.containers_mut(init).get_mut(index) else { return };
     let mut wanted = vec![
         (env::NVIDIA_VISIBLE_DEVICES, json!({"name": map, "key": env::NVIDIA_VISIBLE_DEVICES})),
@@ -110,10 +111,10 @@ fn config_map_prefix(pod: &Pod, target: Target, seed: &str) -> String {
     let base = names.into_iter().flatten().find(|name| !name.is_empty());
     let digits = target.index.to_string().len();
     let base = base.unwrap_or("pod");
-    let longest = LONGEST - digits - "-".len() - "-evar".len();
+    let longest = LONGEST - digits - "-".len() - EVAR_SUFFIX.len();
     let base: String = base.chars().take(longest).collect();
     let base = base.trim_end_matches(['.', '-']);
-    format!("{base}-{}-shared-gpu", unique(seed))
+    format!("{base}-{}{SHARED_GPU_SUFFIX}", unique(seed))
 }
 
 /// Seven letters that depend on nothing but the seed.

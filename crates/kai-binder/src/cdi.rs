@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kai_api::names::components::VERSION;
 use kai_api::names::node as names;
 use kai_client::observed::ClusterPolicy;
 use kai_core::input::Text;
@@ -12,9 +13,6 @@ use kai_settings::binder::CdiSetting;
 
 /// From this version on the operator's CDI is the default of containers too.
 const ON_BY_DEFAULT: [u64; 3] = [25, 10, 0];
-
-/// The label that holds the version of the operator.
-const VERSION: &str = "app.kubernetes.io/version";
 
 /// `ClusterPolicy` objects of NVIDIA's operator, as far as they concern CDI.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

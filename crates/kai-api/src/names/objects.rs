@@ -37,6 +37,8 @@ pub const SHARED_GPU_POD_NAMESPACE: &str = "shared-gpu-pod-namespace";
 /// Label on a scaling pod: name of the pod it stands for.
 pub const SHARED_GPU_POD_NAME: &str = "shared-gpu-pod-name";
 
+/// Suffix of the prefix of GPU-sharing `ConfigMap`s.
+pub const SHARED_GPU_SUFFIX: &str = "-shared-gpu";
 /// Suffix of the `ConfigMap` that holds environment variables.
 pub const EVAR_SUFFIX: &str = "-evar";
 

@@ -8,22 +8,18 @@ use kai_core::input::Text;
 use kai_core::input::pod::{HostPort, PodConstraints, PodTerm, TermNamespaces};
 use kai_core::input::selectors::NodeTerm;
 
-use crate::problem::Complaints;
 use crate::selectors::{self, non_empty};
 use crate::{tolerations, view};
 
 /// Every address of the host.
 const ANY_ADDRESS: &str = "0.0.0.0";
 
-/// Terms and expressions that the affinity of a waiting pod to nodes, or to pods, may have: they are compared with every node.
-const MOST_EXPRESSIONS: usize = 1_000;
-
-pub(super) fn constraints(pod: &view::Pod, complaints: &mut Complaints) -> PodConstraints {
+pub(super) fn constraints(pod: &view::Pod) -> PodConstraints {
     let spec = &pod.spec;
     let selector = spec.node_selector.iter();
     let affinity = spec.affinity.as_deref();
     let (pod_affinity, pod_anti_affinity, preferred_pod_terms) = pod_terms(affinity);
-    let constraints = PodConstraints {
+    PodConstraints {
         node_selector: selector
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),
@@ -37,27 +33,6 @@ pub(super) fn constraints(pod: &view::Pod, complaints: &mut Complaints) -> PodCo
         volume_claims: volume_claims(pod),
         config_maps: config_maps(pod),
         priority_class: non_empty(spec.priority_class_name.as_ref()),
-    };
-    check_sizes(&constraints, complaints);
-    constraints
-}
-
-fn check_sizes(constraints: &PodConstraints, complaints: &mut Complaints) {
-    let PodConstraints { pod_affinity, pod_anti_affinity, preferred_pod_terms, .. } = constraints;
-    let node_terms = constraints.node_terms.iter();
-    let of_nodes: usize = node_terms.map(|term| 1 + term.labels.len() + term.fields.len()).sum();
-    let preferred = preferred_pod_terms.iter().map(|(_, term)| term);
-    let pod_terms = pod_affinity.iter().chain(pod_anti_affinity).chain(preferred);
-    let of_pods: usize = pod_terms.map(|term| 1 + term.selector.requirements.len()).sum();
-    for (field, count) in
-        [("spec.affinity.nodeAffinity", of_nodes), ("spec.affinity.podAffinity", of_pods)]
-    {
-        if count > MOST_EXPRESSIONS {
-            let message = format!(
-                "has {count} terms and expressions, at most {MOST_EXPRESSIONS} are supported"
-            );
-            complaints.add(field, message);
-        }
     }
 }
 

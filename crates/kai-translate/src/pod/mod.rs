@@ -7,6 +7,7 @@ mod constraints;
 mod gpu;
 mod numa;
 mod request;
+mod sizes;
 mod status;
 
 use std::sync::Arc;
@@ -86,7 +87,7 @@ pub fn translate(pod: &view::Pod, rules: &PodRules) -> Translated<PodSpec> {
     let mut complaints = Complaints::about(format!("Pod {name}"));
     let role = rules.role(pod);
     let request = request::request(pod, &mut complaints);
-    let constraints = constraints::constraints(pod, &mut complaints);
+    let constraints = constraints::constraints(pod);
     let numa = numa::demand(pod, &mut complaints);
     let created = moment(
         pod.metadata.creation_timestamp.as_ref(),
@@ -119,7 +120,13 @@ pub fn translate(pod: &view::Pod, rules: &PodRules) -> Translated<PodSpec> {
         numa,
         name,
     };
-    if spec.node.is_some() { complaints.with(spec) } else { complaints.only_if_sound(spec) }
+    if spec.node.is_some() {
+        return complaints.with(spec);
+    }
+    if role == PodRole::Workload {
+        sizes::check(&spec, &mut complaints);
+    }
+    complaints.only_if_sound(spec)
 }
 
 fn moment(text: Option<&String>, field: &str, complaints: &mut Complaints) -> Option<Timestamp> {

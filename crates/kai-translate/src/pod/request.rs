@@ -13,10 +13,6 @@ use crate::amounts::Amounts;
 use crate::problem::Complaints;
 use crate::view;
 
-/// Different resources that a waiting pod may request beside CPU, memory and whole GPUs: each is compared with, and reported of, every
-/// node.
-const MOST_NAMED_RESOURCES: usize = 64;
-
 pub(super) fn request(pod: &view::Pod, complaints: &mut Complaints) -> PodRequest {
     let mut amounts = Amounts::default();
     for (at, container) in pod.spec.containers.iter().enumerate() {
@@ -41,15 +37,6 @@ pub(super) fn request(pod: &view::Pod, complaints: &mut Complaints) -> PodReques
     (overhead.gpus, overhead.pods) = (0, 0);
     overhead.mig.clear();
     amounts.add(&overhead);
-    let named_resources = amounts.other.len() + amounts.mig.len();
-    if named_resources > MOST_NAMED_RESOURCES {
-        complaints.add(
-            "spec.containers",
-            format!(
-                "the pod requests {named_resources} different resources, at most {MOST_NAMED_RESOURCES} are supported"
-            ),
-        );
-    }
     let wanted = gpu::request(pod, &amounts, complaints);
     PodRequest {
         cpu_milli: amounts.cpu_milli,
