@@ -176,7 +176,10 @@ fn flags_of_the_reference_are_accepted_and_the_pod_must_be_known() {
 fn processes_on_a_device_are_printed_with_the_state_of_the_library() {
     let Some(folder) = stub("agent-processes") else { return };
     let program = folder.join("gpu-of-the-test");
-    std::fs::copy("/bin/sleep", &program).expect("a program");
+    // Copied by another process: a program that other threads start meanwhile would inherit a file that is open for writing, and a
+    // file that is open for writing cannot be executed.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&program).status();
+    assert!(copied.expect("cp").success());
     let mut child = Command::new(&program).arg("60").spawn().expect("it starts");
     let folders = folder.display().to_string();
     let variables = [(FOLDERS, folders.as_str()), ("STUB_NVML_DEVICES", "GPU-a:32600")];
