@@ -12,7 +12,7 @@ use kube::Client;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::kubelets::{self, KubeletWrites};
+use crate::kubelets::{self, Kubelets};
 use crate::load::{JSON, Load, MERGE_PATCH, send};
 use crate::objects::{self, BORROWER, GPUS_PER_NODE, NAMESPACE, OWNER, RESERVATIONS};
 use crate::observer::Observer;
@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) load: Load,
     pub(crate) observer: Observer,
-    kubelet_writes: KubeletWrites,
+    pub(crate) kubelets: Kubelets,
     pub(crate) api_server: Pid,
     pub(crate) nodes: usize,
     kai: PathBuf,
@@ -59,7 +59,7 @@ impl Cluster {
         let api_server =
             Pid::find(&["kube-apiserver", &marker]).context("the API server is not found")?;
         let (pods, observed) = unbounded_channel();
-        let kubelet_writes = kubelets::start(plane.admin().await?, observed);
+        let kubelets = kubelets::start(plane.admin().await?, observed);
         let observer = Observer::start(plane.admin().await?, pods);
         let load = Load::new(clients);
         let cluster = Self {
@@ -67,7 +67,7 @@ impl Cluster {
             client,
             load,
             observer,
-            kubelet_writes,
+            kubelets,
             api_server,
             nodes,
             kai: kai.to_path_buf(),
@@ -170,7 +170,7 @@ impl Cluster {
     pub(crate) async fn writes_but_of_kubelets(&self) -> anyhow::Result<f64> {
         // Wrong by at most the writes of kubelets in flight, which are few.
         let all = writes(&self.client).await?;
-        Ok(all - self.kubelet_writes.count())
+        Ok(all - self.kubelets.count_writes())
     }
 
     /// Removes all pods and waits until they are gone.

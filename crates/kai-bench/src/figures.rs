@@ -33,9 +33,12 @@ pub struct Figures {
     /// Last create to last bind of a gang that reclaims two fifths of a full cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_s: Option<f64>,
-    /// As many evictions by the API server alone.
+    /// As many evictions by the API server alone, while no victim ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_evictions_alone_s: Option<f64>,
+    /// The victims' own end, by the API server alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim_gang_ends_alone_s: Option<f64>,
     /// As many evictions, the end of the victims and the binds of the gang by the API server alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim_gang_alone_s: Option<f64>,
@@ -57,6 +60,9 @@ pub struct Figures {
     /// Resident memory of kai with 500 nodes of eight running pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_500_mib: Option<f64>,
+    /// Resident memory of kai after the reclaim by the gang.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rss_500_after_reclaim_mib: Option<f64>,
     /// Resident memory of kai with 5,000 nodes of eight running pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_5000_mib: Option<f64>,
@@ -93,6 +99,8 @@ pub struct Fill {
     /// The same by kube-scheduler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_scheduler_pods_per_s: Option<f64>,
+    /// The same by a client that binds each pod once its watch shows it: the limit of any scheduler.
+    pub watching_client: WatchingClient,
     /// Create to answered bind of the load client, median: what `p50_ms` is where nothing has to be observed or planned.
     pub raw_p50_ms: f64,
     /// The same of all but one in a hundred.
@@ -107,6 +115,17 @@ pub struct Fill {
     pub p99_ms: f64,
     /// CPU time of kai.
     pub scheduler_cpu_s: f64,
+}
+
+/// Figures of a client that binds each pod once its watch shows it, to a node that it need not choose.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct WatchingClient {
+    /// First create to last bind.
+    pub pods_per_s: f64,
+    /// Create to bind as a watch shows it, median.
+    pub p50_ms: f64,
+    /// The same of all but one in a hundred.
+    pub p99_ms: f64,
 }
 
 /// Time from the create of a pod to its bind, as a watch shows it.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Semaphore, watch};
 
 use crate::load::{JSON, MERGE_PATCH, send};
 use crate::objects::RESERVATIONS;
@@ -18,13 +18,23 @@ const STATUSES_AT_ONCE: usize = 16;
 /// Reservation pods that name their device at once: each is on a node of its own, and waits for no status of another node.
 const DEVICES_AT_ONCE: usize = 64;
 
-/// Writes that the kubelets were answered so far. They lag behind binds, so their number is counted, not assumed.
-#[derive(Clone, Default)]
-pub(crate) struct KubeletWrites(Arc<AtomicU64>);
+/// The simulated kubelets, as the cases see them.
+#[derive(Clone)]
+pub(crate) struct Kubelets {
+    /// Writes that were answered so far. They lag behind binds, so their number is counted, not assumed.
+    writes: Arc<AtomicU64>,
+    /// Whether pods that are deleted end.
+    ends_pods: watch::Sender<bool>,
+}
 
-impl KubeletWrites {
-    pub(crate) fn count(&self) -> f64 {
-        self.0.load(Ordering::SeqCst) as f64
+impl Kubelets {
+    pub(crate) fn count_writes(&self) -> f64 {
+        self.writes.load(Ordering::SeqCst) as f64
+    }
+
+    /// Pods that are deleted end, or stay until they may end.
+    pub(crate) fn let_pods_end(&self, may_end: bool) {
+        self.ends_pods.send_replace(may_end);
     }
 
     async fn send(
@@ -37,14 +47,14 @@ impl KubeletWrites {
     ) {
         // Rejected writes count too: the API server counts them as well.
         let _ = send(client, method, path, kind, body).await;
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.writes.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 /// Plays the kubelets for every pod that comes.
-pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) -> KubeletWrites {
-    let writes = KubeletWrites::default();
-    let counted = writes.clone();
+pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) -> Kubelets {
+    let kubelets = Kubelets { writes: Arc::default(), ends_pods: watch::Sender::new(true) };
+    let shared = kubelets.clone();
     tokio::spawn(async move {
         let statuses = Arc::new(Semaphore::new(STATUSES_AT_ONCE));
         let devices = Arc::new(Semaphore::new(DEVICES_AT_ONCE));
@@ -61,42 +71,45 @@ pub(crate) fn start(client: Client, mut pods: UnboundedReceiver<Pod>) -> Kubelet
             if !deleted && pod.status.phase.as_deref() == Some("Running") {
                 continue;
             }
-            let (client, writes) = (client.clone(), counted.clone());
+            let (client, kubelets) = (client.clone(), shared.clone());
             let (statuses, devices) = (Arc::clone(&statuses), Arc::clone(&devices));
             tokio::spawn(async move {
                 if !deleted && pod.metadata.namespace == RESERVATIONS {
                     let _permit = devices.acquire().await;
-                    name_device(&client, &writes, &pod).await;
+                    name_device(&client, &kubelets, &pod).await;
+                }
+                if deleted {
+                    let _ = kubelets.ends_pods.subscribe().wait_for(|may_end| *may_end).await;
                 }
                 let _permit = statuses.acquire().await;
                 if deleted {
-                    end(&client, &writes, &pod).await;
+                    end(&client, &kubelets, &pod).await;
                 } else {
-                    begin(&client, &writes, &pod).await;
+                    begin(&client, &kubelets, &pod).await;
                 }
             });
         }
     });
-    writes
+    kubelets
 }
 
 fn path(pod: &Pod) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.metadata.namespace, pod.metadata.name)
 }
 
-async fn name_device(client: &Client, writes: &KubeletWrites, pod: &Pod) {
+async fn name_device(client: &Client, kubelets: &Kubelets, pod: &Pod) {
     let device = format!("GPU-{}", pod.metadata.uid);
     let patch = json!({"metadata": {"annotations": {"run.ai/reserve_for_gpu_index": device}}});
-    writes.send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
+    kubelets.send(client, "PATCH", &path(pod), MERGE_PATCH, &patch).await;
 }
 
-async fn begin(client: &Client, writes: &KubeletWrites, pod: &Pod) {
+async fn begin(client: &Client, kubelets: &Kubelets, pod: &Pod) {
     let status: Value =
         json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}});
-    writes.send(client, "PATCH", &format!("{}/status", path(pod)), MERGE_PATCH, &status).await;
+    kubelets.send(client, "PATCH", &format!("{}/status", path(pod)), MERGE_PATCH, &status).await;
 }
 
-async fn end(client: &Client, writes: &KubeletWrites, pod: &Pod) {
+async fn end(client: &Client, kubelets: &Kubelets, pod: &Pod) {
     let options = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}});
-    writes.send(client, "DELETE", &path(pod), JSON, &options).await;
+    kubelets.send(client, "DELETE", &path(pod), JSON, &options).await;
 }

@@ -8,6 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
 use crate::objects::{
@@ -36,6 +38,9 @@ pub(crate) async fn send(
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Binds that are sent at a time by a client that binds what it is shown: as many as kai's.
+const BINDS_AT_ONCE: usize = 64;
 
 /// Path of all pods that are measured.
 pub(crate) fn pods_path() -> String {
@@ -134,20 +139,47 @@ impl Load {
             let begin = Instant::now();
             send(&client, "POST", &pods_path(), JSON, &pod).await?;
             let name = name(&pod);
-            let path = format!("{}/{name}/binding", pods_path());
-            send(&client, "POST", &path, JSON, &binding(&name, &node_name(at % nodes))).await?;
+            bind(&client, &name, &node_name(at % nodes)).await?;
             Ok((name, begin, Instant::now()))
         };
         Ok(Created::of(self.each(pods, create).await?))
     }
 
+    /// Creates pods and binds each once the watch shows it, `BINDS_AT_ONCE` at a time: what a scheduler can do that needs no time to plan.
+    pub(crate) async fn create_and_bind_shown(
+        &self,
+        pods: Vec<Value>,
+        nodes: usize,
+        binder: Client,
+        mut shown: UnboundedReceiver<String>,
+    ) -> anyhow::Result<Created> {
+        let count = pods.len();
+        let binds = tokio::spawn(async move {
+            let slots = Arc::new(Semaphore::new(BINDS_AT_ONCE));
+            let mut tasks = JoinSet::new();
+            for at in 0..count {
+                let name = shown.recv().await.context("the watch ended")?;
+                let slot = Arc::clone(&slots).acquire_owned().await?;
+                let client = binder.clone();
+                tasks.spawn(async move {
+                    let _slot = slot;
+                    bind(&client, &name, &node_name(at % nodes)).await
+                });
+            }
+            while let Some(ended) = tasks.join_next().await {
+                ended??;
+            }
+            anyhow::Ok(())
+        });
+        let created = self.create_pods(pods).await?;
+        binds.await??;
+        Ok(created)
+    }
+
     /// Binds pods to the nodes in turn, as many at once as there are connections.
     pub(crate) async fn bind(&self, pods: &[Value], nodes: usize) -> anyhow::Result<()> {
         let bind = move |client: Client, at: usize, pod: Value| async move {
-            let name = name(&pod);
-            let path = format!("{}/{name}/binding", pods_path());
-            let binding = binding(&name, &node_name(at % nodes));
-            send(&client, "POST", &path, JSON, &binding).await.map(|_| ())
+            bind(&client, &name(&pod), &node_name(at % nodes)).await
         };
         self.each(pods.to_vec(), bind).await.map(|_| ())
     }
@@ -198,6 +230,11 @@ impl Load {
         }
         Ok(())
     }
+}
+
+async fn bind(client: &Client, pod: &str, node: &str) -> anyhow::Result<()> {
+    let path = format!("{}/{pod}/binding", pods_path());
+    send(client, "POST", &path, JSON, &binding(pod, node)).await.map(|_| ())
 }
 
 fn name(object: &Value) -> String {

@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use kube::Client;
 use kube::core::WatchEvent;
 use serde::Deserialize;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::objects::NAMESPACE;
 
@@ -58,6 +58,8 @@ struct Condition {
 
 #[derive(Clone, Debug, Default)]
 struct ObservedPods {
+    /// Receives the name of each pod that is shown for the first time, while a case asks for it.
+    names_to: Option<UnboundedSender<String>>,
     shown: BTreeMap<String, Instant>,
     bound: BTreeMap<String, Instant>,
     unschedulable: BTreeMap<String, Instant>,
@@ -115,6 +117,7 @@ impl Observer {
         let name = &pod.metadata.name;
         if !observed.shown.contains_key(name) {
             observed.shown.insert(name.clone(), Instant::now());
+            observed.names_to.as_ref().map(|names| names.send(name.clone()));
         }
         if pod.spec.node_name.is_some() && !observed.bound.contains_key(name) {
             observed.bound.insert(name.clone(), Instant::now());
@@ -133,6 +136,13 @@ impl Observer {
             observed.bound.remove(&pod.metadata.name);
             observed.unschedulable.remove(&pod.metadata.name);
         }
+    }
+
+    /// Names of pods that are shown from now on, until the receiver is dropped.
+    pub(crate) fn follow_names(&self) -> UnboundedReceiver<String> {
+        let (names_to, names) = unbounded_channel();
+        self.observed().names_to = Some(names_to);
+        names
     }
 
     /// When the watch first showed each pod.

@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::figures::{Figures, Fill, Latency};
+use crate::figures::{Figures, Fill, Latency, WatchingClient};
 use crate::load::Created;
 use crate::objects::{BORROWER, Request, SchedulerName, pod};
 
@@ -34,6 +34,21 @@ pub(super) fn latency(created: &Created, bound: &BTreeMap<String, Instant>) -> L
     Latency::of(spans.collect())
 }
 
+/// A client that does nothing but bind pods once its watch shows them: what a scheduler could reach that needs no time to decide.
+async fn run_watching_client(cluster: &Cluster) -> anyhow::Result<WatchingClient> {
+    let pods = pods(cluster, "shown-", SchedulerName::None);
+    let (count, names) = (pods.len(), cluster.observer.follow_names());
+    let created =
+        cluster.load.create_and_bind_shown(pods, cluster.nodes, cluster.client.clone(), names);
+    let created = created.await?;
+    cluster.until_bound("shown-", count).await?;
+    let bound = cluster.observer.bound();
+    let Latency { p50_ms, p99_ms } = latency(&created, &bound);
+    let pods_per_s = rate(&created, &bound)?;
+    cluster.clear().await?;
+    Ok(WatchingClient { pods_per_s, p50_ms, p99_ms })
+}
+
 pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Result<()> {
     let count = cluster.gpus();
     let raw =
@@ -43,6 +58,7 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
     let raw_latency = latency(&raw, &raw.bound);
     cluster.clear().await?;
 
+    let watching_client = run_watching_client(cluster).await?;
     let mut kube_scheduler_pods_per_s = None;
     if let Some(_scheduler) = cluster.start_kube_scheduler().await? {
         let created =
@@ -71,6 +87,7 @@ pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Res
         pods_per_s,
         raw_pods_per_s,
         kube_scheduler_pods_per_s,
+        watching_client,
         raw_p50_ms: raw_latency.p50_ms,
         raw_p99_ms: raw_latency.p99_ms,
         ratio_to_raw: pods_per_s / raw_pods_per_s,

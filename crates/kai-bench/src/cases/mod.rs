@@ -196,8 +196,10 @@ async fn run_case(cluster: &Cluster, case: Case, figures: &mut Figures) -> anyho
             let reclaim = reclaim::run_gang(cluster).await?;
             figures.reclaim_gang_s = Some(reclaim.seconds);
             figures.reclaim_gang_evictions_alone_s = Some(reclaim.evictions_alone_s);
+            figures.reclaim_gang_ends_alone_s = Some(reclaim.ends_alone_s);
             figures.reclaim_gang_alone_s = Some(reclaim.alone_s);
             figures.reclaim_gang_log_entries_per_pod = Some(reclaim.entries_per_pod);
+            figures.rss_500_after_reclaim_mib = Some(reclaim.rss_mib);
         }
         Case::ReclaimOne => figures.reclaim_one_s = Some(reclaim::run_one(cluster).await?),
         Case::SharedFill => figures.shared_fill = Some(shared::run(cluster).await?),

@@ -25,9 +25,11 @@ pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
 
 /// What the API server takes for the writes of the reclaim, sent by the load client over 32 connections.
 struct Alone {
-    /// All evictions.
+    /// All evictions, while kubelets end no pod.
     evictions_s: f64,
-    /// The evictions, the end of the victims and the binds of the gang.
+    /// The end of all victims by their kubelets.
+    ends_s: f64,
+    /// The evictions, then the ends, then the binds of the gang.
     all_s: f64,
 }
 
@@ -44,17 +46,21 @@ async fn run_alone(cluster: &Cluster, members: usize) -> anyhow::Result<Alone> {
         gang.map(|name| pod(&name, SchedulerName::None, OWNER, request)).collect();
     cluster.load.create_pods(gang.clone()).await?;
     tokio::time::sleep(SETTLE).await;
+    cluster.kubelets.let_pods_end(false);
     let begin = Instant::now();
     cluster.load.evict(&names).await?;
     let evictions_s = begin.elapsed().as_secs_f64();
+    let end_begins = Instant::now();
+    cluster.kubelets.let_pods_end(true);
     let are_gone = |observer: &Observer| observer.count_bound("alone-") == 0;
     cluster.observer.until("the victims are gone", PATIENCE, are_gone).await?;
+    let ends_s = end_begins.elapsed().as_secs_f64();
     cluster.load.bind(&gang, cluster.nodes).await?;
     cluster.until_bound("taker-alone-", members).await?;
     let last = cluster.observer.last_bound("taker-alone-").context("no pod is bound")?;
     let all_s = last.saturating_duration_since(begin).as_secs_f64();
     cluster.clear().await?;
-    Ok(Alone { evictions_s, all_s })
+    Ok(Alone { evictions_s, ends_s, all_s })
 }
 
 /// Figures of the gang that reclaims.
@@ -63,25 +69,31 @@ pub(super) struct GangReclaim {
     pub(super) seconds: f64,
     /// As many evictions by the API server alone.
     pub(super) evictions_alone_s: f64,
-    /// As many evictions and binds by the API server alone.
+    /// The end of as many victims by the API server alone.
+    pub(super) ends_alone_s: f64,
+    /// As many evictions, ends and binds by the API server alone.
     pub(super) alone_s: f64,
     /// Log entries of kai per victim and member.
     pub(super) entries_per_pod: f64,
+    /// Resident memory of kai once the gang is bound.
+    pub(super) rss_mib: f64,
 }
 
 /// Seconds from the last create to the last bind of a gang of whole nodes, and log entries per victim and member.
 pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<GangReclaim> {
     let members = cluster.nodes * 2 / 5;
     let alone = run_alone(cluster, members).await?;
-    let _kai = cluster.start_kai().await?;
+    let kai = cluster.start_kai().await?;
     fill(cluster).await?;
     let entries = cluster.kai_log_entries();
     let pods = super::gang::gang(cluster, "taker", members, Request::Gpus(GPUS_PER_NODE)).await?;
     let seconds = super::gang::bind(cluster, "taker-", pods).await?;
     let entries = cluster.kai_log_entries() - entries;
     let entries_per_pod = entries as f64 / (members * (GPUS_PER_NODE + 1)) as f64;
-    let Alone { evictions_s: evictions_alone_s, all_s: alone_s } = alone;
-    Ok(GangReclaim { seconds, evictions_alone_s, alone_s, entries_per_pod })
+    tokio::time::sleep(SETTLE).await;
+    let rss_mib = kai.pid().rss_mib();
+    let Alone { evictions_s: evictions_alone_s, ends_s: ends_alone_s, all_s: alone_s } = alone;
+    Ok(GangReclaim { seconds, evictions_alone_s, ends_alone_s, alone_s, entries_per_pod, rss_mib })
 }
 
 /// Seconds from the create to the bind of a pod that reclaims one GPU.
