@@ -35,6 +35,8 @@ struct Metadata {
 
 #[derive(Deserialize)]
 struct Owner {
+    kind: String,
+    name: String,
     uid: String,
 }
 
@@ -42,6 +44,24 @@ impl Existing {
     fn is_owned_by(&self, uid: &str) -> bool {
         self.metadata.owner_references.iter().any(|owner| owner.uid == uid)
     }
+
+    /// Earlier pods of this name own it, as those of a StatefulSet had: they are gone, and the garbage collector has not removed it yet.
+    fn is_of_earlier_pods(&self, name: &str, uid: &str) -> bool {
+        let owners = &self.metadata.owner_references;
+        let is_earlier =
+            |owner: &Owner| owner.kind == "Pod" && owner.name == name && owner.uid != uid;
+        !owners.is_empty() && owners.iter().all(is_earlier)
+    }
+
+    fn delete(&self, name: &ObjectName) -> Write {
+        let target = Target::of_uid(Resource::CONFIG_MAPS, name, &self.metadata.uid);
+        Write::Delete(target, Delete::default())
+    }
+}
+
+async fn create(writer: &Writer, object: &api::ConfigMap) -> Outcome<()> {
+    let create = Create { manager: Some(MANAGER), ..Create::new(object) };
+    writer.write(&Write::Create(create)).await
 }
 
 /// Writes a config map of a pod. Most are new: creating one costs the API server less than applying it.
@@ -60,8 +80,7 @@ pub(super) async fn apply(
         data: Some(map.data.iter().map(|(key, text)| ((*key).to_owned(), text.clone())).collect()),
         ..api::ConfigMap::default()
     };
-    let create = Create { manager: Some(MANAGER), ..Create::new(&object) };
-    match writer.write(&Write::Create(create)).await {
+    match create(writer, &object).await {
         Err(Failure::Conflict { .. }) => {}
         created => return created,
     }
@@ -69,6 +88,11 @@ pub(super) async fn apply(
         let reason = format!("config map {name} was deleted meanwhile");
         return Err(Failure::Conflict { reason });
     };
+    if existing.is_of_earlier_pods(&pod.name, uid) {
+        // With another owner it would keep the UID by which the garbage collector may be about to delete it.
+        writer.write(&existing.delete(&name)).await?;
+        return create(writer, &object).await;
+    }
     if !existing.is_owned_by(uid) {
         let reason = format!(
             "config map {name} exists and is not owned by pod {}; annotation {} must name config maps of this pod only",
@@ -103,10 +127,7 @@ pub(super) async fn delete(
 ) -> Outcome<()> {
     let Ok(name) = object_name(pod, name) else { return Ok(()) };
     match read(writer, &name).await? {
-        Some(existing) if existing.is_owned_by(uid) => {
-            let target = Target::of_uid(Resource::CONFIG_MAPS, &name, &existing.metadata.uid);
-            writer.write(&Write::Delete(target, Delete::default())).await
-        }
+        Some(existing) if existing.is_owned_by(uid) => writer.write(&existing.delete(&name)).await,
         _ => Ok(()),
     }
 }

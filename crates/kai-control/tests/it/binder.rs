@@ -97,6 +97,26 @@ fn a_bind_survives_refusals_of_every_write() {
     }
 }
 
+/// The garbage collector removes what an earlier pod of the name had only after a while.
+#[test]
+fn pod_of_a_name_that_was_used_before_replaces_the_config_maps_of_the_earlier_pod() {
+    let earlier = |name: &str| {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "earlier"});
+        let metadata = json!({"name": name, "namespace": "a", "uid": format!("earlier-{name}"), "ownerReferences": [owner]});
+        json!({"metadata": metadata, "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-of-the-earlier-pod"}})
+    };
+    for bind_requests in HOMES {
+        let mut story = Story { bind_requests, ..story(vec![sharing("p", "0.5")]) };
+        let maps = ["p-shared-gpu-0", "p-shared-gpu-0-evar"];
+        story.objects.extend(maps.map(|name| (CONFIG_MAPS, earlier(name))));
+        let (log, objects) = play(story);
+        assert_bound(&objects, bind_requests, &format!("{bind_requests:?}"));
+        let owners = objects[CONFIG_MAPS].iter().map(|map| &map["metadata"]["ownerReferences"][0]);
+        assert!(owners.into_iter().all(|owner| owner["uid"] == "uid-p"), "{objects:#?}");
+        assert!(!writes(&log).iter().any(|line| line.contains("FailedBinding")), "{log:#?}");
+    }
+}
+
 #[test]
 fn a_bind_survives_answers_that_are_lost() {
     for (bind_requests, method, path) in writes_by_home() {

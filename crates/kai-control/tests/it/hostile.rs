@@ -97,12 +97,21 @@ fn config_maps_that_the_pod_does_not_own_stay_as_they_are() {
     gpus["metadata"]["labels"] =
         json!({"nvidia.com/gpu.memory": "32600", "nvidia.com/gpu.count": "1"});
     gpus["status"]["allocatable"]["nvidia.com/gpu"] = json!("1");
-    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}")}, "data": {"key": "value"}});
-    let maps = || vec![map("important"), map("important-0"), map("important-0-evar")];
+    let map = |name: &str, owners: &[(&str, &str)]| {
+        let owners =
+            owners.iter().map(|(kind, name)| json!({"kind": kind, "name": name, "uid": "another"}));
+        let metadata = json!({"name": name, "namespace": "a", "uid": format!("uid-{name}"), "ownerReferences": owners.collect::<Vec<_>>()});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "value"}})
+    };
+    let of_others = [("Pod", "hostile"), ("Service", "hostile")];
+    let maps = || {
+        let names = ["important", "important-0", "important-0-evar"];
+        [map(names[0], &[]), map(names[1], &[("Pod", "p")]), map(names[2], &of_others)]
+    };
     for prefix in ["important", "important?x=", "../b/configmaps/important"] {
         let mut objects =
             vec![(NODES, gpus.clone()), (QUEUES, queue()), (PODS, sharing("hostile", prefix))];
-        objects.extend(maps().into_iter().map(|map| (CONFIG_MAPS, map)));
+        objects.extend(maps().map(|map| (CONFIG_MAPS, map)));
         let story = Story { objects, agents: vec![1], seconds: 120, ..Story::default() };
         let (log, objects) = play(story);
         let data: Vec<&Value> = objects[CONFIG_MAPS].iter().map(|map| &map["data"]).collect();
