@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::objects::NAMESPACE;
 
 const POLL: Duration = Duration::from_millis(5);
-/// Pause before a watch that ended is started again.
+/// Pause before a watch that failed is started again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is read of a pod.
@@ -31,6 +31,7 @@ pub(crate) struct Pod {
 pub(crate) struct Metadata {
     pub(crate) name: String,
     pub(crate) namespace: String,
+    resource_version: String,
     pub(crate) uid: String,
     pub(crate) deletion_timestamp: Option<String>,
 }
@@ -75,31 +76,59 @@ impl Observer {
         let observer = Self::default();
         let own = observer.clone();
         tokio::spawn(async move {
+            let mut version = None;
             loop {
-                // The API server ends watches after some minutes; what exists is then shown again.
-                let _ = own.follow(&client, &kubelets).await;
+                // The API server ends watches after some minutes, and at once where it cannot write events as fast as they occur. It is
+                // not asked for all pods again then: thousands of events would delay those that the figures depend on.
+                let followed = own.follow(&client, &kubelets, &mut version).await;
+                if followed.is_err() {
+                    version = None;
+                }
                 // The API server is gone once the cluster is dropped: asking again at once would keep a core busy.
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(if followed.is_ok() { POLL } else { PAUSE }).await;
             }
         });
         observer
     }
 
-    async fn follow(&self, client: &Client, kubelets: &UnboundedSender<Pod>) -> anyhow::Result<()> {
-        let path = "/api/v1/pods?watch=true&timeoutSeconds=3000&allowWatchBookmarks=true\
-                    &sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    /// Follows all pods from this resource version, or shows those that exist first.
+    async fn follow(
+        &self,
+        client: &Client,
+        kubelets: &UnboundedSender<Pod>,
+        version: &mut Option<String>,
+    ) -> anyhow::Result<()> {
+        let from = version.as_ref().map_or_else(
+            || "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
+            |version| format!("resourceVersion={version}"),
+        );
+        let path =
+            format!("/api/v1/pods?watch=true&timeoutSeconds=3000&allowWatchBookmarks=true&{from}");
         let request = http::Request::get(path).body(Vec::new())?;
         let events = client.request_events::<Pod>(request).await?;
         let mut events = std::pin::pin!(events);
+        // Initial events come in any order: only the bookmark at their end has a version from which nothing is missed.
+        let mut is_initial = version.is_none();
         while let Some(event) = events.try_next().await? {
-            match event {
+            let latest = match event {
                 WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
                     self.observe(&pod);
+                    let latest = pod.metadata.resource_version.clone();
                     let _ = kubelets.send(pod);
+                    latest
                 }
-                WatchEvent::Deleted(pod) => self.forget(&pod),
-                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Deleted(pod) => {
+                    self.forget(&pod);
+                    pod.metadata.resource_version
+                }
+                WatchEvent::Bookmark(bookmark) => {
+                    is_initial = false;
+                    bookmark.metadata.resource_version
+                }
                 WatchEvent::Error(error) => bail!("the watch of pods ended: {error:?}"),
+            };
+            if !is_initial {
+                *version = Some(latest);
             }
         }
         Ok(())

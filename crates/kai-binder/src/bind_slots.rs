@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kai_core::input::ObjectName;
 
 /// Binds that may be written at a time. Each makes a few writes, one after the other.
-const SLOTS: usize = 64;
+const SLOTS: usize = 96;
 
 /// The slots, by the number of the attempt: smaller numbers began earlier.
 #[derive(Clone, Debug, Default)]

@@ -45,7 +45,7 @@ impl Existing {
         self.metadata.owner_references.iter().any(|owner| owner.uid == uid)
     }
 
-    /// Earlier pods of this name own it, as those of a StatefulSet had: they are gone, and the garbage collector has not removed it yet.
+    /// Earlier pods of this name own it, such as those of a `StatefulSet`: they are gone, and the garbage collector has not removed it yet.
     fn is_of_earlier_pods(&self, name: &str, uid: &str) -> bool {
         let owners = &self.metadata.owner_references;
         let is_earlier =
@@ -72,7 +72,7 @@ pub(super) async fn apply(
     map: &ConfigMap,
 ) -> Outcome<()> {
     let name = object_name(pod, &map.name)?;
-    let mut object = api::ConfigMap {
+    let object = api::ConfigMap {
         metadata: ObjectMeta {
             owner_references: Some(vec![owned_by_pod(pod, uid)]),
             ..named(&name)
@@ -101,13 +101,23 @@ pub(super) async fn apply(
         );
         return Err(Failure::Denied { reason });
     }
+    update(writer, &name, existing, object).await
+}
+
+/// Gives a config map that the pod owns the data of this object.
+async fn update(
+    writer: &Writer,
+    name: &ObjectName,
+    existing: Existing,
+    mut object: api::ConfigMap,
+) -> Outcome<()> {
     let Metadata { uid, resource_version, .. } = existing.metadata;
-    let target = Target::of_uid(Resource::CONFIG_MAPS, &name, &uid);
+    let target = Target::of_uid(Resource::CONFIG_MAPS, name, &uid);
     object.metadata.uid = Some(uid);
     object.metadata.resource_version = Some(resource_version);
     let answer: Value = writer.write_as(&Write::Apply(Apply::new(&object, MANAGER))).await?;
     // Programs for an earlier release read the devices under another key.
-    let devices = map.data.get(env::NVIDIA_VISIBLE_DEVICES);
+    let devices = object.data.as_ref().and_then(|data| data.get(env::NVIDIA_VISIBLE_DEVICES));
     let known = answer["data"].get(legacy::VISIBLE_DEVICES);
     if let (Some(devices), Some(known)) = (devices, known)
         && known != devices.as_str()

@@ -49,6 +49,13 @@ async fn run_watching_client(cluster: &Cluster) -> anyhow::Result<WatchingClient
     Ok(WatchingClient { pods_per_s, p50_ms, p99_ms })
 }
 
+/// A fill that is not measured. In its first seconds under load an API server collects garbage often and ends watches.
+pub(super) async fn warm_up(cluster: &Cluster) -> anyhow::Result<()> {
+    let pods = pods(cluster, "warm-up-", SchedulerName::None);
+    cluster.load.create_and_bind(pods, cluster.nodes).await?;
+    cluster.clear().await
+}
+
 pub(super) async fn run(cluster: &Cluster, figures: &mut Figures) -> anyhow::Result<()> {
     let count = cluster.gpus();
     let raw =

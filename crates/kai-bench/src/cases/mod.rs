@@ -159,6 +159,8 @@ pub async fn run(plan: &Plan, report: impl Fn(&str)) -> anyhow::Result<Figures> 
     if !small.is_empty() {
         report("starting a control plane");
         let cluster = Cluster::start(&plan.kai, plan.nodes).await?;
+        report("warming up");
+        fill::warm_up(&cluster).await?;
         for case in small {
             report(case.name());
             run_case(&cluster, case, &mut figures).await?;
