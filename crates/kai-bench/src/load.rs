@@ -40,7 +40,7 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Binds that are sent at a time by a client that binds what it is shown: as many as kai's.
-const BINDS_AT_ONCE: usize = 64;
+const BINDS_AT_ONCE: usize = 96;
 
 /// Path of all pods that are measured.
 pub(crate) fn pods_path() -> String {

@@ -38,7 +38,7 @@ pub struct Limits {
 }
 
 /// Writes under way per class.
-const BINDS: usize = 64;
+const BINDS: usize = 96;
 /// Fewer than binds, so that those that have begun end first.
 const BIND_REQUESTS: usize = 16;
 const EVICTIONS: usize = 64;
