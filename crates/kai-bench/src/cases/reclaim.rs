@@ -26,11 +26,11 @@ pub(super) async fn fill(cluster: &Cluster) -> anyhow::Result<()> {
 /// What the API server takes for the writes of the reclaim, sent by the load client over 32 connections.
 struct Alone {
     /// All evictions, while kubelets end no pod.
-    evictions_s: f64,
+    evictions: Duration,
     /// The end of all victims by their kubelets.
-    ends_s: f64,
+    ends: Duration,
     /// The evictions, then the ends, then the binds of the gang.
-    all_s: f64,
+    all: Duration,
 }
 
 async fn run_alone(cluster: &Cluster, members: usize) -> anyhow::Result<Alone> {
@@ -49,18 +49,18 @@ async fn run_alone(cluster: &Cluster, members: usize) -> anyhow::Result<Alone> {
     cluster.kubelets.let_pods_end(false);
     let begin = Instant::now();
     cluster.load.evict(&names).await?;
-    let evictions_s = begin.elapsed().as_secs_f64();
+    let evictions = begin.elapsed();
     let end_begins = Instant::now();
     cluster.kubelets.let_pods_end(true);
     let are_gone = |observer: &Observer| observer.count_bound("alone-") == 0;
     cluster.observer.until("the victims are gone", PATIENCE, are_gone).await?;
-    let ends_s = end_begins.elapsed().as_secs_f64();
+    let ends = end_begins.elapsed();
     cluster.load.bind(&gang, cluster.nodes).await?;
     cluster.until_bound("taker-alone-", members).await?;
     let last = cluster.observer.last_bound("taker-alone-").context("no pod is bound")?;
-    let all_s = last.saturating_duration_since(begin).as_secs_f64();
+    let all = last.saturating_duration_since(begin);
     cluster.clear().await?;
-    Ok(Alone { evictions_s, ends_s, all_s })
+    Ok(Alone { evictions, ends, all })
 }
 
 /// Figures of the gang that reclaims.
@@ -92,8 +92,14 @@ pub(super) async fn run_gang(cluster: &Cluster) -> anyhow::Result<GangReclaim> {
     let entries_per_pod = entries as f64 / (members * (GPUS_PER_NODE + 1)) as f64;
     tokio::time::sleep(SETTLE).await;
     let rss_mib = kai.pid().rss_mib();
-    let Alone { evictions_s: evictions_alone_s, ends_s: ends_alone_s, all_s: alone_s } = alone;
-    Ok(GangReclaim { seconds, evictions_alone_s, ends_alone_s, alone_s, entries_per_pod, rss_mib })
+    Ok(GangReclaim {
+        seconds,
+        evictions_alone_s: alone.evictions.as_secs_f64(),
+        ends_alone_s: alone.ends.as_secs_f64(),
+        alone_s: alone.all.as_secs_f64(),
+        entries_per_pod,
+        rss_mib,
+    })
 }
 
 /// Seconds from the create to the bind of a pod that reclaims one GPU.
