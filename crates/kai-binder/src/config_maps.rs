@@ -18,7 +18,7 @@ use super::sharing::ConfigMap;
 /// The name under which config maps are written.
 const MANAGER: &str = "kai-binder";
 
-/// A config map of the cluster, as far as its owner matters.
+/// A config map or a pod, as far as its identity and its owners matter.
 #[derive(Deserialize)]
 struct Existing {
     metadata: Metadata,
@@ -45,12 +45,12 @@ impl Existing {
         self.metadata.owner_references.iter().any(|owner| owner.uid == uid)
     }
 
-    /// Earlier pods of this name own it, such as those of a `StatefulSet`: they are gone, and the garbage collector has not removed it yet.
-    fn is_of_earlier_pods(&self, name: &str, uid: &str) -> bool {
+    /// Only other pods of this name own it, such as earlier ones of a `StatefulSet` whose config maps the garbage collector has not removed yet.
+    fn is_of_other_pods(&self, name: &str, uid: &str) -> bool {
         let owners = &self.metadata.owner_references;
-        let is_earlier =
+        let is_other =
             |owner: &Owner| owner.kind == "Pod" && owner.name == name && owner.uid != uid;
-        !owners.is_empty() && owners.iter().all(is_earlier)
+        !owners.is_empty() && owners.iter().all(is_other)
     }
 
     fn delete(&self, name: &ObjectName) -> Write {
@@ -84,11 +84,17 @@ pub(super) async fn apply(
         Err(Failure::Conflict { .. }) => {}
         created => return created,
     }
-    let Some(existing) = read(writer, &name).await? else {
+    let path = Resource::CONFIG_MAPS.object(&name);
+    let Some(existing) = read(writer, &path).await? else {
         let reason = format!("config map {name} was deleted meanwhile");
         return Err(Failure::Conflict { reason });
     };
-    if existing.is_of_earlier_pods(&pod.name, uid) {
+    if existing.is_of_other_pods(&pod.name, uid) {
+        // Read after the config map: while the pod is the one that has the name, other owners are earlier ones, and gone.
+        let current = read(writer, &Resource::PODS.object(pod)).await?;
+        if current.is_none_or(|current| current.metadata.uid.as_str() != &**uid) {
+            return Err(Failure::Gone { reason: format!("pod {pod} was replaced") });
+        }
         // With another owner it would keep the UID by which the garbage collector may be about to delete it.
         writer.write(&existing.delete(&name)).await?;
         return create(writer, &object).await;
@@ -136,7 +142,7 @@ pub(super) async fn delete(
     name: &str,
 ) -> Outcome<()> {
     let Ok(name) = object_name(pod, name) else { return Ok(()) };
-    match read(writer, &name).await? {
+    match read(writer, &Resource::CONFIG_MAPS.object(&name)).await? {
         Some(existing) if existing.is_owned_by(uid) => writer.write(&existing.delete(&name)).await,
         _ => Ok(()),
     }
@@ -150,6 +156,70 @@ fn object_name(pod: &ObjectName, name: &str) -> Outcome<ObjectName> {
     Ok(ObjectName { namespace: pod.namespace.clone(), name: name.into() })
 }
 
-async fn read(writer: &Writer, name: &ObjectName) -> Outcome<Option<Existing>> {
-    writer.read(&Resource::CONFIG_MAPS.object(name)).await
+async fn read(writer: &Writer, path: &str) -> Outcome<Option<Existing>> {
+    writer.read(path).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex};
+
+    use http::{Response, StatusCode};
+    use kai_client::env::Env;
+    use kai_client::write::Limits;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A writer whose API server has a config map of another pod and this UID under the name of the pod, and the methods that it receives.
+    fn writer(current: &'static str) -> (Writer, Arc<Mutex<Vec<String>>>) {
+        let received: Arc<Mutex<Vec<String>>> = Arc::default();
+        let methods = Arc::clone(&received);
+        let server = tower::service_fn(move |request: http::Request<Body>| {
+            let method = request.method().to_string();
+            let is_pod = request.uri().path().contains("/pods/");
+            let is_first_create =
+                method == "POST" && !methods.lock().expect("a list").contains(&method);
+            methods.lock().expect("a list").push(method);
+            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "other"});
+            let (code, body) = match (is_first_create, is_pod) {
+                (true, _) => (409, json!({"status": "Failure", "code": 409, "message": "exists"})),
+                (_, true) => (200, json!({"metadata": {"uid": current, "resourceVersion": "1"}})),
+                _ => (
+                    200,
+                    json!({"metadata": {"uid": "m", "resourceVersion": "1", "ownerReferences": [owner]}}),
+                ),
+            };
+            let status = StatusCode::from_u16(code).expect("a code");
+            let body = Body::from(body.to_string().into_bytes());
+            async move { Response::builder().status(status).body(body).map_err(tower::BoxError::from) }
+        });
+        let client = Client::new(server, "default");
+        (Writer::new(client, Env::real(), Limits::default()), received)
+    }
+
+    async fn apply_to(current: &'static str) -> (Outcome<()>, Vec<String>) {
+        let (writer, received) = writer(current);
+        let map = ConfigMap { name: "p-shared-gpu-0".to_owned(), data: BTreeMap::new() };
+        let outcome = apply(&writer, &ObjectName::new("team", "p"), &"u".into(), &map).await;
+        let methods = received.lock().expect("a list").clone();
+        (outcome, methods)
+    }
+
+    #[tokio::test]
+    async fn config_map_of_an_earlier_pod_is_replaced() {
+        let (outcome, methods) = apply_to("u").await;
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(methods, ["POST", "GET", "GET", "DELETE", "POST"]);
+    }
+
+    #[tokio::test]
+    async fn config_map_of_the_pod_that_replaced_this_one_stays() {
+        let (outcome, methods) = apply_to("other").await;
+        assert!(matches!(outcome, Err(Failure::Gone { .. })), "{outcome:?}");
+        assert_eq!(methods, ["POST", "GET", "GET"]);
+    }
 }

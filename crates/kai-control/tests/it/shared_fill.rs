@@ -14,7 +14,7 @@ const NODES: usize = 16;
 /// All GPUs of all nodes are shared by two pods.
 const PODS: usize = NODES * 8 * 2;
 /// Binds that may be written at a time.
-const SLOTS: usize = 64;
+const SLOTS: usize = 96;
 
 fn name(number: usize) -> String {
     // Later pods come first in the order of names, which must not matter.
@@ -175,7 +175,7 @@ fn request(number: usize) -> Value {
 }
 
 #[test]
-fn at_most_64_pods_are_between_their_first_write_and_their_bind() {
+fn at_most_96_pods_are_between_their_first_write_and_their_bind() {
     // All requests are there at once, and four reservation pods of each node answer at the same moment: 128 pods could begin.
     let mut story = story();
     let requests =

@@ -218,7 +218,7 @@ const EXCEPTIONS: &[Exception] = &[
         "",
         "pods",
         "get",
-        "where a reservation pod of the name exists already; tests/cluster/in_process.rs kills binders",
+        "where a reservation pod of the name, or a config map of an earlier pod, exists already; tests/cluster/in_process.rs kills binders, kai-control/tests/it/binder.rs has such config maps",
     ),
     except(
         "kai-binder",
