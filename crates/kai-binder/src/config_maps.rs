@@ -34,7 +34,10 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Owner {
+    #[serde(default)]
+    api_version: String,
     kind: String,
     name: String,
     uid: String,
@@ -48,8 +51,10 @@ impl Existing {
     /// Only other pods of this name own it, such as earlier ones of a `StatefulSet` whose config maps the garbage collector has not removed yet.
     fn is_of_other_pods(&self, name: &str, uid: &str) -> bool {
         let owners = &self.metadata.owner_references;
-        let is_other =
-            |owner: &Owner| owner.kind == "Pod" && owner.name == name && owner.uid != uid;
+        let is_other = |owner: &Owner| {
+            let is_pod = owner.api_version == "v1" && owner.kind == "Pod";
+            is_pod && owner.name == name && owner.uid != uid
+        };
         !owners.is_empty() && owners.iter().all(is_other)
     }
 
