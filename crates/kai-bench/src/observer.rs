@@ -16,6 +16,8 @@ use crate::objects::NAMESPACE;
 const POLL: Duration = Duration::from_millis(5);
 /// Pause before a watch that failed is started again.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Annotation of the bookmark behind everything that existed at the start.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// What is read of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -107,7 +109,7 @@ impl Observer {
         let request = http::Request::get(path).body(Vec::new())?;
         let events = client.request_events::<Pod>(request).await?;
         let mut events = std::pin::pin!(events);
-        // Initial events come in any order: only the bookmark at their end has a version from which nothing is missed.
+        // Initial events come in any order: the bookmark at their end is the first version from which nothing is missed.
         let mut is_initial = version.is_none();
         while let Some(event) = events.try_next().await? {
             let latest = match event {
@@ -122,7 +124,7 @@ impl Observer {
                     pod.metadata.resource_version
                 }
                 WatchEvent::Bookmark(bookmark) => {
-                    is_initial = false;
+                    is_initial &= !bookmark.metadata.annotations.contains_key(INITIAL_END);
                     bookmark.metadata.resource_version
                 }
                 WatchEvent::Error(error) => bail!("the watch of pods ended: {error:?}"),
