@@ -74,13 +74,14 @@ fn key(kind: Kind) -> Option<&'static str> {
 }
 
 async fn list(client: &Client, kind: Kind) -> Result<Vec<Value>, kube::Error> {
-    let listed = match get(client, kind.path()).await {
+    let mut listed = match get(client, kind.path()).await {
         Err(kube::Error::Api(status)) if status.code == 404 && kind.may_be_absent() => {
             return Ok(Vec::new());
         }
         listed => listed?,
     };
-    let items = listed["items"].as_array().cloned().unwrap_or_default();
+    let items = listed.get_mut("items").map(Value::take);
+    let Some(Value::Array(items)) = items else { return Ok(Vec::new()) };
     Ok(items.into_iter().map(|object| redacted(kind, object)).collect())
 }
 

@@ -23,7 +23,8 @@ use kai_settings::flags::Flagged;
 use kai_settings::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
 use kai_settings::status::{Duties, Events};
 use kube::Client;
-use tokio::sync::mpsc::Receiver;
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::watch;
 
 use crate::admission_flags::AdmissionFlags;
@@ -162,17 +163,37 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     for notice in notices {
         tracing::warn!("{notice}");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(start(arguments, flagged, log))
+    let (runtime, listening) = (one_thread("kai-work")?, one_thread("kai-listen")?);
+    let ended = runtime.block_on(start(arguments, flagged, log, listening.handle()));
+    // A snapshot that is being made must not delay the end of the process.
+    listening.shutdown_background();
+    ended
 }
 
-async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::Result<u8> {
-    let log = Arc::new(log);
+/// A runtime with a thread of its own. Plans are made on the main thread, and everything else mostly waits: several threads would wake
+/// each other for each event, which takes time from the API server where it is on the same machine. What others request (webhooks,
+/// snapshots, metrics) has a second one, so that it delays no bind and no lease.
+fn one_thread(name: &str) -> anyhow::Result<Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).thread_name(name).enable_all().build();
+    runtime.context("cannot start the runtime")
+}
+
+async fn connect(arguments: &RunArguments) -> anyhow::Result<Client> {
     let client = client::connect(arguments.kubeconfig.as_deref()).await?;
-    let (client, env) = (device_api::adapted(client).await, Env::real());
+    Ok(device_api::adapted(client).await)
+}
+
+async fn start(
+    arguments: &RunArguments,
+    flagged: Flagged,
+    log: Log,
+    listening: &Handle,
+) -> anyhow::Result<u8> {
+    let log = Arc::new(log);
+    let (client, env) = (connect(arguments).await?, Env::real());
+    // With connections of their own: writes on one that this thread serves would wait for a snapshot.
+    let listeners = Listeners { runtime: listening, client: connect(arguments).await? };
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .context("cannot listen for signals")?;
     let shutdown = async move {
@@ -183,7 +204,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     };
     let served = ServeSettings {
         metrics: flagged.listen,
-        readers: arguments.metrics.readers(&client, &env, &flagged.namespace).await?,
+        readers: arguments.metrics.readers(&listeners.client, &env, &flagged.namespace).await?,
         probes: arguments.health_probe_bind_address.0,
         local_port: flagged.plugin_port,
         set_verbosity: Some(Arc::new({
@@ -196,9 +217,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     let bootstrap = bootstrap(arguments, &flagged)?;
     env.spawn("bootstrap", bootstrap::run(client.clone(), env.clone(), bootstrap));
     let (question_sink, questions) = serve::questions();
-    serve::start(&client, &env, &served, question_sink).await.context(
-        "an address is in use or not ours; another address, or 0 to disable the listener, helps",
-    )?;
+    listeners.serve(&env, served, question_sink).await?;
     let divided = is_divided(arguments);
     let environment = Environment { arguments, flagged: flagged.clone(), log, requests };
     let process = if divided {
@@ -206,7 +225,7 @@ async fn start(arguments: &RunArguments, flagged: Flagged, log: Log) -> anyhow::
     } else {
         ConfiguredProcess::default()
     };
-    let admission = environment.start_admission(&client, &env, &process).await?;
+    let admission = environment.start_admission(&listeners, &env, &process).await?;
     let apply = |process: &ConfiguredProcess| environment.apply(admission.as_ref(), process);
     let mut settings = settings(arguments, flagged)?;
     arguments.trust.load_key(&client, &env, &mut settings).await;
@@ -303,6 +322,45 @@ fn is_divided(arguments: &RunArguments) -> bool {
     !arguments.scheduler.names(PARTITION_FLAG)
 }
 
+/// Where the listeners of the process run, and the connections that they use.
+struct Listeners<'a> {
+    runtime: &'a Handle,
+    client: Client,
+}
+
+impl Listeners<'_> {
+    /// Starts what answers questions of people and of Prometheus.
+    async fn serve(
+        &self,
+        env: &Env,
+        served: ServeSettings,
+        questions: Sender<Question>,
+    ) -> anyhow::Result<()> {
+        let (client, env) = (self.client.clone(), env.clone());
+        let started = self
+            .runtime
+            .spawn(async move { serve::start(&client, &env, &served, questions).await });
+        started.await?.map(drop).context(
+            "an address is in use or not ours; another address, or 0 to disable the listener, helps",
+        )
+    }
+
+    /// Starts the webhooks, whose settings may change.
+    async fn admit(
+        &self,
+        env: &Env,
+        changing: watch::Receiver<AdmissionSettings>,
+        requests: &Arc<RequestMetrics>,
+    ) -> anyhow::Result<()> {
+        let keys = Arc::new(kai_admission::certificates::SystemKeys);
+        let (client, env, requests) = (self.client.clone(), env.clone(), Arc::clone(requests));
+        let started = self.runtime.spawn(async move {
+            kai_admission::server::start(client, env, keys, changing, &requests).await
+        });
+        Ok(started.await??)
+    }
+}
+
 /// Parts of the process beside the planner and the served questions: admission and the log.
 struct Environment<'a> {
     arguments: &'a RunArguments,
@@ -329,15 +387,13 @@ impl Environment<'_> {
     /// Starts admission where it runs here; where its settings are changed.
     async fn start_admission(
         &self,
-        client: &Client,
+        listeners: &Listeners<'_>,
         env: &Env,
         process: &ConfiguredProcess,
     ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {
         let Some(settings) = self.admission(process) else { return Ok(None) };
         let (sink, changing) = watch::channel(settings);
-        let keys = Arc::new(kai_admission::certificates::SystemKeys);
-        let (client, env) = (client.clone(), env.clone());
-        kai_admission::server::start(client, env, keys, changing, &self.requests).await?;
+        listeners.admit(env, changing, &self.requests).await?;
         Ok(Some(sink))
     }
 
