@@ -163,19 +163,20 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     for notice in notices {
         tracing::warn!("{notice}");
     }
-    let (runtime, listening) = (one_thread("kai-work")?, one_thread("kai-listen")?);
+    let (runtime, listening) = (threads("kai-work", 1)?, threads("kai-listen", 2)?);
     let ended = runtime.block_on(start(arguments, flagged, log, listening.handle()));
     // A snapshot that is being made must not delay the end of the process.
     listening.shutdown_background();
     ended
 }
 
-/// A runtime with a thread of its own. Plans are made on the main thread, and everything else mostly waits: several threads would wake
-/// each other for each event, which takes time from the API server where it is on the same machine. What others request (webhooks,
-/// snapshots, metrics) has a second one, so that it delays no bind and no lease.
-fn one_thread(name: &str) -> anyhow::Result<Runtime> {
+/// A runtime with threads of its own. Plans are made on the main thread, and everything else mostly waits, so that one thread is enough:
+/// several would wake each other for each event, which takes time from the API server where it is on the same machine. What others
+/// request has other threads, so that it delays no bind and no lease: one for a snapshot, which may take seconds, while the other
+/// answers webhooks and probes.
+fn threads(name: &str, count: usize) -> anyhow::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(1).thread_name(name).enable_all().build();
+    let runtime = runtime.worker_threads(count).thread_name(name).enable_all().build();
     runtime.context("cannot start the runtime")
 }
 
@@ -192,7 +193,7 @@ async fn start(
 ) -> anyhow::Result<u8> {
     let log = Arc::new(log);
     let (client, env) = (connect(arguments).await?, Env::real());
-    // With connections of their own: writes on one that this thread serves would wait for a snapshot.
+    // With connections of their own: writes on one that their threads serve would wait for a snapshot.
     let listeners = Listeners { runtime: listening, client: connect(arguments).await? };
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .context("cannot listen for signals")?;
