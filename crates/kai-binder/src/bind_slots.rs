@@ -30,6 +30,11 @@ impl BindSlots {
         true
     }
 
+    /// The attempt has something to write, and is named once it may.
+    pub(super) fn is_waiting(&self, attempt: u64) -> bool {
+        self.waiting.contains_key(&attempt)
+    }
+
     /// The attempt has nothing to write for now. The bind request that has its slot from now on.
     pub(super) fn release(&mut self, attempt: u64) -> Option<ObjectName> {
         self.waiting.remove(&attempt);

@@ -150,6 +150,11 @@ impl NodeFacts {
 }
 
 impl PodFacts {
+    /// It has a node and keeps it.
+    pub(super) fn is_placed(&self) -> bool {
+        self.node.is_some() && self.life == Life::Alive
+    }
+
     fn read(pod: &view::Pod, scheduler_name: &str) -> Self {
         let metadata = &pod.metadata;
         let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty());
@@ -475,7 +480,17 @@ impl Facts {
             return;
         }
         let new = PodFacts::read(pod, &self.scheduler_name);
+        self.touch_gang(&name, &new);
         self.replace_pod(name, Some(Box::new(new)));
+    }
+
+    /// Its gang may be complete by a pod that another process placed. A pod that we bind was ready before, and completes nothing.
+    fn touch_gang(&mut self, name: &ObjectName, new: &PodFacts) {
+        let old = self.pods.get(name);
+        let was_placed = old.is_some_and(|old| old.is_placed() && old.gang == new.gang);
+        if new.is_placed() && !was_placed && !self.requests.is_empty() {
+            self.touched.extend(new.gang.clone().map(Item::Gang));
+        }
     }
 
     /// The pod was bound after this event of it. A pod never loses its node: what was assumed when the bind was answered
@@ -511,11 +526,6 @@ impl Facts {
         for pod in [&old, &new].into_iter().flatten() {
             self.touched.extend(pod.devices().map(Item::Device));
             self.touched.extend(pod.devices().map(|device| Item::Node(device.node)));
-            if let Some(gang) = pod.gang.as_ref().filter(|_| !self.requests.is_empty()) {
-                self.touched.extend(self.members.of(gang).flat_map(|member| {
-                    self.requests_of_pod.of(member).cloned().map(Item::Request)
-                }));
-            }
         }
         for request in self.requests_of_pod.of(&name) {
             self.touched.insert(Item::Request(request.clone()));

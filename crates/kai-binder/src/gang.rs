@@ -3,7 +3,7 @@
 use kai_core::input::ObjectName;
 
 use super::attempt::Attempt;
-use super::facts::{Life, PodFacts};
+use super::facts::PodFacts;
 use super::request::Request;
 use super::{Binder, Item};
 
@@ -11,8 +11,13 @@ impl Binder {
     /// Pods of the group of the request's pod that have a node or are ready to be bound, this one among them.
     pub(super) fn ready_members(&self, request: &Request, pod: &PodFacts) -> u32 {
         let Some(gang) = &pod.gang else { return request.members_needed };
+        self.ready_and(gang, Some(&request.pod))
+    }
+
+    /// Pods of a gang that have a node or are ready to be bound, and this one.
+    fn ready_and(&self, gang: &ObjectName, own: Option<&ObjectName>) -> u32 {
         let ready = self.facts.members(gang).filter(|member| {
-            **member == request.pod || self.is_placed(member) || {
+            own == Some(*member) || self.is_placed(member) || {
                 let mut requests = self.facts.requests_of_pod(member);
                 requests.any(|name| self.attempts.get(name).is_some_and(Attempt::is_ready))
             }
@@ -35,8 +40,7 @@ impl Binder {
     }
 
     fn is_placed(&self, pod: &ObjectName) -> bool {
-        let pod = self.facts.pod(pod);
-        pod.is_some_and(|pod| pod.node.is_some() && pod.life == Life::Alive)
+        self.facts.pod(pod).is_some_and(PodFacts::is_placed)
     }
 
     /// Requests of the other pods of the group.
@@ -47,18 +51,28 @@ impl Binder {
         others.flat_map(|member| self.facts.requests_of_pod(member)).cloned().collect()
     }
 
-    /// One more is ready: those whose gang is complete by that are looked at. Looking at all of them every time would take
-    /// the third power of the gang's size.
+    /// One more is ready: those that wait for it are looked at.
     pub(super) fn look_at_companions(&mut self, request: &Request) {
         let Some(pod) = self.facts.subject(request) else { return };
-        let ready = self.ready_members(request, pod);
-        let is_complete = |name: &ObjectName| {
-            let other = self.facts.request(name);
-            other.is_some_and(|other| other.members_needed <= ready)
+        let Some(gang) = &pod.gang else { return };
+        self.due.extend(self.completed(gang, self.ready_members(request, pod)));
+    }
+
+    pub(super) fn look_at_gang(&mut self, gang: &ObjectName) {
+        self.due.extend(self.completed(gang, self.ready_and(gang, None)));
+    }
+
+    /// Requests of a gang that are ready and need no more pods than these. Those that wait for a slot are named when they get it: looking
+    /// at all of them whenever one is bound would take the third power of the gang's size.
+    fn completed(&self, gang: &ObjectName, ready: u32) -> Vec<Item> {
+        let waits = |name: &&ObjectName| {
+            let attempt = self.attempts.get(*name);
+            attempt.is_some_and(|one| one.is_ready() && !self.slots.is_waiting(one.id()))
+                && self.facts.request(name).is_some_and(|one| one.members_needed <= ready)
         };
-        let mut companions = self.companions(request);
-        companions.retain(is_complete);
-        self.due.extend(companions.into_iter().map(Item::Request));
+        let requests =
+            self.facts.members(gang).flat_map(|member| self.facts.requests_of_pod(member));
+        requests.filter(waits).cloned().map(Item::Request).collect()
     }
 
     /// The pod of the request is bound: a later failure does not cancel the binds of the other pods. The request itself may be

@@ -109,6 +109,8 @@ enum Item {
     Request(ObjectName),
     Pod(ObjectName),
     Node(Text),
+    /// Whether all of its pods are ready may have changed.
+    Gang(ObjectName),
 }
 
 /// The state of all binds.
@@ -248,6 +250,7 @@ impl Binder {
                 Some(Item::Request(request)) => self.look_at_request(&request, now),
                 Some(Item::Pod(pod)) => self.look_at_pod(&pod, now),
                 Some(Item::Node(node)) => self.look_at_node(&node, now),
+                Some(Item::Gang(gang)) => self.look_at_gang(&gang),
                 None => return,
             }
         }
