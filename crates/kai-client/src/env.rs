@@ -26,6 +26,11 @@ pub trait Clock: Send + Sync {
 pub trait Spawner: Send + Sync {
     /// Starts `work`; `name` is for people.
     fn spawn(&self, name: &'static str, work: Work);
+
+    /// Starts `work` that computes for long, so that nothing else waits for it where that is possible.
+    fn spawn_computing(&self, name: &'static str, work: Work) {
+        self.spawn(name, work);
+    }
 }
 
 /// Time and concurrency of a process; no other code asks the system for them.
@@ -44,6 +49,11 @@ impl Env {
     /// The system's clock and the current tokio runtime.
     pub fn real() -> Self {
         Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(TokioSpawner))
+    }
+
+    /// The system's clock, the current tokio runtime, and threads for what computes for long.
+    pub fn of_process() -> Self {
+        Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(ThreadSpawner))
     }
 
     /// Wall-clock time, which may step.
@@ -72,6 +82,15 @@ impl Env {
     /// Starts work beside the caller's.
     pub fn spawn(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.spawner.spawn(name, Box::pin(work));
+    }
+
+    /// Starts work that computes for long.
+    pub fn spawn_computing(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.spawner.spawn_computing(name, Box::pin(work));
     }
 }
 
@@ -106,12 +125,33 @@ pub struct TokioSpawner;
 impl Spawner for TokioSpawner {
     fn spawn(&self, name: &'static str, work: Work) {
         tracing::trace!(name, "starts");
-        tokio::spawn(async move {
-            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                // A process that continued without one of its tasks would look healthy and do nothing.
-                tracing::error!(name, "a task panicked, ending the process");
-                std::process::abort();
-            }
-        });
+        tokio::spawn(or_abort(name, work));
+    }
+}
+
+/// Starts work on the current tokio runtime, and what computes for long on a thread of its own, which uses that runtime for its waits.
+struct ThreadSpawner;
+
+impl Spawner for ThreadSpawner {
+    fn spawn(&self, name: &'static str, work: Work) {
+        TokioSpawner.spawn(name, work);
+    }
+
+    fn spawn_computing(&self, name: &'static str, work: Work) {
+        let runtime = tokio::runtime::Handle::current();
+        let thread = std::thread::Builder::new().name(format!("kai-{name}"));
+        let started = thread.spawn(move || runtime.block_on(or_abort(name, work)));
+        if let Err(error) = started {
+            tracing::error!(name, %error, "no thread can be started, ending the process");
+            std::process::abort();
+        }
+    }
+}
+
+/// A process that continued without one of its tasks would look healthy and do nothing.
+async fn or_abort(name: &'static str, work: Work) {
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        tracing::error!(name, "a task panicked, ending the process");
+        std::process::abort();
     }
 }

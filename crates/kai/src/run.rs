@@ -170,10 +170,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     ended
 }
 
-/// A runtime with threads of its own. Plans are made on the main thread, and everything else mostly waits, so that one thread is enough:
-/// several would wake each other for each event, which takes time from the API server where it is on the same machine. What others
-/// request has other threads, so that it delays no bind and no lease: one for a snapshot, which may take seconds, while the other
-/// answers webhooks and probes.
+/// A runtime with threads of its own. Plans are made on other threads, and the rest mostly waits, so that one thread is enough: several
+/// would wake each other for each event, which takes time from the API server where it is on the same machine. What others request has
+/// other threads, so that it delays no bind and no lease: one for a snapshot, which may take seconds, while the other answers webhooks
+/// and probes.
 fn threads(name: &str, count: usize) -> anyhow::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(count).thread_name(name).enable_all().build();
@@ -192,7 +192,7 @@ async fn start(
     listening: &Handle,
 ) -> anyhow::Result<u8> {
     let log = Arc::new(log);
-    let (client, env) = (connect(arguments).await?, Env::real());
+    let (client, env) = (connect(arguments).await?, Env::of_process());
     // With connections of their own: writes on one that their threads serve would wait for a snapshot.
     let listeners = Listeners { runtime: listening, client: connect(arguments).await? };
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())

@@ -329,7 +329,7 @@ impl Planners {
                 }
             });
             let inputs = PlannerInputs { changes, questions, leads };
-            env.spawn("planner", async move {
+            env.spawn_computing("planner", async move {
                 let stopped = async {
                     let _ = stopped.await;
                 };

@@ -21,6 +21,8 @@ async fn assert_sound(world: &World, name: &str, node: &str, what: &str) {
     assert_eq!(reservation["spec"]["nodeName"], node, "{what}");
     let group = |object: &Value| object["metadata"]["labels"]["runai-gpu-group"].clone();
     assert_eq!(group(&pod), group(reservation), "{what}");
+    let owners = world.owners_of_shared_gpu_config(name).await;
+    assert_eq!(owners[0]["uid"], pod["metadata"]["uid"], "{what}: {owners}");
     let config = world.shared_gpu_config(name).await.expect("a config map");
     assert_eq!(
         config["NVIDIA_VISIBLE_DEVICES"].as_str(),
@@ -92,6 +94,12 @@ async fn pod_that_is_created_again_with_the_same_name_is_bound() {
         })
         .await;
     assert_sound(&world, "p", "again-n", "another pod of the name").await;
+    // The garbage collector may not have removed the config maps of the second when the third is bound.
+    world.remove_pod("p").await;
+    world.create_pod(&half(&world, "p")).await;
+    world.wait_bound("p").await;
+    world.wait("one reservation is left", async || world.reservations().await.len() == 1).await;
+    assert_sound(&world, "p", "again-n", "a third pod of the name").await;
     world.remove_pod("p").await;
     world.wait_released().await;
 }

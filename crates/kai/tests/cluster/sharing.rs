@@ -119,10 +119,21 @@ impl World {
         self.list("/apis/scheduling.run.ai/v1alpha2", "bindrequests").await
     }
 
+    /// The config map with the GPUs of a sharing pod.
+    async fn shared_gpu_config_map(&self, pod: &str) -> Option<Value> {
+        let path = format!("/api/v1/namespaces/{}/configmaps/{pod}-shared-gpu-0", self.name);
+        self.get(&path).await
+    }
+
     /// Data of the config map with the GPUs of a sharing pod.
     pub(crate) async fn shared_gpu_config(&self, pod: &str) -> Option<Value> {
-        let path = format!("/api/v1/namespaces/{}/configmaps/{pod}-shared-gpu-0", self.name);
-        self.get(&path).await.map(|map| map["data"].clone())
+        self.shared_gpu_config_map(pod).await.map(|map| map["data"].clone())
+    }
+
+    /// Owners of the config map with the GPUs of a sharing pod.
+    pub(crate) async fn owners_of_shared_gpu_config(&self, pod: &str) -> Value {
+        let map = self.shared_gpu_config_map(pod).await.expect("a config map");
+        map["metadata"]["ownerReferences"].clone()
     }
 
     /// Removes a pod at once, as its node would.
