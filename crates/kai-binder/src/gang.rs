@@ -112,3 +112,79 @@ impl Binder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kai_api::names::{scheduling, workload};
+    use kai_client::watch::Change;
+    use kai_core::time::Timestamp;
+    use kai_translate::view;
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::facts::NEEDED;
+    use crate::request::LocalId;
+    use crate::writes::BindStep;
+    use crate::{BinderSettings, Order};
+
+    fn read<T: DeserializeOwned>(object: Value) -> T {
+        serde_json::from_value(object).expect("an object")
+    }
+
+    /// A pod of the gang, which an event with this version shows.
+    fn pod(name: &str, version: &str, node: Option<&str>) -> Change {
+        Change::Pod(Box::new(read::<view::Pod>(json!({
+            "metadata": {"name": name, "namespace": "a", "uid": name, "resourceVersion": version,
+                "annotations": {workload::POD_GROUP_NAME: "g"}},
+            "spec": {"schedulerName": "kai-scheduler", "nodeName": node},
+        }))))
+    }
+
+    /// A gang of two, of which the first is ready to be bound.
+    fn binder() -> Binder {
+        let mut binder = Binder::new(BinderSettings::default());
+        let node = read::<view::Node>(json!({"metadata": {"name": "n"}}));
+        binder.apply(&Change::Node(Box::new(node)));
+        binder.apply(&pod("first", "1", None));
+        binder.apply(&pod("second", "1", None));
+        for kind in NEEDED {
+            binder.apply(&Change::Listed(kind));
+        }
+        let request = read(json!({
+            "apiVersion": "scheduling.run.ai/v1alpha2",
+            "kind": "BindRequest",
+            "metadata": {"name": "first", "namespace": "a", "annotations": {scheduling::GANG_SIZE: "2"}},
+            "spec": {"podName": "first", "selectedNode": "n", "receivedResourceType": "Regular"},
+        }));
+        binder.request_bind(ObjectName::new("a", "first"), LocalId(1), request);
+        assert_eq!(bound(&mut binder), Vec::<String>::new(), "the second is not ready");
+        binder
+    }
+
+    /// Pods whose binds are ordered by the next step.
+    fn bound(binder: &mut Binder) -> Vec<String> {
+        binder.step(Timestamp { nanos: 0 });
+        let orders = binder.take_orders().into_iter();
+        let bound = orders.filter_map(|order| match order {
+            Order::Write { pod, write: BindStep::Bind { .. }, .. } => Some(pod.name.to_string()),
+            _ => None,
+        });
+        bound.collect()
+    }
+
+    #[test]
+    fn member_that_another_process_placed_completes_the_gang() {
+        let mut binder = binder();
+        binder.apply(&pod("second", "2", Some("n")));
+        assert_eq!(bound(&mut binder), ["first"]);
+    }
+
+    #[test]
+    fn other_changes_of_a_member_make_no_bind_of_its_gang_due() {
+        let mut binder = binder();
+        binder.apply(&pod("second", "2", None));
+        let own = Item::Pod(ObjectName::new("a", "second"));
+        assert_eq!(binder.facts.take_touched().into_iter().collect::<Vec<_>>(), [own]);
+    }
+}
