@@ -230,6 +230,26 @@ impl<'w> Replay<'w> {
         Ok(())
     }
 
+    /// What KAI may count as lost although it stays: where moving counts as loss, every victim that a search tried does
+    /// (fault 26), those of queues on the reclaimer's own path too. The plan does not show them.
+    fn may_count_as_lost(&self, reclaimer: QueueId) -> BTreeMap<QueueId, Amounts> {
+        let mut stay = BTreeMap::new();
+        let config = self.world.config();
+        if !config.compatibility.is_kai() || config.params.allow_consolidating_reclaim {
+            return stay;
+        }
+        for (task, amounts) in &self.charged {
+            let job = self.world.task(*task).job.map(|job| self.world.job(job));
+            let queue = job.filter(|job| job.is_preemptible()).and_then(|job| job.queue);
+            for queue in queue.into_iter().filter(|queue| *queue != reclaimer) {
+                for queue in self.tree.chain(queue) {
+                    *stay.entry(queue).or_insert(Amounts::ZERO) += *amounts;
+                }
+            }
+        }
+        stay
+    }
+
     /// Unit by unit, then as a whole.
     fn are_allowed(
         &self,
@@ -253,13 +273,14 @@ impl<'w> Replay<'w> {
                 *lost.entry(queue).or_insert(Amounts::ZERO) += unit;
             }
         }
+        let stay = self.may_count_as_lost(reclaimer.queue);
         self.tree.chain(reclaimer.queue).all(|queue| {
             let siblings = lost.iter().filter(|(sibling, _)| {
                 **sibling != queue && self.tree.parent(**sibling) == self.tree.parent(queue)
             });
             let fair = siblings
                 .into_iter()
-                .all(|(sibling, unit)| is_fair(&left, reclaimer, queue, *sibling, unit));
+                .all(|(sibling, unit)| is_fair(&left, &stay, reclaimer, queue, *sibling, unit));
             let shares = self.tree.shares(queue);
             let would_hold = shares.allocated_non_preemptible + reclaimer.required;
             fair && (reclaimer.preemptible || !exceeds(&would_hold, &shares.deserved))
@@ -267,9 +288,11 @@ impl<'w> Replay<'w> {
     }
 }
 
-/// A queue above its fair share is less saturated than the sibling that lost something.
+/// A queue above its fair share is less saturated than the sibling that lost something. What `stay` names may count as
+/// lost too.
 fn is_fair(
     left: &QueueTree,
+    stay: &BTreeMap<QueueId, Amounts>,
     reclaimer: &Reclaimer,
     queue: QueueId,
     sibling: QueueId,
@@ -286,7 +309,8 @@ fn is_fair(
             return true;
         }
         let (own, other) = (left.shares(queue), left.shares(sibling));
-        let allocated = own.allocated[resource] + reclaimer.required[resource];
+        let counted = own.allocated[resource] - stay.get(&queue).map_or(0.0, |stay| stay[resource]);
+        let allocated = counted + reclaimer.required[resource];
         let own = saturation(allocated, own.fair_share[resource]);
         let share = other.fair_share[resource];
         own <= 1.0 || share <= 0.0 || own < saturation(other.allocated[resource], share)
