@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt;
 use kai_core::time::{Span, Timestamp};
+use tokio::runtime::Handle;
 
 /// A future on the heap.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -54,6 +55,12 @@ impl Env {
     /// The system's clock, the current tokio runtime, and threads for what computes for long.
     pub fn of_process() -> Self {
         Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(ThreadSpawner))
+    }
+
+    /// The same clock, with another tokio runtime.
+    #[must_use]
+    pub fn on(&self, runtime: Handle) -> Self {
+        Self { clock: Arc::clone(&self.clock), spawner: Arc::new(RuntimeSpawner(runtime)) }
     }
 
     /// Wall-clock time, which may step.
@@ -138,13 +145,23 @@ impl Spawner for ThreadSpawner {
     }
 
     fn spawn_computing(&self, name: &'static str, work: Work) {
-        let runtime = tokio::runtime::Handle::current();
+        let runtime = Handle::current();
         let thread = std::thread::Builder::new().name(format!("kai-{name}"));
         let started = thread.spawn(move || runtime.block_on(or_abort(name, work)));
         if let Err(error) = started {
             tracing::error!(name, %error, "no thread can be started, ending the process");
             std::process::abort();
         }
+    }
+}
+
+/// Starts work on one tokio runtime, whichever asks.
+struct RuntimeSpawner(Handle);
+
+impl Spawner for RuntimeSpawner {
+    fn spawn(&self, name: &'static str, work: Work) {
+        tracing::trace!(name, "starts");
+        self.0.spawn(or_abort(name, work));
     }
 }
 

@@ -40,16 +40,35 @@ pub(crate) const WAITING_CHANGES: usize = 4096;
 /// How long writes that are under way are waited for at the end.
 const LAST_WRITES: Span = Span { nanos: 5_000_000_000 };
 
+/// What connects a run with its cluster and with those that ask it.
+pub struct Connections {
+    /// Connections to the API server.
+    pub client: Client,
+    /// Time, and where everything runs.
+    pub env: Env,
+    /// The same for elections.
+    pub elections: lease::Access,
+    /// Questions to the planners.
+    pub questions: Receiver<Question>,
+}
+
+impl Connections {
+    /// Elections run beside everything else.
+    pub fn new(client: Client, env: Env, questions: Receiver<Question>) -> Self {
+        let elections = lease::Access { client: client.clone(), env: env.clone() };
+        Self { client, env, elections, questions }
+    }
+}
+
 /// Runs until `shutdown` is done. Questions are answered between two changes.
 pub async fn run(
-    client: Client,
-    env: Env,
+    connections: Connections,
     settings: Settings,
-    questions: Receiver<Question>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
+    let Connections { client, env, elections, questions } = connections;
     let changes = start_watches(&client, &env, settings.lists);
-    let inputs = PlannerInputs { changes, questions, leads: Box::new(|_| {}) };
+    let inputs = PlannerInputs { changes, questions, elections, leads: Box::new(|_| {}) };
     run_planner(client, env, settings, inputs, shutdown).await;
 }
 
@@ -57,6 +76,7 @@ pub async fn run(
 pub(crate) struct PlannerInputs {
     pub(crate) changes: Receiver<Change>,
     pub(crate) questions: Receiver<Question>,
+    pub(crate) elections: lease::Access,
     /// Called whenever it begins (with the gate that its writes pass) or ceases to lead.
     pub(crate) leads: Box<dyn Fn(Option<Gate>) + Send + Sync>,
 }
@@ -79,8 +99,8 @@ pub(crate) async fn run_planner(
     inputs: PlannerInputs,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let PlannerInputs { changes, questions, leads } = inputs;
-    let (gates, turns) = elect(&client, &env, &settings);
+    let PlannerInputs { changes, questions, elections, leads } = inputs;
+    let (gates, turns) = elect(&elections, &settings);
     if turns.is_none() {
         leads(Some(gates.of_process().clone()));
     }
@@ -137,10 +157,10 @@ fn leases(settings: &Settings) -> Vec<(Function, String)> {
 }
 
 /// Starts elections, where there are any.
-fn elect(client: &Client, env: &Env, settings: &Settings) -> (Gates, Option<Receiver<Turn>>) {
-    let Some(election) = &settings.election else { return (Gates::open(env), None) };
+fn elect(access: &lease::Access, settings: &Settings) -> (Gates, Option<Receiver<Turn>>) {
+    let Some(election) = &settings.election else { return (Gates::open(&access.env), None) };
     let (turn_sink, turns) = channel(WAITING_CHANGES);
-    (lease::start(client, env, election, &leases(settings), &turn_sink), Some(turns))
+    (lease::start(access, election, &leases(settings), &turn_sink), Some(turns))
 }
 
 /// Starts to learn of past usage, where it counts; until when plans wait for it.

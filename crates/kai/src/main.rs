@@ -27,6 +27,7 @@ mod scheduler_flags;
 mod shell;
 mod simulate;
 mod text_layout;
+mod threads;
 mod trust_flags;
 mod up;
 mod version;

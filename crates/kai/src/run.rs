@@ -9,11 +9,12 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use kai_api::function::Function;
 use kai_client::env::Env;
-use kai_client::lease::Election;
+use kai_client::lease::{self, Election};
 use kai_client::request::EvictBy;
 use kai_client::watch::Lists;
 use kai_client::{client, device_api};
 use kai_control::bootstrap::{self, Bootstrap};
+use kai_control::run::Connections;
 use kai_control::serve::{self, Question, RequestMetrics, ServeSettings};
 use kai_control::{grouper, run, shards};
 use kai_settings::admission::AdmissionSettings;
@@ -23,8 +24,8 @@ use kai_settings::flags::Flagged;
 use kai_settings::planner::{BindRequests, PUBLISH_AFTER, Publish, Settings};
 use kai_settings::status::{Duties, Events};
 use kube::Client;
-use tokio::runtime::{Handle, Runtime};
-use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
 use crate::admission_flags::AdmissionFlags;
@@ -36,6 +37,7 @@ use crate::log::Log;
 use crate::metrics_flags::MetricsFlags;
 use crate::scaling_flags::ScalingArguments;
 use crate::scheduler_flags::{self, PARTITION_FLAG, SchedulerFlags};
+use crate::threads::Threads;
 use crate::trust_flags::TrustArguments;
 
 const EXAMPLES: &str = "\
@@ -163,38 +165,36 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<u8> {
     for notice in notices {
         tracing::warn!("{notice}");
     }
-    let (runtime, listening) = (threads("kai-work", 1)?, threads("kai-listen", 2)?);
-    let ended = runtime.block_on(start(arguments, flagged, log, listening.handle()));
-    // A snapshot that is being made must not delay the end of the process.
-    listening.shutdown_background();
-    ended
+    let threads = Threads::start()?;
+    let (elections, listening) = (threads.elections(), threads.listening());
+    threads.run(start(arguments, flagged, log, &elections, listening))
 }
 
-/// A runtime with threads of its own. Plans are made on other threads, and the rest mostly waits, so that one thread is enough: several
-/// would wake each other for each event, which takes time from the API server where it is on the same machine. What others request has
-/// other threads, so that it delays no bind and no lease: one for a snapshot, which may take seconds, while the other answers webhooks
-/// and probes.
-fn threads(name: &str, count: usize) -> anyhow::Result<Runtime> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(count).thread_name(name).enable_all().build();
-    runtime.context("cannot start the runtime")
+/// A client whose connections a runtime serves.
+async fn connect(arguments: &RunArguments, runtime: &Handle) -> anyhow::Result<Client> {
+    let kubeconfig = arguments.kubeconfig.clone();
+    let client = runtime.spawn(async move { client::connect(kubeconfig.as_deref()).await });
+    Ok(client.await??)
 }
 
-async fn connect(arguments: &RunArguments) -> anyhow::Result<Client> {
-    let client = client::connect(arguments.kubeconfig.as_deref()).await?;
-    Ok(device_api::adapted(client).await)
+/// The same for requests about devices.
+async fn connect_to_devices(arguments: &RunArguments, runtime: &Handle) -> anyhow::Result<Client> {
+    let client = connect(arguments, runtime).await?;
+    Ok(runtime.spawn(device_api::adapted(client)).await?)
 }
 
 async fn start(
     arguments: &RunArguments,
     flagged: Flagged,
     log: Log,
-    listening: &Handle,
+    elections: &Handle,
+    listening: Handle,
 ) -> anyhow::Result<u8> {
     let log = Arc::new(log);
-    let (client, env) = (connect(arguments).await?, Env::of_process());
-    // With connections of their own: writes on one that their threads serve would wait for a snapshot.
-    let listeners = Listeners { runtime: listening, client: connect(arguments).await? };
+    let (client, env) =
+        (connect_to_devices(arguments, &Handle::current()).await?, Env::of_process());
+    let listeners =
+        Listeners { client: connect_to_devices(arguments, &listening).await?, runtime: listening };
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
         .context("cannot listen for signals")?;
     let shutdown = async move {
@@ -231,7 +231,11 @@ async fn start(
     let mut settings = settings(arguments, flagged)?;
     arguments.trust.load_key(&client, &env, &mut settings).await;
     read_kind_defaults(&client, arguments, &mut settings).await;
-    let connections = Connections { client, env, questions };
+    let elections = lease::Access {
+        client: connect(arguments, elections).await?,
+        env: env.on(elections.clone()),
+    };
+    let connections = Connections { client, env, elections, questions };
     follow(settings, divided, connections, apply, shutdown).await;
     Ok(0)
 }
@@ -269,13 +273,6 @@ pub(crate) fn admission_of(arguments: &RunArguments) -> anyhow::Result<Option<Ad
     Ok(arguments.admission.settings(is_requested, &flagged, &ConfiguredAdmission::default()))
 }
 
-/// Client and clock of a run, and the questions that it answers.
-struct Connections {
-    client: Client,
-    env: Env,
-    questions: Receiver<Question>,
-}
-
 /// Runs the functions of the settings until `shutdown` completes. If the process has one node pool only (not `divided`),
 /// neither shards nor `Config` are read.
 async fn follow(
@@ -285,8 +282,8 @@ async fn follow(
     apply: impl Fn(&ConfiguredProcess) + Send + Sync,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let Connections { client, env, questions } = connections;
     if settings.functions.is_empty() {
+        let Connections { client, env, questions, .. } = connections;
         let config =
             Box::pin(shards::follow_config(client, env, settings, apply, std::future::pending()));
         tokio::select! { biased;
@@ -294,9 +291,9 @@ async fn follow(
             () = config => {}
         }
     } else if divided {
-        Box::pin(shards::run(client, env, settings, questions, apply, shutdown)).await;
+        Box::pin(shards::run(connections, settings, apply, shutdown)).await;
     } else {
-        Box::pin(run::run(client, env, settings, questions, shutdown)).await;
+        Box::pin(run::run(connections, settings, shutdown)).await;
     }
 }
 
@@ -312,7 +309,7 @@ pub(crate) fn start_beside(
     let inner = env.clone();
     env.spawn("kai", async move {
         let (_no_questions, questions) = serve::questions();
-        let connections = Connections { client, env: inner, questions };
+        let connections = Connections::new(client, inner, questions);
         follow(settings, is_divided(&arguments), connections, |_| {}, std::future::pending()).await;
     });
     Ok(())
@@ -324,12 +321,12 @@ fn is_divided(arguments: &RunArguments) -> bool {
 }
 
 /// Where the listeners of the process run, and the connections that they use.
-struct Listeners<'a> {
-    runtime: &'a Handle,
+struct Listeners {
+    runtime: Handle,
     client: Client,
 }
 
-impl Listeners<'_> {
+impl Listeners {
     /// Starts what answers questions of people and of Prometheus.
     async fn serve(
         &self,
@@ -388,7 +385,7 @@ impl Environment<'_> {
     /// Starts admission where it runs here; where its settings are changed.
     async fn start_admission(
         &self,
-        listeners: &Listeners<'_>,
+        listeners: &Listeners,
         env: &Env,
         process: &ConfiguredProcess,
     ) -> anyhow::Result<Option<watch::Sender<AdmissionSettings>>> {

@@ -67,14 +67,23 @@ impl Gates {
     }
 }
 
+/// What elections write with, and where they run: apart from plans and other writes where these may delay a renewal.
+#[derive(Clone)]
+pub struct Access {
+    /// Connections to the API server.
+    pub client: Client,
+    /// Time, and the runtime of the elections.
+    pub env: Env,
+}
+
 /// Starts the elections of these functions. Every change of leadership is sent to `turns`.
 pub fn start(
-    client: &Client,
-    env: &Env,
+    access: &Access,
     election: &Election,
     leases: &[(Function, String)],
     turns: &Sender<Turn>,
 ) -> Gates {
+    let Access { client, env } = access;
     let first = Gate::closed(env.clone());
     let mut followers = Vec::new();
     let mut inner = Vec::new();

@@ -237,7 +237,8 @@ async fn minute(stage: Stage, pod: &'static str) -> Minute {
         asks.send(Question::Metrics(sink)).await.expect("the loop turns");
         metrics = answer.await.expect("the loop answers");
     };
-    crate::run::run(client(Arc::clone(&written)), env, settings, questions, end).await;
+    let connections = crate::run::Connections::new(client(Arc::clone(&written)), env, questions);
+    crate::run::run(connections, settings, end).await;
     FAULT.set(None);
     let written = written.lock().expect("the log").clone();
     Minute { written, metrics }

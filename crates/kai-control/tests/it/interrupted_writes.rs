@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Method, Request};
 use kai_client::env::{Env, Spawner, Work};
-use kai_control::run::run;
+use kai_control::run::{Connections, run};
 use kai_settings::planner::BindRequests;
 use kube::Client;
 use kube::client::Body;
@@ -67,7 +67,8 @@ async fn live(story: &Story, client: Client, begin: Instant, end: impl Future<Ou
     let (_silence, questions) = channel(1);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     // The process gets no signal: its future is dropped.
-    let alive = run(client, env, story.settings(), questions, async { drop(stopped.await) });
+    let connections = Connections::new(client, env, questions);
+    let alive = run(connections, story.settings(), async { drop(stopped.await) });
     tokio::select! { biased;
         () = end => {}
         () = alive => {}

@@ -1,7 +1,7 @@
 //! Two processes with the same functions: one acts, the other takes over warm.
 
 use kai_client::lease::Election;
-use kai_control::run::run;
+use kai_control::run::{Connections, run};
 use kai_settings::planner::Settings;
 use tokio::sync::mpsc::channel;
 use tokio::time::{Duration, Instant, sleep};
@@ -26,7 +26,8 @@ pub(crate) fn candidate(
     let (client, env) = (client(&api.of(name)), env(begin));
     async move {
         let (_silence, questions) = channel(1);
-        run(client, env, settings, questions, sleep(Duration::from_secs(seconds))).await;
+        let connections = Connections::new(client, env, questions);
+        run(connections, settings, sleep(Duration::from_secs(seconds))).await;
     }
 }
 

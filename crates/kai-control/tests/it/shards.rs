@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kai_client::env::{Env, TokioSpawner};
 use kai_client::lease::Election;
+use kai_control::run::Connections;
 use kai_control::shards;
 use kai_settings::planner::Settings;
 use serde_json::{Value, json};
@@ -91,7 +92,8 @@ fn two_processes() -> Vec<String> {
             async move {
                 let (_silence, questions) = channel(1);
                 let end = sleep(Duration::from_secs(58));
-                Box::pin(shards::run(client, env, settings, questions, |_| {}, end)).await;
+                let connections = Connections::new(client, env, questions);
+                Box::pin(shards::run(connections, settings, |_| {}, end)).await;
             }
         };
         let story = async {

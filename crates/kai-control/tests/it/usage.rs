@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use kai_client::env::Env;
-use kai_control::run::run;
+use kai_control::run::{Connections, run};
 use kai_control::usage::prometheus::{connect, fetch};
 use kai_core::fairness::QueueResource;
 use kai_core::time::Timestamp;
@@ -200,6 +200,7 @@ async fn plans_follow_the_answers_of_prometheus() {
         assert!(evicted(), "{:#?}", api.log());
     };
     let (_silence, questions) = channel(1);
-    run(client(&api), Env::real(), wanted, questions, evicts).await;
+    let connections = Connections::new(client(&api), Env::real(), questions);
+    run(connections, wanted, evicts).await;
     assert!(prometheus.asked.lock().expect("the list").len() >= 6);
 }

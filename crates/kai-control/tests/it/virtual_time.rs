@@ -7,7 +7,7 @@ use kai_api::function::Function;
 use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
 use kai_client::request::EvictBy;
 use kai_client::watch::Lists;
-use kai_control::run::run;
+use kai_control::run::{Connections, run};
 use kai_control::shards;
 use kai_core::time::{Span, Timestamp};
 use kai_settings::flags::{Flagged, apply};
@@ -163,11 +163,12 @@ fn play_once(story: &Story) -> Ended {
         story.begin(&api);
         let end = tokio::time::sleep(Duration::from_secs(story.seconds));
         let (_silence, questions) = channel(1);
-        let (client, env, settings) = (client(&api), env(begin), story.settings());
+        let connections = Connections::new(client(&api), env(begin), questions);
+        let settings = story.settings();
         if story.divided {
-            Box::pin(shards::run(client, env, settings, questions, |_| {}, end)).await;
+            Box::pin(shards::run(connections, settings, |_| {}, end)).await;
         } else {
-            run(client, env, settings, questions, end).await;
+            run(connections, settings, end).await;
         }
         (api.log(), api.objects())
     })

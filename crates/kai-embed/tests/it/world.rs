@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kai_client::env::{Clock, Env, TokioSpawner, Work, duration};
+use kai_control::run::{self, Connections};
 use kai_core::time::Span;
 use kai_embed::api::{Answer, Request};
 use kai_embed::nodes::NodeProfile;
@@ -63,7 +64,8 @@ pub(crate) fn play(story: impl AsyncFnOnce(World)) {
         let env = Env::new(Arc::new(clock), Arc::new(TokioSpawner));
         let (_no_questions, questions) = kai_control::serve::questions();
         let endless = std::future::pending();
-        let kai = kai_control::run::run(client, env, Settings::default(), questions, endless);
+        let connections = Connections::new(client, env, questions);
+        let kai = run::run(connections, Settings::default(), endless);
         tokio::spawn(kai);
         story(world).await;
     });

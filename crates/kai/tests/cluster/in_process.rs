@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use kai_client::client;
 use kai_client::env::Env;
-use kai_control::run;
+use kai_control::run::{self, Connections};
 use kai_settings::binder::{BinderSettings, ReservationSettings};
 use kai_settings::flags::{Flagged, apply};
 use kai_settings::planner::Settings;
@@ -58,7 +58,7 @@ fn live(
         let client = wrap(client::connect(Some(kubeconfig)).await.expect("a client"));
         let (_silence, questions) = kai_control::serve::questions();
         let end = async { drop(ended.await) };
-        run::run(client, Env::real(), settings, questions, end).await;
+        run::run(Connections::new(client, Env::real(), questions), settings, end).await;
     });
     runtime.shutdown_background();
 }
