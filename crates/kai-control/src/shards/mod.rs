@@ -337,7 +337,7 @@ impl Planners {
                 run_planner(client, own_env, part.settings, inputs, stopped).await;
                 drop(done);
             };
-            // One alone costs a third less CPU time on the thread of its watches and writes. Several would delay each other there.
+            // One alone costs a quarter less CPU time on the thread of its watches and writes. Several would delay each other there.
             if is_only {
                 env.spawn("planner", planner);
             } else {
