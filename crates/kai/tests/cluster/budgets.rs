@@ -30,7 +30,7 @@ async fn a_disruption_budget_protects_a_victim() {
     let budget = protect_low(&world).await;
     let labels = [(QUEUE, queue.as_str()), ("priorityClassName", "build-preemptible")];
     world.create_pod(&world.pod("high", &labels, &json!({"nvidia.com/gpu": "1"}))).await;
-    world.wait("high was planned", async || world.pod_groups().await.len() == 1).await;
+    world.wait("high was planned", async || world.group_of("high").await.is_some()).await;
     let low = world.see_pod("low").await.expect("low");
     assert!(low["metadata"]["deletionTimestamp"].is_null(), "the budget was not respected");
     world.delete(&budget, &json!({})).await;

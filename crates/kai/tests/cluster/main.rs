@@ -178,9 +178,9 @@ async fn a_queue_does_not_exceed_its_limit() {
         }
     }
     // The one that waits gets an object of its group after a while.
-    world.wait("the waiting pod has a group", async || world.pod_groups().await.len() == 1).await;
+    world.wait("the waiting pod has a group", async || world.group_of("b").await.is_some()).await;
     assert_eq!(world.node_of("b").await, None);
-    let group = world.pod_groups().await.remove(0);
+    let group = world.group_of("b").await.expect("its group");
     assert_eq!(group["metadata"]["ownerReferences"][0]["name"], "b");
     let path = format!("/apis/scheduling.run.ai/v2/queues/{queue}");
     world.patch(&path, &json!({"spec": {"resources": {"cpu": {"limit": 2000}}}})).await;
@@ -235,7 +235,7 @@ async fn nothing_is_lost_when_kai_dies_between_plan_and_bind() {
     for pod in &pods[..10] {
         world.create_pod(&world.pod(pod, &[(QUEUE, &queue)], &json!({"cpu": "500m"}))).await;
     }
-    world.wait("the gang has a group", async || world.pod_groups().await.len() == 1).await;
+    world.wait("the gang has a group", async || world.group_of("job").await.is_some()).await;
     world
         .stays("nothing is bound", Duration::from_secs(1), async || bound(&world).await.is_empty())
         .await;

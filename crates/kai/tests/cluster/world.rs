@@ -240,6 +240,16 @@ impl World {
         self.list("/apis/scheduling.run.ai/v2alpha2", "podgroups").await
     }
 
+    /// Pod group of a workload. Others may have one too: pods that wait for a few seconds get groups of their own, and on a busy
+    /// machine every pod may wait that long.
+    pub(crate) async fn group_of(&self, workload: &str) -> Option<Value> {
+        let prefix = format!("pg-{workload}-");
+        let is_its = |group: &Value| {
+            group["metadata"]["name"].as_str().is_some_and(|name| name.starts_with(&prefix))
+        };
+        self.pod_groups().await.into_iter().find(is_its)
+    }
+
     /// Waits until something is so.
     pub(crate) async fn wait(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
         let started = Instant::now();
