@@ -49,16 +49,16 @@ async fn run_watching_client(cluster: &Cluster) -> anyhow::Result<WatchingClient
     Ok(WatchingClient { pods_per_s, p50_ms, p99_ms })
 }
 
-/// Objects of this size are written while nothing else happens.
-const BURST: usize = 200_000;
-const BURSTS: usize = 24;
+/// Pods that are written while nothing else happens.
+const LARGE_PODS: usize = 24;
+const LARGE_POD_BYTES: usize = 200_000;
 
 /// Fills the cluster once without measuring it: in its first seconds under load an API server collects garbage often and ends watches.
 /// Before that, as in the life of any control plane, large objects pass while it is idle. Without them most new control planes show
 /// pods late, seemingly because the flow-control window of the connection between API server and etcd stays as small as it begins.
 pub(super) async fn warm_up(cluster: &Cluster) -> anyhow::Result<()> {
-    for mut pod in pods(cluster, "large-", SchedulerName::None).into_iter().take(BURSTS) {
-        pod["metadata"]["annotations"]["content"] = "x".repeat(BURST).into();
+    for mut pod in pods(cluster, "large-", SchedulerName::None).into_iter().take(LARGE_PODS) {
+        pod["metadata"]["annotations"]["content"] = "x".repeat(LARGE_POD_BYTES).into();
         cluster.load.create_pods(vec![pod]).await?;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
